@@ -1,0 +1,293 @@
+"""Parameters declared once: the declaration checks them, documents them and stores them.
+
+A policy or an environment lists its parameters as annotated fields. The annotation carries the
+legal range, so that validation, help texts and the docs all read the same line::
+
+    epsilon: Epsilon                  # required
+    radius_scale: RadiusScale = 1.0   # optional
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import types
+import typing
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, dataclass_transform
+
+import numpy as np
+
+from balaclava.errors import ParameterError, nearest
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values a number may take, and what the number means."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    meaning: str = ""
+    open_low: bool = False
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.open_low or self.low == -math.inf else value >= self.low
+        below = value < self.high if self.open_high or self.high == math.inf else value <= self.high
+        return above and below
+
+    def __str__(self) -> str:
+        if self.low == -math.inf and self.high == math.inf:
+            return "a finite number"
+        if self.high == math.inf:
+            return f"{'above' if self.open_low else 'at least'} {self.low:g}"
+        if self.low == -math.inf:
+            return f"{'below' if self.open_high else 'at most'} {self.high:g}"
+        left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        return f"in {left}{self.low:g}, {self.high:g}{right}"
+
+
+Arms = Annotated[int, Range(1, meaning="number of arms")]
+Horizon = Annotated[int, Range(1, meaning="number of rounds that will be played")]
+Epsilon = Annotated[float, Range(0, meaning="privacy loss", open_low=True)]
+EpsilonOrZero = Annotated[float, Range(0, meaning="privacy loss")]
+Delta = Annotated[float, Range(0, 1, "probability outside the privacy loss", open_high=True)]
+MomentOrder = Annotated[float, Range(1, meaning="order of the known moment", open_low=True)]
+MomentBound = Annotated[float, Range(0, meaning="bound on the moment", open_low=True)]
+MeanRange = Annotated[float, Range(0, meaning="the means lie within this of 0", open_low=True)]
+Contamination = Annotated[float, Range(0, 0.5, "bound on the share of outliers", open_high=True)]
+Experts = Annotated[int, Range(1, meaning="number of experts")]
+RadiusScale = Annotated[
+    float, Range(0, meaning="multiplies confidence radii; never touches privacy", open_low=True)
+]
+FailureProbability = Annotated[
+    float, Range(0, 1, "chance that a confidence statement fails", open_low=True, open_high=True)
+]
+RewardRange = Annotated[
+    tuple[float, float], Range(meaning="smallest and largest reward; rescaled to [0, 1]")
+]
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Declared:
+    """An immutable, keyword-only record of checked parameters."""
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    Params: ClassVar[type[tuple[Any, ...]]]
+    annotations: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        dataclass(frozen=True, kw_only=True, eq=False)(cls)
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        hints = typing.get_type_hints(cls, include_extras=True)
+        cls.annotations = {name: hints[name] for name in names}
+        # Reachable by its qualified name, so that compiled code can be cached across processes.
+        params = namedtuple("Params", names)  # type: ignore[misc] # noqa: PYI024
+        params.__module__, params.__qualname__ = cls.__module__, f"{cls.__qualname__}.Params"
+        cls.Params = params
+
+    def __post_init__(self) -> None:
+        for name, annotation in self.annotations.items():
+            checked = check(self._label(name), getattr(self, name), annotation)
+            object.__setattr__(self, name, checked)
+
+    def _label(self, parameter: str) -> str:
+        return f"{getattr(self, 'name', type(self).__name__)}: {parameter}"
+
+    def refuse(self, parameter: str, why: str) -> ParameterError:
+        """The error for a parameter that is in its range and yet does not fit the others."""
+        return ParameterError(f"{self._label(parameter)} = {brief(getattr(self, parameter))} {why}")
+
+    @classmethod
+    def create(cls, parameters: dict[str, Any]) -> typing.Self:
+        """Build one, naming unknown and missing parameters."""
+        fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        for name in parameters:
+            if name not in fields:
+                raise ParameterError(
+                    f"{cls.name}: unknown parameter {name!r}; {nearest(name, fields)}"
+                )
+        for name, field in fields.items():
+            if name not in parameters and is_required(field):
+                raise ParameterError(
+                    f"{cls.name}: parameter {name!r} is missing; it must be "
+                    f"{describe(cls.annotations[name])}"
+                )
+        return cls(**parameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as plain, JSON-able values; `create` builds an equal record from them."""
+        return {name: plain(getattr(self, name)) for name in self.annotations}
+
+    def constants(self) -> Any:
+        """What the kernels see as `params`: every parameter, under its own name."""
+        return self.Params(*(getattr(self, name) for name in self.annotations))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.parameters == other.parameters  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self.parameters)))
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether a parameter has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def summary_line(thing: type) -> str:
+    """The first line of a docstring."""
+    return (inspect.getdoc(thing) or "").split("\n", 1)[0]
+
+
+def check(label: str, value: Any, annotation: Any) -> Any:
+    """Return `value` as the annotation's type, or raise naming what is allowed."""
+    base, limits = split(annotation)
+    origin = typing.get_origin(base)
+    if origin in (typing.Union, types.UnionType):
+        options = [option for option in typing.get_args(base) if option is not type(None)]
+        if value is None:
+            return None
+        (base,) = options
+        return check(label, value, Annotated[base, limits] if limits else base)
+    if origin is typing.Literal:
+        if value not in typing.get_args(base):
+            raise refusal(label, value, annotation)
+        return value
+    if origin is tuple:
+        return check_tuple(label, value, base, limits, annotation)
+    if base is np.ndarray:
+        return check_array(label, value, limits or Range(), annotation)
+    if base is bool:
+        if not isinstance(value, bool | np.bool_):
+            raise refusal(label, value, annotation)
+        return bool(value)
+    if base in (int, float):
+        return check_number(label, value, base, limits or Range(), annotation)
+    if isinstance(base, type) and not isinstance(value, base):
+        raise refusal(label, value, annotation)
+    return value
+
+
+def check_number(label: str, value: Any, base: type, limits: Range, annotation: Any) -> Any:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        raise refusal(label, value, annotation)
+    number = float(value)
+    if not math.isfinite(number) or number not in limits:
+        raise refusal(label, value, annotation)
+    if base is int:
+        if number != int(value):
+            raise refusal(label, value, annotation)
+        return int(value)
+    return number
+
+
+def check_tuple(label: str, value: Any, base: Any, limits: Range | None, annotation: Any) -> Any:
+    if isinstance(value, str | bytes | dict) or not hasattr(value, "__len__"):
+        raise refusal(label, value, annotation)
+    element, *rest = typing.get_args(base)
+    fixed = bool(rest) and rest[0] is not Ellipsis
+    if len(value) == 0 or (fixed and len(value) != 1 + len(rest)):
+        raise refusal(label, value, annotation)
+    inner = Annotated[element, limits] if limits and typing.get_origin(element) is None else element
+    return tuple(check(f"{label}[{i}]", item, inner) for i, item in enumerate(value))
+
+
+def check_array(label: str, value: Any, limits: Range, annotation: Any) -> np.ndarray:
+    """A read-only copy of `value` as a float array of the declared number of dimensions."""
+    dimensions = array_dimensions(annotation)
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refusal(label, value, annotation) from None
+    if array.ndim != dimensions or array.size == 0:
+        raise refusal(label, value, annotation)
+    wrong = ~np.isfinite(array)
+    wrong |= array <= limits.low if limits.open_low else array < limits.low
+    wrong |= array >= limits.high if limits.open_high else array > limits.high
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        place = "".join(f"[{i}]" for i in where)
+        raise refusal(f"{label}{place}", float(array[where]), annotation)
+    array.flags.writeable = False
+    return array
+
+
+def array_dimensions(annotation: Any) -> int:
+    """1 for a vector, 2 for a matrix."""
+    return next(extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, int))
+
+
+def vector(low: float = -math.inf, high: float = math.inf, meaning: str = "", **open_ends: bool) -> Any:
+    """The annotation of one number for each arm."""
+    return Annotated[np.ndarray, Range(low, high, meaning, **open_ends), 1]
+
+
+def matrix(low: float = -math.inf, high: float = math.inf, meaning: str = "", **open_ends: bool) -> Any:
+    """The annotation of one row for each round, one column for each arm."""
+    return Annotated[np.ndarray, Range(low, high, meaning, **open_ends), 2]
+
+
+def split(annotation: Any) -> tuple[Any, Range | None]:
+    """The type and the declared range of an annotation."""
+    if typing.get_origin(annotation) is Annotated:
+        base, *extras = typing.get_args(annotation)
+        return base, next((extra for extra in extras if isinstance(extra, Range)), None)
+    return annotation, None
+
+
+def describe(annotation: Any) -> str:
+    """The legal values of a parameter, in words."""
+    base, limits = split(annotation)
+    origin = typing.get_origin(base)
+    where = f" {limits}" if limits and str(limits) != "a finite number" else ""
+    if origin in (typing.Union, types.UnionType):
+        options = [option for option in typing.get_args(base) if option is not type(None)]
+        inner = Annotated[options[0], limits] if limits else options[0]
+        return f"{describe(inner)}, or None"
+    if origin is typing.Literal:
+        return "one of " + ", ".join(repr(option) for option in typing.get_args(base))
+    if origin is tuple:
+        element, *rest = typing.get_args(base)
+        many = "numbers" if split(element)[0] in (int, float) else "values"
+        _, inner_limits = split(element)
+        where = f" {inner_limits}" if inner_limits else where
+        count = "one or more" if rest and rest[0] is Ellipsis else str(1 + len(rest))
+        return f"{count} {many}{where}"
+    if base is np.ndarray:
+        shape = "one or more numbers" if array_dimensions(annotation) == 1 else "a table of numbers"
+        return f"{shape}{', each' if where else ''}{where}"
+    if base is bool:
+        return "true or false"
+    if base is int:
+        return f"a whole number{where}"
+    if base is float:
+        return f"a number{where}" if where else "a finite number"
+    return f"of type {getattr(base, '__name__', base)}"
+
+
+def refusal(label: str, value: Any, annotation: Any) -> ParameterError:
+    return ParameterError(f"{label} = {brief(value)} is not allowed; give {describe(annotation)}")
+
+
+def brief(value: Any) -> str:
+    """A value for a message: short, whatever it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def plain(value: Any) -> Any:
+    """A JSON-able form of a parameter."""
+    if isinstance(value, Declared):
+        return {"name": value.name, **value.parameters}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value
+

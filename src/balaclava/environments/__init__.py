@@ -1,0 +1,1 @@
+"""Environments: where rewards come from; one family, one file."""

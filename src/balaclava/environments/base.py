@@ -1,0 +1,90 @@
+"""What an environment is: arms, their clean means, and a kernel that draws rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Declared, summary_line
+from balaclava._registry import Registry
+from balaclava.errors import IncompatibleError
+
+
+class Environment(Declared):
+    """A source of rewards.
+
+    `draw(world, t, arm, rng) -> reward` is a kernel; `world` holds the parameters. Each draw takes
+    the same random numbers whichever arm is pulled, so that two policies that pull the same arm
+    in the same round of the same repetition see the same reward.
+    """
+
+    kind: ClassVar[str] = "environment"
+    reference: ClassVar[str] = ""
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        """The kernel that draws a reward."""
+        raise NotImplementedError
+
+    if TYPE_CHECKING:  # a parameter of some families, computed by the others
+
+        @property
+        def means(self) -> np.ndarray:
+            """The clean mean of each arm."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The smallest and the largest reward that can be drawn, infinite if unbounded."""
+        raise NotImplementedError
+
+    @property
+    def arms(self) -> int:
+        """The number of arms."""
+        return int(self.means.size)
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """How far each arm's clean mean is below the best."""
+        gaps: np.ndarray = self.means.max() - self.means
+        return gaps
+
+    @property
+    def rounds(self) -> int | None:
+        """How many rounds there are, where the environment is finite."""
+        return None
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        """The exact moment of each arm: E|X|^order, or E|X - mean|^order if `central`."""
+        raise IncompatibleError(f"the moments of {self.name} are not known")
+
+    def moment(self, order: float, *, central: bool = False) -> float:
+        """The largest moment over the arms: what a policy calls `moment_bound`."""
+        return float(self.moments(order, central=central).max())
+
+
+class EnvironmentEntry(NamedTuple):
+    """A line of `bl.environments()`."""
+
+    name: str
+    environment: type[Environment]
+    title: str
+    parameters: str
+
+
+REGISTRY: Registry[Environment] = Registry(Environment, "balaclava.environments")
+register = REGISTRY.register
+
+
+def environment(name: str, /, **parameters: Any) -> Environment:
+    """The environment of that name: `bl.environment("bernoulli", means=[0.4, 0.6])`."""
+    return REGISTRY.create(name, parameters)
+
+
+def entries() -> list[EnvironmentEntry]:
+    """Every registered environment."""
+    return [
+        EnvironmentEntry(name, cls, summary_line(cls), ", ".join(cls.annotations))
+        for name, cls in REGISTRY.classes().items()
+    ]

@@ -1,0 +1,46 @@
+"""Rewards 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from balaclava._declared import vector
+from balaclava._kernel import kernel
+from balaclava.environments.base import Environment, register
+
+Probabilities = np.ndarray if TYPE_CHECKING else vector(0, 1, "chance of a reward of 1")
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return 1.0 if rng.random() < world.means[arm] else 0.0
+
+
+@register
+class Bernoulli(Environment):
+    """Rewards 0 and 1: clicks, cures, conversions.
+
+    Example:
+        >>> import balaclava as bl
+        >>> bl.environment("bernoulli", means=[0.3, 0.7]).moment(2, central=True)
+        0.21
+    """
+
+    name = "bernoulli"
+    means: Probabilities
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (0.0, 1.0)
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        p = self.means
+        centre = p if central else np.zeros_like(p)
+        return p * np.abs(1 - centre) ** order + (1 - p) * np.abs(centre) ** order

@@ -1,0 +1,59 @@
+"""What can go wrong, one class a cause.
+
+Every message names the thing, what is allowed and what to do. It also names the value that
+was given, with one exception: a reward is somebody's secret and is never repeated.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BalaclavaError(Exception):
+    """The root of every error that balaclava raises on purpose."""
+
+
+class ParameterError(BalaclavaError, ValueError):
+    """A parameter is missing, unknown, or outside its range."""
+
+
+class UnknownNameError(BalaclavaError, LookupError):
+    """No policy, environment or figure goes by that name."""
+
+
+class RewardError(BalaclavaError, ValueError):
+    """A reward that is not a finite number, or that the policy does not accept."""
+
+
+class DecisionError(BalaclavaError, LookupError):
+    """A decision that the agent did not make, or whose reward it already has."""
+
+
+class IncompatibleError(BalaclavaError, ValueError):
+    """A policy and an environment that cannot be played against each other."""
+
+
+class SavedStateError(BalaclavaError, ValueError):
+    """A saved agent that cannot be restored."""
+
+
+class ResultsFileError(BalaclavaError, ValueError):
+    """A results file that is missing, broken, truncated or of another kind."""
+
+
+class ExperimentFileError(BalaclavaError, ValueError):
+    """An experiment file (TOML) that does not say what to run."""
+
+
+class PrivacyError(BalaclavaError, ValueError):
+    """A privacy statement that cannot be made."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: the nearest known one, or all of them when there are few."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}" if known else "none is known"

@@ -1,0 +1,1 @@
+"""Estimation: tallies of rewards, indices and confidence radii, as kernels."""

@@ -1,0 +1,1 @@
+"""Policies: one algorithm, one file."""

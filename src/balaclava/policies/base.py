@@ -1,0 +1,172 @@
+"""What a policy is: parameters, three kernels, and a claim about privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from balaclava._declared import Arms, Declared, RewardRange, summary_line
+from balaclava._kernel import kernel
+from balaclava._registry import Registry
+from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
+
+if TYPE_CHECKING:
+    from balaclava.policies.agent import Agent
+
+RewardKind = Literal["bounded", "real", "loss"]
+
+
+class Kernels(NamedTuple):
+    """The three functions of a policy.
+
+    - `begin(params) -> state`: a `NamedTuple` of arrays, allocated once.
+    - `choose(params, state, t, context, rng) -> (arm, phase)`: round t = 1, 2, ...; may note in
+      the state what was asked.
+    - `learn(params, state, t, arm, reward, phase, rng)`: the reward of the decision of round t,
+      however late; may change the state.
+
+    All are marked `@kernel` and keep to what numba compiles: numbers, arrays, named tuples and
+    other kernels, and no allocation in `choose` and `learn`.
+    """
+
+    begin: Callable[..., Any]
+    choose: Callable[..., Any]
+    learn: Callable[..., Any]
+
+
+class Policy(Declared):
+    """A rule for choosing arms: immutable parameters and three kernels.
+
+    Subclass it to add a policy of your own; `bl.register` makes it usable by its name
+    everywhere (simulation, audit, command line)::
+
+    >>> import balaclava as bl, numpy as np
+    >>> from balaclava.estimation.tally import begin_tally, learn_tally
+    >>> @bl.kernel
+    ... def choose(params, state, t, context, rng):
+    ...     if t <= params.arms or rng.random() < params.exploration:
+    ...         return rng.integers(0, params.arms), 0
+    ...     return np.argmax(state.sums / (state.pulls + 1)), 0
+    >>> @bl.register
+    ... class Greedy(bl.Policy):
+    ...     "Explore with probability `exploration`, otherwise play the best mean so far."
+    ...     name = "greedy"
+    ...     exploration: float = 0.1
+    ...     kernels = bl.Kernels(begin_tally, choose, learn_tally)
+    >>> world = bl.environment("bernoulli", means=[0.4, 0.6])
+    >>> played = bl.simulate(bl.policy("greedy", arms=2), world,
+    ...                      horizon=1000, repetitions=3, seed=1)
+    >>> played.pulls("greedy").sum(axis=1).tolist()
+    [1000, 1000, 1000]
+
+    Rules that make late feedback and privacy work:
+
+    - `choose` returns with each arm the phase it belongs to (0 where there is none); `learn` drops
+      a reward whose phase is over. A phase that has handed out all its pulls and waits for their
+      rewards plays an active arm as a spare, phase -1, from which nothing is learned.
+    - Noise comes from the named mechanisms of `balaclava.privacy`, never straight from `rng`.
+    - Ties go to the lowest arm or to chance, never to the data.
+    """
+
+    kind: ClassVar[str] = "policy"
+    reference: ClassVar[str] = ""
+    rewards: ClassVar[RewardKind] = "real"
+    phased: ClassVar[bool] = False  # whether a lost reward must be replaced for the phase to end
+    model: ClassVar[Model] = "none"
+    scope: ClassVar[Scope] = "none"
+    kernels: ClassVar[Kernels]
+
+    arms: Arms
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised about the privacy of each reward."""
+        return not_private(f"{self.name} uses rewards without noise", self.reference)
+
+    @property
+    def accepts(self) -> tuple[float, float]:
+        """The smallest and the largest reward that the policy takes."""
+        return (-math.inf, math.inf)
+
+    def prepare(self) -> Callable[..., float]:
+        """The kernel that every reward passes through before `learn` sees it."""
+        return as_it_is
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """The proved bound on the expected regret, constants included; None where there is none."""
+        return None
+
+    def agent(self, *, seed: int | None = None) -> Agent:
+        """Start making decisions. Without a seed the randomness is fit for release."""
+        from balaclava.policies.agent import Agent
+
+        return Agent(self, seed=seed)
+
+
+class BoundedPolicy(Policy):
+    """A policy for rewards in [0, 1], or in a known range that is rescaled to it."""
+
+    rewards: ClassVar[RewardKind] = "bounded"
+    reward_range: RewardRange = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.reward_range
+        if not low < high:
+            raise self.refuse("reward_range", "is empty; give (smallest, largest)")
+
+    @property
+    def accepts(self) -> tuple[float, float]:
+        return self.reward_range
+
+    def prepare(self) -> Callable[..., float]:
+        return into_unit_interval
+
+
+@kernel
+def as_it_is(params: Any, reward: float) -> float:
+    """Rewards that need no preparation."""
+    return reward
+
+
+@kernel
+def into_unit_interval(params: Any, reward: float) -> float:
+    """Rescale `reward_range` to [0, 1] and clip: whatever comes in, sensitivities hold."""
+    low, high = params.reward_range
+    return min(max((reward - low) / (high - low), 0.0), 1.0)
+
+
+class PolicyEntry(NamedTuple):
+    """A line of `bl.policies()`."""
+
+    name: str
+    policy: type[Policy]
+    title: str
+    reference: str
+    guarantee: str  # "none", or model and scope: "central, trajectory"
+    rewards: RewardKind
+
+
+REGISTRY: Registry[Policy] = Registry(Policy, "balaclava.policies")
+register = REGISTRY.register
+
+
+def policy(name: str, /, **parameters: Any) -> Policy:
+    """The policy of that name: `bl.policy("ucb1", arms=9)`."""
+    return REGISTRY.create(name, parameters)
+
+
+def entries() -> list[PolicyEntry]:
+    """Every registered policy."""
+    return [
+        PolicyEntry(
+            name,
+            cls,
+            summary_line(cls),
+            cls.reference,
+            "none" if cls.model == "none" else f"{cls.model}, {cls.scope}",
+            cls.rewards,
+        )
+        for name, cls in REGISTRY.classes().items()
+    ]

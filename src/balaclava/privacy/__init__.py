@@ -1,0 +1,1 @@
+"""Privacy: what is promised, the mechanisms that keep the promise, and their randomness."""

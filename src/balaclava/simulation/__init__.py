@@ -1,0 +1,1 @@
+"""Simulation: play policies against environments, fast and reproducibly."""

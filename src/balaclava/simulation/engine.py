@@ -1,0 +1,291 @@
+"""The compiled loop that plays a policy against an environment, and the threads around it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from balaclava._declared import Range, brief, check
+from balaclava._kernel import compiled
+from balaclava.environments.base import Environment
+from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.policies.base import Policy
+from balaclava.privacy.randomness import seeded
+from balaclava.simulation.results import Results, Run
+
+POLICY_STREAM, ENVIRONMENT_STREAM = 0, 1
+_BREATH = 1 << 16  # rounds between two looks at the stop flag
+
+Progress = Callable[[int, int], None]  # rounds played, rounds in all
+
+
+def make_play(
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    prepare: Callable[..., Any],
+    draw: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The loop, closed over one policy's and one environment's kernels."""
+
+    def play(
+        params: Any,
+        world: Any,
+        arms: int,
+        checkpoints: np.ndarray,
+        policy_rng: Any,
+        environment_rng: Any,
+        signals: np.ndarray,  # [rounds played, stop when not 0]
+    ) -> np.ndarray:
+        state = begin(params)
+        pulls = np.zeros(arms, np.int64)
+        history = np.zeros((checkpoints.size, arms), np.int64)
+        t = 0
+        for c in range(checkpoints.size):
+            while t < checkpoints[c] and signals[1] == 0:
+                until = min(checkpoints[c], t + _BREATH)
+                while t < until:
+                    t += 1
+                    arm, phase = choose(params, state, t, None, policy_rng)
+                    reward = prepare(params, draw(world, t, arm, environment_rng))
+                    learn(params, state, t, arm, reward, phase, policy_rng)
+                    pulls[arm] += 1
+                signals[0] = t
+            history[c] = pulls
+        return history
+
+    return play
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a simulation. `results` holds the repetitions that were finished."""
+
+    def __init__(self, results: Results) -> None:
+        super().__init__("interrupted; what was finished is in .results")
+        self.results = results
+
+
+@dataclass
+class _Job:
+    label: str
+    repetition: int
+    signals: np.ndarray
+
+
+def simulate(
+    policies: Policy | Sequence[Policy] | Mapping[str, Policy],
+    environment: Environment,
+    *,
+    horizon: int,
+    repetitions: int,
+    seed: int,
+    checkpoints: int | Sequence[int] | np.ndarray = 200,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Play each policy `repetitions` times for `horizon` rounds.
+
+    The results depend on the seed alone: not on `workers`, nor on which other policies are
+    played. In the same repetition all policies meet the same rewards of the same pulls.
+
+    Args:
+        policies: one policy, a list, or a mapping from label to policy.
+        environment: where the rewards come from.
+        horizon: rounds in a repetition.
+        repetitions: independent repetitions of each policy.
+        seed: a whole number; the same seed gives the same results.
+        checkpoints: how many rounds, evenly spaced, to report the regret at, or the rounds.
+        workers: threads; by default one for each core that this process may use.
+        progress: called with the rounds played and the rounds in all, several times a second.
+
+    Raises:
+        Interrupted: on Ctrl-C, with the finished repetitions in its `results`.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
+        >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
+        ...                       horizon=10_000, repetitions=20, seed=1)
+        >>> results.summary()[0].label
+        'ucb1'
+    """
+    horizon = check("horizon", horizon, _whole(1))
+    repetitions = check("repetitions", repetitions, _whole(1))
+    seed = check("seed", seed, _whole(0))
+    workers = check("workers", workers, _whole(1)) if workers is not None else available_cores()
+    rounds = checkpoint_rounds(checkpoints, horizon)
+    labelled = label_policies(policies)
+    for label, policy in labelled.items():
+        require_compatible(label, policy, environment, horizon)
+    plays = {label: _prepared(policy, environment, rounds) for label, policy in labelled.items()}
+    jobs = [
+        _Job(label, repetition, np.zeros(2, np.int64))
+        for repetition in range(repetitions)
+        for label in labelled
+    ]
+    results = Results.empty(labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds)
+
+    def run(job: _Job) -> np.ndarray:
+        history: np.ndarray = plays[job.label](
+            seeded(seed, job.repetition, POLICY_STREAM),
+            seeded(seed, job.repetition, ENVIRONMENT_STREAM),
+            job.signals,
+        )
+        return history
+
+    with _Pool(jobs, run, workers) as pool:
+        for job, history in pool.finished(progress, len(jobs) * horizon):
+            results.add(Run(job.label, job.repetition, history @ environment.gaps, history[-1]))
+        if pool.interrupted:
+            raise Interrupted(results)
+    return results
+
+
+class _Pool:
+    """Runs jobs on threads, reports progress, and stops them all at once on Ctrl-C."""
+
+    def __init__(self, jobs: list[_Job], run: Callable[[_Job], np.ndarray], workers: int) -> None:
+        self.interrupted = False
+        self._jobs = jobs
+        self._executor = ThreadPoolExecutor(max_workers=workers)
+        self._futures: dict[Future[np.ndarray], _Job] = {
+            self._executor.submit(self._unless_stopped, run, job): job for job in jobs
+        }
+
+    def _unless_stopped(self, run: Callable[[_Job], np.ndarray], job: _Job) -> np.ndarray:
+        return np.empty(0) if self.interrupted else run(job)
+
+    def finished(
+        self, progress: Progress | None, total: int
+    ) -> Iterator[tuple[_Job, np.ndarray]]:
+        """Each job with its result, as it comes; ends early when interrupted."""
+        waiting = set(self._futures)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+                if progress is not None:
+                    progress(sum(int(job.signals[0]) for job in self._jobs), total)
+                for future in done:
+                    yield self._futures[future], future.result()
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for job in self._jobs:
+            job.signals[1] = 1
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepared(
+    policy: Policy, environment: Environment, rounds: np.ndarray
+) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+    """The compiled loop of a pair with everything but its streams filled in, compiled now."""
+    play = compiled(make_play, *policy.kernels, policy.prepare(), environment.draw)
+    fixed = (policy.constants(), environment.constants(), environment.arms)
+    # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
+    play(*fixed, rounds[:0], seeded(0), seeded(0), np.zeros(2, np.int64))
+    return lambda policy_rng, environment_rng, signals: play(
+        *fixed, rounds, policy_rng, environment_rng, signals
+    )
+
+
+def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+    """Policies by label; a label is the policy's name, with its parameters if that is not enough."""
+    if isinstance(policies, Policy):
+        policies = [policies]
+    if isinstance(policies, Mapping):
+        labelled = dict(policies)
+    else:
+        names = [getattr(policy, "name", "?") for policy in policies]
+        labelled = {}
+        for policy, name in zip(policies, names, strict=True):
+            label = name if names.count(name) == 1 else _distinguished(policy, list(policies))
+            if label in labelled:
+                raise ParameterError(
+                    f"policies: {label!r} is given twice; give a mapping from label to policy"
+                )
+            labelled[label] = policy
+    if not labelled:
+        raise ParameterError("policies: none given; give one policy, a list or a mapping")
+    for label, policy in labelled.items():
+        if not isinstance(policy, Policy) or not isinstance(label, str):
+            raise ParameterError(
+                f"policies: {brief(policy)} is not a policy; make one with bl.policy(name, ...)"
+            )
+    return labelled
+
+
+def _distinguished(policy: Policy, others: list[Policy]) -> str:
+    """The policy's name with the parameters in which its namesakes differ."""
+    rivals = [other.parameters for other in others if other.name == policy.name]
+    mine = policy.parameters
+    differing = [key for key in mine if any(rival.get(key) != mine[key] for rival in rivals)]
+    return f"{policy.name}({', '.join(f'{key}={mine[key]}' for key in differing)})"
+
+
+def require_compatible(label: str, policy: Policy, environment: Environment, horizon: int) -> None:
+    """Refuse a pair that cannot be played, saying why."""
+    if not isinstance(environment, Environment):
+        raise ParameterError(
+            f"environment: {brief(environment)} is not one; make it with bl.environment(name, ...)"
+        )
+    if policy.arms != environment.arms:
+        raise IncompatibleError(
+            f"{label}: arms = {policy.arms}, but {environment.name} has {environment.arms} arms"
+        )
+    low, high = policy.accepts
+    least, most = environment.reward_range
+    if least < low or most > high:
+        raise IncompatibleError(
+            f"{label} takes rewards in [{low:g}, {high:g}], but {environment.name} draws from "
+            f"[{least:g}, {most:g}]; set reward_range, or choose a policy for unbounded rewards"
+        )
+    if environment.rounds is not None and horizon > environment.rounds:
+        raise IncompatibleError(
+            f"horizon = {horizon}, but {environment.name} has only {environment.rounds} rounds"
+        )
+    planned = getattr(policy, "horizon", None)
+    if planned is not None and horizon > planned:
+        raise IncompatibleError(
+            f"{label} was made for horizon = {planned} and cannot be played for {horizon} rounds"
+        )
+
+
+def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: int) -> np.ndarray:
+    """The rounds at which the regret is reported: ascending, the last one the horizon."""
+    if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
+        count = check("checkpoints", checkpoints, _whole(1))
+        spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:]
+        return np.unique(np.ceil(spaced - 1e-9).astype(np.int64))
+    given = np.asarray(checkpoints)
+    if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
+        raise ParameterError(
+            f"checkpoints = {brief(checkpoints)} is not allowed; give a number or a list of rounds"
+        )
+    if (np.diff(given) <= 0).any() or given[0] < 1 or given[-1] != horizon:
+        raise ParameterError(
+            f"checkpoints = {brief(checkpoints)} must ascend from at least 1 to the horizon {horizon}"
+        )
+    return given.astype(np.int64)
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _whole(low: int) -> Any:
+    from typing import Annotated
+
+    return Annotated[int, Range(low)]
