@@ -78,6 +78,8 @@ class Declared:
     name: ClassVar[str]
     Params: ClassVar[type[tuple[Any, ...]]]
     annotations: ClassVar[dict[str, Any]]
+    # Parameters on which the conformance suite tries the class; usual values fill the gaps.
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -223,16 +225,6 @@ def array_dimensions(annotation: Any) -> int:
     return next(extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, int))
 
 
-def vector(low: float = -math.inf, high: float = math.inf, meaning: str = "", **open_ends: bool) -> Any:
-    """The annotation of one number for each arm."""
-    return Annotated[np.ndarray, Range(low, high, meaning, **open_ends), 1]
-
-
-def matrix(low: float = -math.inf, high: float = math.inf, meaning: str = "", **open_ends: bool) -> Any:
-    """The annotation of one row for each round, one column for each arm."""
-    return Annotated[np.ndarray, Range(low, high, meaning, **open_ends), 2]
-
-
 def split(annotation: Any) -> tuple[Any, Range | None]:
     """The type and the declared range of an annotation."""
     if typing.get_origin(annotation) is Annotated:
@@ -268,7 +260,7 @@ def describe(annotation: Any) -> str:
         return f"a whole number{where}"
     if base is float:
         return f"a number{where}" if where else "a finite number"
-    return f"of type {getattr(base, '__name__', base)}"
+    return f"something of type {getattr(base, '__name__', base)}"
 
 
 def refusal(label: str, value: Any, annotation: Any) -> ParameterError:

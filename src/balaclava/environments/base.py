@@ -24,6 +24,11 @@ class Environment(Declared):
     reference: ClassVar[str] = ""
 
     @property
+    def holds_data(self) -> bool:
+        """Whether it holds somebody's rewards, which no message repeats."""
+        return False
+
+    @property
     def draw(self) -> Callable[..., float]:
         """The kernel that draws a reward."""
         raise NotImplementedError

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from balaclava._declared import vector
+from balaclava._declared import Range
 from balaclava._kernel import kernel
+from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 
-Probabilities = np.ndarray if TYPE_CHECKING else vector(0, 1, "chance of a reward of 1")
+Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a reward of 1"), 1]
 
 
 @kernel
@@ -23,10 +24,16 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class Bernoulli(Environment):
     """Rewards 0 and 1: clicks, cures, conversions.
 
+    Parameters:
+        means: the chance of a reward of 1, for each arm.
+
     Example:
         >>> import balaclava as bl
-        >>> bl.environment("bernoulli", means=[0.3, 0.7]).moment(2, central=True)
-        0.21
+        >>> bl.environment("bernoulli", means=[0.2, 0.5]).moment(2, central=True)
+        0.25
+
+    See Also:
+        two-point, stochastic-losses
     """
 
     name = "bernoulli"
@@ -41,6 +48,7 @@ class Bernoulli(Environment):
         return (0.0, 1.0)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
-        p = self.means
+        order, p = checked_order(order), self.means
         centre = p if central else np.zeros_like(p)
-        return p * np.abs(1 - centre) ** order + (1 - p) * np.abs(centre) ** order
+        moments: np.ndarray = p * np.abs(1 - centre) ** order + (1 - p) * np.abs(centre) ** order
+        return moments

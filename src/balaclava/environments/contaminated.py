@@ -1,0 +1,194 @@
+"""Huber contamination of any other environment (Wu, Zhou, Tao, Wang 2023)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Range, brief, check
+from balaclava._kernel import kernel
+from balaclava.environments.base import REGISTRY, Environment, register
+from balaclava.errors import ParameterError, nearest
+
+Fraction = Annotated[float, Range(0, 1, "share of outliers, alpha", open_high=True)]
+Outliers = dict[str, Any]
+
+_Number, _Scale = Annotated[float, Range()], Annotated[float, Range(0, open_low=True)]
+KINDS: dict[str, dict[str, Any]] = {
+    "point": {"value": _Number},
+    "gaussian": {"mean": _Number, "scale": _Scale},
+    "cauchy": {"location": _Number, "scale": _Scale},
+}
+POINT, GAUSSIAN, CAUCHY = range(3)
+
+
+class World(NamedTuple):
+    """What the kernel needs."""
+
+    inner: Any
+    fraction: float
+    kind: int
+    location: float
+    scale: float
+
+
+@kernel
+def outlier(world: Any, rng: Any) -> float:
+    if world.kind == GAUSSIAN:
+        return float(world.location + world.scale * rng.standard_normal())
+    if world.kind == CAUCHY:
+        return float(world.location + world.scale * rng.standard_cauchy())
+    return float(world.location)
+
+
+@functools.cache
+def contaminated(inner: Callable[..., float]) -> Callable[..., float]:
+    """The kernel around another one; the same function each time, so it is compiled once."""
+
+    def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+        # All three are drawn whatever is used: the stream stays in step.
+        flag = rng.random()
+        clean = inner(world.inner, t, arm, rng)
+        dirty = outlier(world, rng)
+        return dirty if flag < world.fraction else clean
+
+    return kernel(draw)
+
+
+@register
+class Contaminated(Environment):
+    """Another environment in which a share of the rewards is replaced by outliers.
+
+    With probability 1 - fraction the reward comes from `inner`, otherwise from the law of the
+    outliers, the same for every arm. Means, gaps and moments are those of the clean rewards: that
+    is what regret is measured by, and what a robust policy is told.
+
+    Parameters:
+        inner: an environment, or a mapping with its `name` and parameters.
+        fraction: the true share of outliers, alpha, in [0, 1); a policy's `contamination` is a
+            bound on it.
+        outliers: {"kind": "point", "value": v}, {"kind": "gaussian", "mean": m, "scale": s} or
+            {"kind": "cauchy", "location": m, "scale": s}.
+
+    Example:
+        >>> import balaclava as bl
+        >>> clean = bl.environment("bernoulli", means=[0.2, 0.4])
+        >>> world = bl.environment("contaminated", inner=clean, fraction=0.1,
+        ...                        outliers={"kind": "point", "value": 100})
+        >>> world.means.tolist(), world.reward_range
+        ([0.2, 0.4], (0.0, 100.0))
+
+    References:
+        Wu, Zhou, Tao, Wang: On private and robust bandits, NeurIPS 2023.
+
+    See Also:
+        pareto, student-t
+    """
+
+    name = "contaminated"
+    reference = "Wu, Zhou, Tao, Wang 2023"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "inner": {"name": "pareto", "means": [0.5, 0.9], "shape": 1.95},
+            "fraction": 0.1,
+            "outliers": {"kind": "cauchy", "location": 0.0, "scale": 5.0},
+        },
+        {
+            "inner": {"name": "gaussian", "means": [0.0, 1.0]},
+            "fraction": 0.3,
+            "outliers": {"kind": "gaussian", "mean": -9.0, "scale": 2.0},
+        },
+    )
+    inner: Environment
+    fraction: Fraction
+    outliers: Outliers
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inner, Mapping):
+            object.__setattr__(self, "inner", from_mapping(self._label("inner"), self.inner))
+        super().__post_init__()
+        checked = checked_outliers(self._label("outliers"), self.outliers)
+        object.__setattr__(self, "outliers", checked)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as plain values; changing them changes nothing here."""
+        return {**super().parameters, "outliers": dict(self.outliers)}
+
+    def constants(self) -> World:
+        kind, location, scale = (*self.outliers.values(), 0.0)[:3]
+        return World(
+            self.inner.constants(), self.fraction, list(KINDS).index(kind), location, scale
+        )
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return contaminated(self.inner.draw)
+
+    @property
+    def means(self) -> np.ndarray:
+        return self.inner.means
+
+    @property
+    def holds_data(self) -> bool:
+        return self.inner.holds_data
+
+    @property
+    def gaps(self) -> np.ndarray:
+        return self.inner.gaps
+
+    @property
+    def rounds(self) -> int | None:
+        return self.inner.rounds
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        low, high = self.inner.reward_range
+        if self.fraction == 0.0:
+            return low, high
+        if self.outliers["kind"] != "point":
+            return (-math.inf, math.inf)
+        return min(low, self.outliers["value"]), max(high, self.outliers["value"])
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        """The exact moment of each arm's clean rewards."""
+        return self.inner.moments(order, central=central)
+
+
+def from_mapping(label: str, given: Mapping[str, Any]) -> Environment:
+    """The environment that a mapping with its name and parameters describes."""
+    parameters = dict(given)
+    name = parameters.pop("name", None)
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"{label} does not say which environment it is; give `name` beside its parameters"
+        )
+    return REGISTRY.create(name, parameters)
+
+
+def checked_outliers(label: str, given: object) -> dict[str, Any]:
+    """A copy in a fixed order, with every entry checked."""
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{label} = {brief(given)} is not a mapping; give one with a `kind`")
+    kind = given.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ParameterError(
+            f"{label}: kind = {kind!r} is not allowed; give one of {', '.join(map(repr, KINDS))}"
+        )
+    wanted = KINDS[kind]
+    for name in given:
+        if name != "kind" and name not in wanted:
+            raise ParameterError(
+                f"{label}: unknown entry {name!r} for kind {kind!r}; {nearest(str(name), wanted)}"
+            )
+    for name in wanted:
+        if name not in given:
+            raise ParameterError(f"{label}: entry {name!r} is missing for kind {kind!r}")
+    return {
+        "kind": kind,
+        **{name: check(f"{label}[{name!r}]", given[name], wanted[name]) for name in wanted},
+    }

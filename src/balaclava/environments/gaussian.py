@@ -1,0 +1,84 @@
+"""Normal rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.environments._moments import checked_order
+from balaclava.environments.base import Environment, register
+
+Means = Annotated[np.ndarray, Range(meaning="mean of each arm"), 1]
+Scales = Annotated[
+    np.ndarray,
+    Range(0, meaning="standard deviation: one number, or one for each arm", open_low=True),
+    1,
+]
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return float(world.means[arm] + world.scales[arm] * rng.standard_normal())
+
+
+@register
+class Gaussian(Environment):
+    """Normal rewards: unbounded, with light tails.
+
+    The moments are the closed form with Kummer's function:
+    E|X|^k = s^k 2^{k/2} Gamma((k+1)/2) / sqrt(pi) * 1F1(-k/2; 1/2; -mean^2 / (2 s^2)).
+
+    Parameters:
+        means: the mean of each arm.
+        scales: the standard deviation s, one number or one for each arm.
+
+    Example:
+        >>> import balaclava as bl
+        >>> round(bl.environment("gaussian", means=[0, 1], scales=2).moment(4, central=True), 9)
+        48.0
+
+    See Also:
+        student-t
+    """
+
+    name = "gaussian"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {},
+        {"scales": [1.0, 2.0, 0.5]},
+    )
+    means: Means
+    scales: Scales = 1.0  # type: ignore[assignment]  # one number stands for all arms
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.scales) == 0:
+            object.__setattr__(self, "scales", [self.scales] * max(np.size(self.means), 1))
+        super().__post_init__()
+        if self.scales.size != self.means.size:
+            raise self.refuse(
+                "scales", f"does not fit {self.means.size} means; give one, or one for each arm"
+            )
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (-math.inf, math.inf)
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        from scipy import special
+
+        order, s = checked_order(order), self.scales
+        with np.errstate(over="ignore"):  # a moment beyond the largest float is inf
+            moments: np.ndarray = (
+                (s * math.sqrt(2)) ** order * special.gamma((order + 1) / 2) / math.sqrt(math.pi)
+            )
+            if not central:
+                moments = moments * special.hyp1f1(-order / 2, 0.5, -((self.means / s) ** 2) / 2)
+        return moments

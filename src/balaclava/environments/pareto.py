@@ -1,0 +1,101 @@
+"""Pareto rewards (the experiments of Tao, Wu, Zhao, Wang 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.environments._moments import checked_order
+from balaclava.environments.base import Environment, register
+
+PositiveMeans = Annotated[np.ndarray, Range(0, meaning="mean of each arm", open_low=True), 1]
+Shape = Annotated[
+    float, Range(1, meaning="exponent of the tail; moments below it exist", open_low=True)
+]
+
+
+class World(NamedTuple):
+    """What the kernel needs."""
+
+    least: np.ndarray  # the smallest reward of each arm
+    inverse_shape: float
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    # -log(1 - U) is a standard exponential: this is least (1 - U)^(-1/shape), with no cut tail.
+    return float(world.least[arm] * math.exp(world.inverse_shape * rng.standard_exponential()))
+
+
+@register
+class Pareto(Environment):
+    """Pareto rewards: positive, with a heavy right tail; moments below `shape` exist.
+
+    P(X > x) = (lam / x)^shape for x >= lam, with lam = (shape - 1) mean / shape. The raw moment is
+    shape lam^k / (shape - k). With shape = 1.05 + v these are the arms on which Tao et al. compare
+    policies that know a moment of order 1 + v.
+
+    Parameters:
+        means: the mean of each arm, above 0.
+        shape: the exponent of the tail, above 1.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("pareto", means=[0.9, 0.7, 0.5, 0.3, 0.1], shape=1.55)
+        >>> round(world.moment(1.5), 4)
+        5.5946
+
+    References:
+        Tao, Wu, Zhao, Wang: Optimal rates of (locally) differentially private heavy-tailed
+        multi-armed bandits, AISTATS 2022, section 6.
+
+    See Also:
+        lognormal, student-t
+    """
+
+    name = "pareto"
+    reference = "Tao, Wu, Zhao, Wang 2022"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"shape": 1.55},
+        {"shape": 3.0},
+    )
+    means: PositiveMeans
+    shape: Shape
+
+    @property
+    def least(self) -> np.ndarray:
+        """The smallest reward of each arm, lam."""
+        least: np.ndarray = (self.shape - 1) * self.means / self.shape
+        return least
+
+    def constants(self) -> World:
+        return World(self.least, 1 / self.shape)
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (float(self.least.min()), math.inf)
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        k, a = checked_order(order), self.shape
+        if k >= a:
+            return np.full(self.arms, math.inf)
+        if not central:
+            return a * self.least**k / (a - k)
+        from scipy import special
+
+        # With u = lam / x, E|X - mean|^k = a lam^k times the integral of |1 - m u|^k u^(a-1-k) over
+        # (0, 1), m = mean / lam: a beta function below u = 1/m, a hypergeometric one above.
+        m = a / (a - 1)
+        below = special.beta(a - k, k + 1)
+        above = (m - 1) ** (k + 1) / (k + 1) * special.hyp2f1(k + 1 - a, k + 1, k + 2, 1 - m)
+        moments: np.ndarray = a * self.least**k * m ** (k - a) * (below + above)
+        return moments

@@ -1,0 +1,106 @@
+"""Student's t rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.environments._moments import checked_order, integral
+from balaclava.environments.base import Environment, register
+
+Means = Annotated[np.ndarray, Range(meaning="mean of each arm"), 1]
+Degrees = Annotated[float, Range(1, meaning="degrees of freedom", open_low=True)]
+Scale = Annotated[float, Range(0, meaning="multiplies the standard law", open_low=True)]
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return float(world.means[arm] + world.scale * rng.standard_t(world.degrees))
+
+
+@register
+class StudentT(Environment):
+    """Student's t rewards: heavy tails on both sides; moments below `degrees` exist.
+
+    X = mean + scale T, where T has `degrees` degrees of freedom. The central moment is
+    scale^k degrees^{k/2} Gamma((k+1)/2) Gamma((degrees-k)/2) / (sqrt(pi) Gamma(degrees/2)); the
+    raw one is integrated.
+
+    Parameters:
+        means: the mean of each arm.
+        degrees: degrees of freedom, above 1.
+        scale: multiplies the standard law; it is not the standard deviation.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("student-t", means=[0, 1], degrees=3)
+        >>> round(world.moment(2, central=True), 6)
+        3.0
+
+    See Also:
+        gaussian, pareto
+    """
+
+    name = "student-t"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"degrees": 1.5},
+        {"degrees": 4.0, "scale": 2.0},
+    )
+    means: Means
+    degrees: Degrees
+    scale: Scale = 1.0
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (-math.inf, math.inf)
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        order = checked_order(order)
+        if order >= self.degrees:
+            return np.full(self.arms, math.inf)
+        shifts = np.zeros(self.arms) if central else np.abs(self.means) / self.scale
+        standard = {shift: shifted_moment(shift, self.degrees, order) for shift in set(shifts)}
+        moments: np.ndarray = self.scale**order * np.array([standard[shift] for shift in shifts])
+        return moments
+
+
+def shifted_moment(shift: float, degrees: float, order: float) -> float:
+    """E|shift + T|^order for shift >= 0 and order < degrees."""
+    from scipy import special
+
+    if shift == 0.0:
+        # Gamma((degrees - k)/2) / Gamma(degrees/2) is a beta function over Gamma(k/2).
+        ratio = special.beta((degrees - order) / 2, order / 2) * special.poch(order / 2, 0.5)
+        with np.errstate(over="ignore"):  # a moment beyond the largest float is inf
+            return float(np.float64(degrees) ** (order / 2) * ratio / math.sqrt(math.pi))
+    constant = 1 / float(math.sqrt(degrees) * special.beta(0.5, degrees / 2))
+    far = 10 * max(shift, 1.0)
+
+    def near(t: float) -> float:
+        log_density = -(degrees + 1) / 2 * math.log1p(t * t / degrees)
+        distances = (t + shift, abs(t - shift))
+        return sum(math.exp(log_density + order * math.log(d)) for d in distances if d > 0.0)
+
+    def tail(z: float) -> float:  # t = far e^{z / (degrees - order)}: it falls like e^{-z}
+        inverse = math.exp(-z / (degrees - order)) / far
+        log_rest = (order - degrees) * math.log(far) - z
+        log_rest -= (degrees + 1) / 2 * math.log(1 / degrees + inverse * inverse)
+        sides = (1 + shift * inverse) ** order + (1 - shift * inverse) ** order
+        return float(math.exp(log_rest) * sides / (degrees - order))
+
+    # T is within a few units of 0 however far the shift is: one edge for each power of 10.
+    powers = 10.0 ** np.arange(math.ceil(math.log10(far)))
+    try:
+        body = integral(near, [0.0, shift, *powers.tolist(), far])
+        return constant * (body + integral(tail, [0.0, 1.0, 10.0, 100.0]))
+    except OverflowError:
+        return math.inf  # beyond the largest float

@@ -1,0 +1,84 @@
+"""Rewards that are given, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.environments._moments import average_moment, checked_order, checked_rewards
+from balaclava.environments.base import Environment, register
+
+Rewards = Annotated[np.ndarray, Range(meaning="reward of each round and arm"), 2]
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return float(world.rewards[t - 1, arm])
+
+
+@register
+class Table(Environment):
+    """Rewards that are given: one row a round, one column an arm.
+
+    Use it for a recorded game in which the reward of every arm is known in every round. Nothing
+    is random. A mean is the mean of a column, so regret is against the best column over the
+    whole table. A log that holds only the rewards of what was played is for `empirical`.
+
+    Parameters:
+        rewards: rewards[T, K]; round t gives row t.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("table", rewards=[[0, 1], [1, 1], [0, 1]])
+        >>> world.rounds, world.means.round(3).tolist()
+        (3, [0.333, 1.0])
+
+    See Also:
+        empirical, losses
+    """
+
+    name = "table"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"rewards": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 3.0]]},
+    )
+    rewards: Rewards
+
+    def __post_init__(self) -> None:
+        # Checked here, because the declared check would repeat a reward in its message.
+        object.__setattr__(
+            self, "rewards", checked_rewards(self._label("rewards"), self.rewards, 2)
+        )
+        super().__post_init__()
+
+    def __repr__(self) -> str:
+        return f"Table(rounds={self.rounds}, arms={self.arms})"
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        means: np.ndarray = self.rewards.mean(axis=0)
+        return means
+
+    @property
+    def rounds(self) -> int:
+        return int(self.rewards.shape[0])
+
+    @property
+    def holds_data(self) -> bool:
+        return True
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (float(self.rewards.min()), float(self.rewards.max()))
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        order = checked_order(order)
+        return np.array([average_moment(arm, order, central=central) for arm in self.rewards.T])

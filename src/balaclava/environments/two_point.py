@@ -1,0 +1,87 @@
+"""Rewards that are a value or 0 (the lower bounds of Tao, Wu, Zhao, Wang 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.environments._moments import checked_order
+from balaclava.environments.base import Environment, register
+
+Values = Annotated[np.ndarray, Range(meaning="the reward that is not 0"), 1]
+Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of that reward"), 1]
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return float(world.values[arm]) if rng.random() < world.probabilities[arm] else 0.0
+
+
+@register
+class TwoPoint(Environment):
+    """A value with some probability, otherwise 0: the hard instances of heavy-tailed bandits.
+
+    A rare large value is what no estimate sees in time. With g = (5 gap)^{1/v}, the arms
+    1/g with probability g^{1+v}/2 and g^{1+v}/2 - gap g differ by `gap` and have moments of order
+    1 + v of 1/2 and 3/10 (Tao et al., Theorem 10).
+
+    Parameters:
+        values: the value of each arm.
+        probabilities: the chance of it, for each arm.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("two-point", values=[2, 2], probabilities=[0.125, 0.075])
+        >>> world.moments(2).tolist(), world.gaps.round(6).tolist()
+        ([0.5, 0.3], [0.0, 0.1])
+
+    References:
+        Tao, Wu, Zhao, Wang: Optimal rates of (locally) differentially private heavy-tailed
+        multi-armed bandits, AISTATS 2022.
+
+    See Also:
+        bernoulli, pareto
+    """
+
+    name = "two-point"
+    reference = "Tao, Wu, Zhao, Wang 2022"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"values": [2.0, -1.0, 10.0], "probabilities": [0.5, 1.0, 0.01]},
+    )
+    values: Values
+    probabilities: Probabilities
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.values.size != self.probabilities.size:
+            raise self.refuse(
+                "probabilities", f"does not fit {self.values.size} values; give one for each"
+            )
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        means: np.ndarray = self.values * self.probabilities
+        return means
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        zeros = np.zeros(int((self.probabilities < 1).any()))
+        possible = np.concatenate([self.values[self.probabilities > 0], zeros])
+        return (float(possible.min()), float(possible.max()))
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        order, p = checked_order(order), self.probabilities
+        centre = self.means if central else np.zeros_like(p)
+        moments: np.ndarray = (
+            p * np.abs(self.values - centre) ** order + (1 - p) * np.abs(centre) ** order
+        )
+        return moments
