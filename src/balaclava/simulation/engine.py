@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Interrupted(KeyboardInterrupt):
         self.results = results
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     label: str
     repetition: int
@@ -139,48 +139,49 @@ def simulate(
         )
         return history
 
-    with _Pool(jobs, run, workers) as pool:
-        for job, history in pool.finished(progress, len(jobs) * horizon):
-            results.add(Run(job.label, job.repetition, history @ environment.gaps, history[-1]))
-        if pool.interrupted:
-            raise Interrupted(results)
+    try:
+        with _Pool(run, workers) as pool:
+            for job, history in pool.finished(jobs, progress, horizon):
+                results.add(Run(job.label, job.repetition, history @ environment.gaps, history[-1]))
+    except KeyboardInterrupt:
+        raise Interrupted(results) from None
     return results
 
 
 class _Pool:
     """Runs jobs on threads, reports progress, and stops them all at once on Ctrl-C."""
 
-    def __init__(self, jobs: list[_Job], run: Callable[[_Job], np.ndarray], workers: int) -> None:
-        self.interrupted = False
-        self._jobs = jobs
+    def __init__(self, run: Callable[[_Job], np.ndarray], workers: int) -> None:
+        self._run = run
+        self._at_once = 2 * workers  # the next job waits ready, and no queue grows long
         self._executor = ThreadPoolExecutor(max_workers=workers)
-        self._futures: dict[Future[np.ndarray], _Job] = {
-            self._executor.submit(self._unless_stopped, run, job): job for job in jobs
-        }
-
-    def _unless_stopped(self, run: Callable[[_Job], np.ndarray], job: _Job) -> np.ndarray:
-        return np.empty(0) if self.interrupted else run(job)
+        self._started: list[_Job] = []
 
     def finished(
-        self, progress: Progress | None, total: int
+        self, jobs: Sequence[_Job], progress: Progress | None, horizon: int
     ) -> Iterator[tuple[_Job, np.ndarray]]:
-        """Each job with its result, as it comes; ends early when interrupted."""
-        waiting = set(self._futures)
-        try:
-            while waiting:
-                done, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-                if progress is not None:
-                    progress(sum(int(job.signals[0]) for job in self._jobs), total)
-                for future in done:
-                    yield self._futures[future], future.result()
-        except KeyboardInterrupt:
-            self.interrupted = True
+        """Each job with its result, as it comes."""
+        running: dict[Future[np.ndarray], _Job] = {}
+        waiting, done = iter(jobs), 0
+        while done < len(jobs):
+            for job in itertools.islice(waiting, self._at_once - len(running)):
+                self._started.append(job)  # before it runs, so that it can always be stopped
+                running[self._executor.submit(self._run, job)] = job
+            ready, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
+            for future in ready:
+                job = running.pop(future)
+                self._started.remove(job)
+                done += 1
+                yield job, future.result()
+            if progress is not None:
+                under_way = sum(int(job.signals[0]) for job in running.values())
+                progress(done * horizon + under_way, len(jobs) * horizon)
 
     def __enter__(self) -> _Pool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for job in self._jobs:
+        for job in self._started:
             job.signals[1] = 1
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -200,15 +201,17 @@ def _prepared(
 
 def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
     """Policies by label; a label is the policy's name, with its parameters if that is not enough."""
-    if isinstance(policies, Policy):
+    if isinstance(policies, Policy | str):
         policies = [policies]
     if isinstance(policies, Mapping):
         labelled = dict(policies)
     else:
-        names = [getattr(policy, "name", "?") for policy in policies]
+        names = [getattr(policy, "name", None) for policy in policies]
         labelled = {}
         for policy, name in zip(policies, names, strict=True):
-            label = name if names.count(name) == 1 else _distinguished(policy, list(policies))
+            label = str(name)
+            if name is not None and names.count(name) > 1:
+                label = _distinguished(policy, list(policies))
             if label in labelled:
                 raise ParameterError(
                     f"policies: {label!r} is given twice; give a mapping from label to policy"
@@ -245,9 +248,10 @@ def require_compatible(label: str, policy: Policy, environment: Environment, hor
     low, high = policy.accepts
     least, most = environment.reward_range
     if least < low or most > high:
+        drawn = "outside it" if environment.holds_data else f"from [{least:g}, {most:g}]"
         raise IncompatibleError(
-            f"{label} takes rewards in [{low:g}, {high:g}], but {environment.name} draws from "
-            f"[{least:g}, {most:g}]; set reward_range, or choose a policy for unbounded rewards"
+            f"{label} takes rewards in [{low:g}, {high:g}], but {environment.name} draws {drawn}; "
+            "set reward_range, or choose a policy for unbounded rewards"
         )
     if environment.rounds is not None and horizon > environment.rounds:
         raise IncompatibleError(
@@ -286,6 +290,4 @@ def available_cores() -> int:
 
 
 def _whole(low: int) -> Any:
-    from typing import Annotated
-
     return Annotated[int, Range(low)]

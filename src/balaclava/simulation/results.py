@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from balaclava.environments.base import Environment
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from balaclava.simulation.summary import Summary
 
 
 class Run(NamedTuple):
@@ -24,7 +30,20 @@ class Run(NamedTuple):
 
 @dataclass
 class Results:
-    """Regret and pulls of every repetition."""
+    """Regret and pulls of every repetition.
+
+    After an interrupted simulation some policies have fewer repetitions than others, or none.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
+        >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
+        ...                       horizon=1_000, repetitions=10, seed=1)
+        >>> results.regret("ucb1").shape
+        (10, 200)
+        >>> results.summary()[0].guarantee
+        'not private'
+    """
 
     policies: dict[str, Policy]
     environment: Environment
@@ -32,6 +51,7 @@ class Results:
     seed: int
     checkpoints: np.ndarray
     runs: dict[str, dict[int, Run]] = field(default_factory=dict)
+    versions: dict[str, str] | None = None  # of the software that ran; None: this one
 
     @classmethod
     def empty(
@@ -69,7 +89,46 @@ class Results:
         rows = [run.pulls for run in self._of(label)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.environment.arms)
 
+    def guarantee(self, label: str) -> str:
+        """What the policy promises, in a few words: "ε=1 per trajectory", "not private"."""
+        self._of(label)
+        return str(self.policies[label].guarantee)
+
+    def summary(self) -> Summary:
+        """The final regret of each policy in a table: print it, or take its rows."""
+        from balaclava.simulation.summary import summarise
+
+        return summarise(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draw the mean regret of each policy; the options are those of `simulation.plots.plot`."""
+        from balaclava.simulation.plots import plot
+
+        return plot(self, path, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything into one Parquet file, whole or not at all; `bl.load` reads it.
+
+        Parameters are part of it: where the environment was given recorded rewards, so are those.
+        """
+        from balaclava.simulation.storage import save
+
+        save(self, path)
+
     def _of(self, label: str) -> list[Run]:
         if label not in self.runs:
             raise UnknownNameError(f"no policy is labelled {label!r}; {nearest(label, self.runs)}")
         return [run for _, run in sorted(self.runs[label].items())]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{label}: {len(runs)}" for label, runs in self.runs.items())
+        return (
+            f"<Results on {self.environment.name}, horizon {self.horizon}; repetitions: {counts}>"
+        )
+
+
+def load(path: str | os.PathLike[str]) -> Results:
+    """The results in a file that `results.save(path)` wrote."""
+    from balaclava.simulation.storage import load
+
+    return load(path)

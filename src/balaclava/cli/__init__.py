@@ -1,0 +1,79 @@
+"""The `balaclava` command.
+
+Only click is imported here, so that help is there at once; each command imports what it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+import balaclava
+from balaclava.cli.catalogue import environments, policies
+from balaclava.cli.play import demo, simulate
+from balaclava.errors import BalaclavaError
+
+INTERRUPTED = 130  # what a shell reports after Ctrl-C
+
+
+class _Refused(click.ClickException):
+    """An error that a user can mend: one line, no traceback."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"balaclava: {' '.join(self.message.split())}", err=True)
+
+
+class _Group(click.Group):
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # an ε must not end a run on an ASCII terminal
+                stream.reconfigure(errors="replace")
+        return super().main(*arguments, **keywords)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BalaclavaError as error:
+            raise _Refused(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("balaclava: interrupted", err=True)
+            context.exit(INTERRUPTED)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(balaclava.__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--import",
+    "modules",
+    metavar="MODULE",
+    multiple=True,
+    help="Import a Python module first: one that registers policies of your own.",
+)
+def main(modules: tuple[str, ...]) -> None:
+    """Differentially private multi-armed bandits.
+
+    \b
+    See it work:              balaclava demo
+    See what there is:        balaclava policies
+    See what one does:        balaclava policies ucb1
+    Run an experiment:        balaclava simulate quickstart.toml
+    """
+    if modules:
+        sys.path.insert(0, os.getcwd())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise BalaclavaError(
+                f"--import {module}: {error}; give a module in this folder or an installed one"
+            ) from error
+
+
+for _command in (demo, simulate, policies, environments):
+    main.add_command(_command)

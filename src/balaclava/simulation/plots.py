@@ -1,0 +1,170 @@
+"""Regret curves. Every curve says what its policy promises: a scope hidden is a scope misread."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from balaclava._declared import brief
+from balaclava.errors import ParameterError
+from balaclava.simulation.storage import atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from balaclava.simulation.results import Results
+
+Band = tuple[float, float] | Literal["standard error"] | None
+
+# Okabe and Ito's colours, told apart with any colour vision; yellow is too faint for a line.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven and four: 28 curves that differ
+
+
+def plot(
+    results: Results,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    band: Band = (0.1, 0.9),
+    log_rounds: bool = False,
+    log_regret: bool = False,
+    bound: bool = False,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the mean regret of each policy over the rounds.
+
+    Args:
+        results: what to draw; a policy without a finished repetition is left out.
+        path: where to save the picture, in the format of its ending (.png, .pdf, .svg).
+        band: around each mean, two quantiles of the repetitions, or "standard error", or None.
+        log_rounds: a logarithmic scale of rounds: logarithmic regret becomes a straight line.
+        log_regret: a logarithmic scale of regret.
+        bound: also draw the proved bound at the horizon as a level, where there is one.
+        ax: where to draw; by default a figure of its own.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
+        >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
+        ...                       horizon=1_000, repetitions=10, seed=1)
+        >>> [line.get_label() for line in results.plot().axes[0].lines]
+        ['ucb1 [not private]']
+    """
+    from matplotlib.figure import Figure
+
+    _check_band(band)
+    own = ax is None
+    if ax is None:
+        ax = Figure(figsize=(9, 4.8), layout="constrained", dpi=150).add_subplot()
+    for i, label in enumerate(results.labels):
+        look = {
+            "color": _COLOURS[i % len(_COLOURS)],
+            "linestyle": _STYLES[i % len(_STYLES)],
+        }
+        _curve(results, label, ax, band, look)
+        if bound:
+            _level(results, label, ax, look)
+    _describe(results, ax, band, own)
+    if log_rounds:
+        ax.set_xscale("log")
+    elif own:
+        ax.set_xlim(0, results.horizon)
+    if log_regret:
+        ax.set_yscale("log", nonpositive="clip")
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        raise ParameterError("ax belongs to no figure; give an ax of a figure, or none")
+    if path is not None:
+        _save(figure, path)
+    return figure
+
+
+def _check_band(band: Any) -> None:
+    if band is None or band == "standard error":
+        return
+    try:
+        low, high = band
+        if 0 <= low < high <= 1:
+            return
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(
+        f"band = {brief(band)} is not allowed; give two quantiles such as (0.1, 0.9), "
+        "'standard error' or None"
+    )
+
+
+def _curve(results: Results, label: str, ax: Axes, band: Band, look: dict[str, Any]) -> None:
+    regret, rounds = results.regret(label), results.checkpoints
+    if not len(regret):
+        return
+    mean = regret.mean(axis=0)
+    ax.plot(rounds, mean, label=f"{label} [{results.guarantee(label)}]", linewidth=1.8, **look)
+    if band is None or len(regret) == 1:
+        return
+    if isinstance(band, str):
+        error = regret.std(axis=0, ddof=1) / np.sqrt(len(regret))
+        low, high = mean - error, mean + error
+    else:
+        low, high = np.quantile(regret, band, axis=0)
+    ax.fill_between(rounds, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def _level(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
+    proved = results.policies[label].regret_bound(results.environment, results.horizon)
+    if proved is not None:
+        name = f"{label}: proved bound at the horizon"
+        ax.axhline(proved, color=look["color"], linewidth=1, linestyle=(0, (1, 3)), label=name)
+
+
+def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
+    world = results.environment
+    counts = sorted({len(runs) for runs in results.runs.values()})
+    repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    shown = "mean"
+    if isinstance(band, str):
+        shown += " ± standard error"
+    elif band is not None:
+        shown += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
+    ax.set_title(
+        f"{world.name}, {world.arms} arms: {shown} of {repetitions} repetitions",
+        fontsize=10,
+        loc="left",
+    )
+    ax.set_xlabel("round")
+    ax.set_ylabel("regret")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    ax.margins(x=0)
+    ax.ticklabel_format(style="plain")
+    handles, labels = ax.get_legend_handles_labels()
+    if not handles:
+        ax.text(0.5, 0.5, "no repetition was finished", ha="center", transform=ax.transAxes)
+        return
+    # In the order in which the curves end, highest first: the eye goes straight across.
+    order = sorted(range(len(handles)), key=lambda i: -_height(handles[i]))
+    entries = [handles[i] for i in order], [labels[i] for i in order]
+    if own:
+        figure = ax.get_figure(root=True)
+        figure.legend(*entries, loc="outside right upper", frameon=False, handlelength=3.2)  # type: ignore[union-attr]
+    else:
+        ax.legend(*entries, frameon=False, handlelength=3.2)
+
+
+def _height(line: Any) -> float:
+    return float(line.get_ydata()[-1])
+
+
+def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    ending = os.path.splitext(path)[1].lstrip(".").lower()
+    known = figure.canvas.get_supported_filetypes()
+    if ending not in known:
+        raise ParameterError(
+            f"path = {brief(os.fspath(path))} does not end in a format that can be drawn; choose "
+            f"one of {', '.join('.' + name for name in sorted(known))}"
+        )
+    with atomically(path) as temporary:
+        figure.savefig(temporary, format=ending)

@@ -1,0 +1,103 @@
+"""Results in a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from balaclava.simulation.results import Results
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_HEADER = (
+    *("policy", "privacy", "repetitions", "mean regret", "std error"),
+    *(f"{100 * q:g} %" for q in QUANTILES),
+    "best arm",
+)
+_LEFT = 2  # the first columns hold text
+
+
+class SummaryRow(NamedTuple):
+    """One policy: the final regret over its repetitions. A number that is not known is NaN."""
+
+    label: str
+    guarantee: str
+    repetitions: int
+    mean: float
+    standard_error: float
+    q05: float
+    q25: float
+    q50: float
+    q75: float
+    q95: float
+    best_arm_share: float  # of all pulls, those of an arm with the highest mean
+
+
+class Summary(Sequence[SummaryRow]):
+    """The rows, and a table of them as text."""
+
+    def __init__(self, title: str, rows: Sequence[SummaryRow]) -> None:
+        self.title = title
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> SummaryRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[SummaryRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> SummaryRow | tuple[SummaryRow, ...]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[SummaryRow]:
+        return iter(self._rows)
+
+    def __str__(self) -> str:
+        cells = [_HEADER, *(_cells(row) for row in self._rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < _LEFT else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in cells
+        ]
+        return "\n".join([self.title, "", *lines])
+
+    __repr__ = __str__
+
+
+def summarise(results: Results) -> Summary:
+    """A row for each policy."""
+    world = results.environment
+    title = f"{world.name}, {world.arms} arms, horizon {results.horizon}, seed {results.seed}"
+    return Summary(title, [_row(results, label) for label in results.labels])
+
+
+def _row(results: Results, label: str) -> SummaryRow:
+    final, pulls = results.final_regret(label), results.pulls(label)
+    n = final.size
+    known = [math.nan] * (len(SummaryRow._fields) - 3)
+    if n:
+        error = final.std(ddof=1) / math.sqrt(n) if n > 1 else math.nan
+        best = pulls[:, results.environment.gaps == 0].sum()
+        known = [final.mean(), error, *np.quantile(final, QUANTILES), best / pulls.sum()]
+    return SummaryRow(label, results.guarantee(label), n, *map(float, known))
+
+
+def _cells(row: SummaryRow) -> tuple[str, ...]:
+    label, guarantee, repetitions, *numbers, share = row
+    shown = "-" if math.isnan(share) else f"{100 * share:.1f} %"
+    return (label, guarantee, str(repetitions), *map(_number, numbers), shown)
+
+
+def _number(value: float) -> str:
+    """At least three digits that count, without exponents."""
+    if math.isnan(value):
+        return "-"
+    decimals = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 or value == 0 else 3
+    return f"{value:.{decimals}f}"

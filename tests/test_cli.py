@@ -1,0 +1,252 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import balaclava as bl
+from balaclava.cli import main
+
+EXPERIMENT = """
+horizon = 500
+repetitions = 3
+seed = 1
+
+[environment]
+name = "bernoulli"
+means = [0.4, 0.6]
+
+[policies.ucb1]
+
+[policies.bolder]
+name = "ucb1"
+radius_scale = 0.5
+"""
+QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.toml"
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def test_help_teaches_and_version() -> None:
+    assert invoke("--version").output == f"main {bl.__version__}\n"
+    for command in ("policies", "environments", "demo", "simulate"):
+        answer = invoke(command, "--help")
+        assert answer.exit_code == 0
+        assert f"Example: balaclava {command}" in answer.output
+        assert command in invoke("--help").output
+
+
+def test_help_is_light() -> None:
+    code = (
+        "import sys\nfrom balaclava.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit as end: assert end.code == 0\n"
+        "heavy = ('numba', 'scipy', 'pyarrow', 'matplotlib', 'opendp', 'numpy', 'rich')\n"
+        "print(*(name for name in heavy if name in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == ("\n", 0)
+    assert "balaclava demo" in done.stdout
+
+
+def test_policies() -> None:
+    answer = invoke("policies")
+    assert answer.exit_code == 0
+    header, *lines = answer.output.splitlines()
+    assert header.split()[0] == "policy"
+    assert len(lines) == len(bl.policies())  # one line each, not wrapped at 80 columns
+    (line,) = [line for line in lines if line.startswith("ucb1 ")]
+    assert "sqrt(2 log t / n)" in line
+    assert line.endswith("Auer, Cesa-Bianchi, Fischer 2002")
+    assert "\x1b" not in answer.output
+    names = {line.split()[0] for line in invoke("policies", "--private").output.splitlines()[1:]}
+    assert names == {entry.name for entry in bl.policies() if entry.guarantee != "none"}
+    assert "ucb1 " in invoke("policies", "--not-private").output
+
+
+def test_one_policy() -> None:
+    answer = invoke("policies", "ucb1")
+    assert "rewards in [0, 1]" in answer.output  # not eaten as markup
+    assert "radius_scale  1.0       a number above 0" in answer.output
+    assert "arms          required  a whole number at least 1  number of arms" in answer.output
+
+
+def test_environments() -> None:
+    answer = invoke("environments")
+    assert len(answer.output.splitlines()) == 1 + len(bl.environments())
+    assert "chance of a reward of 1" in invoke("environments", "bernoulli").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("policies", "ucb2"), "no policy is called 'ucb2'; did you mean 'ucb1'?"),
+        (("environments", "bernouli"), "did you mean 'bernoulli'?"),
+        (("simulate", "none.toml"), "none.toml does not exist; check the path"),
+        (("simulate", "small.toml", "--out", "small.toml"), "cannot be made"),
+        (("--import", "no_such_module", "policies"), "No module named 'no_such_module'"),
+    ],
+)
+def test_errors_are_one_line(experiment: Path, arguments: tuple[str, ...], message: str) -> None:
+    answer = invoke(*arguments)
+    assert answer.exit_code == 2
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("balaclava: ")
+    assert answer.stderr.count("\n") == 1
+    assert message in answer.stderr
+
+
+def test_simulate(experiment: Path, tmp_path: Path) -> None:
+    answer = invoke("simulate", experiment)
+    assert answer.exit_code == 0, answer.output
+    assert answer.stderr == ""  # no progress where nobody looks
+    out = tmp_path / "small-results"
+    assert {path.name for path in out.iterdir()} == {
+        "results.parquet",
+        "regret.png",
+        "summary.txt",
+    }
+    results = bl.load(out / "results.parquet")
+    assert results.regret("bolder").shape[0] == 3
+    table = str(results.summary())
+    assert (out / "summary.txt").read_text(encoding="utf-8") == table + "\n"
+    assert answer.stdout.startswith(table)
+    before = (out / "results.parquet").read_bytes()
+    invoke("simulate", experiment, "--workers", 2, "--out", tmp_path / "again")
+    assert (tmp_path / "again" / "results.parquet").read_bytes() == before
+
+
+def test_policy_of_ones_own(experiment: Path, tmp_path: Path) -> None:
+    (tmp_path / "my_policies.py").write_text(
+        "import balaclava as bl\n"
+        "@bl.register\n"
+        "class Mine(bl.Policy):\n"
+        "    'Mine.'\n"
+        "    name = 'mine'\n"
+        "    kernels = bl.policy('ucb1', arms=1).kernels\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "balaclava", "--import", "my_policies", "policies"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert any(line.startswith("mine ") for line in done.stdout.splitlines())
+
+
+def test_demo_policies_fit_together() -> None:
+    from balaclava.cli.play import _DEMO_HORIZON, _DEMO_MEANS, _demo_policies
+    from balaclava.simulation.engine import require_compatible
+
+    chosen = _demo_policies()
+    assert "ucb1" in [policy.name for policy in chosen]
+    assert len(chosen) <= 6
+    world = bl.environment("bernoulli", means=_DEMO_MEANS)
+    for policy in chosen:
+        require_compatible(policy.name, policy, world, _DEMO_HORIZON)
+
+
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One policy for speed: which are chosen is tested above."""
+    monkeypatch.setattr("balaclava.cli.play._DEMO_COUNT", 1)
+    answer = invoke("demo", "--out", tmp_path / "pictures")
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.endswith(f"wrote {tmp_path / 'pictures' / 'demo.png'}\n")
+    assert (tmp_path / "pictures" / "demo.png").stat().st_size > 10_000
+
+
+def test_quickstart_is_readable() -> None:
+    from balaclava.simulation.experiment import read_experiment
+
+    assert "ucb1" in read_experiment(QUICKSTART).policies
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_ctrl_c_keeps_what_was_finished(experiment: Path, tmp_path: Path) -> None:
+    """A real process with a real terminal for its progress, and a real SIGINT."""
+    import pty
+
+    bl.simulate(  # leaves the compiled loop on disk
+        bl.policy("ucb1", arms=2),
+        bl.environment("bernoulli", means=[0.4, 0.6]),
+        horizon=1,
+        repetitions=1,
+        seed=0,
+    )
+    text = EXPERIMENT.replace("horizon = 500", "horizon = 200000")
+    experiment.write_text(text.replace("repetitions = 3", "repetitions = 20000"))
+    terminal, child_side = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "balaclava", "simulate", str(experiment), "--workers", "1"],
+        stdout=subprocess.PIPE,
+        stderr=child_side,
+        cwd=tmp_path,
+        # A test run in the background hands down an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    os.close(child_side)
+    try:
+        seen = b""
+        while b"playing" not in seen:
+            seen += os.read(terminal, 4096)
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline:
+            seen += os.read(terminal, 4096)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        try:
+            while more := os.read(terminal, 4096):
+                seen += more
+        except OSError:
+            pass  # how Linux says that the other side has closed
+        stdout, _ = process.communicate(timeout=20)
+        took = time.monotonic() - sent
+    finally:
+        process.kill()
+        os.close(terminal)
+    assert process.returncode == 130
+    assert took < 10
+    results = bl.load(tmp_path / "small-results" / "results.parquet")
+    finished = sum(results.final_regret(label).size for label in results.labels)
+    assert 0 < finished < 40000
+    assert f"interrupted after {finished} of 40000 repetitions; they are kept in" in seen.decode()
+    assert "rounds/s" in seen.decode()
+    assert str(results.summary()) in stdout.decode()
+    assert (tmp_path / "small-results" / "regret.png").exists()
+
+
+def test_ctrl_c_before_anything_is_finished(
+    experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from balaclava.simulation.experiment import Experiment, read_experiment
+
+    def interrupted(self: Experiment, **_: Any) -> Any:
+        raise bl.Interrupted(nothing)
+
+    nothing = read_experiment(experiment).run()
+    for runs in nothing.runs.values():
+        runs.clear()
+    monkeypatch.setattr(Experiment, "run", interrupted)
+    answer = invoke("simulate", experiment)
+    assert answer.exit_code == 130
+    assert "after 0 of 6 repetitions; nothing was written" in answer.stderr
+    assert not list((tmp_path / "small-results").iterdir())
