@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
+
+from balaclava.errors import PrivacyError
+from balaclava.privacy.budget import check_budget
+from balaclava.privacy.mechanism import mechanism_of
 
 
 def seeded(seed: int, *path: int) -> np.random.Generator:
@@ -17,17 +22,32 @@ def seeded(seed: int, *path: int) -> np.random.Generator:
 
 
 class SystemRandomness:
-    """The methods of a numpy `Generator`, each call answered from fresh operating-system entropy.
+    """Randomness that is fit for release.
 
-    Nothing is kept between calls: there is no state to seed, to save, to share between threads or
-    to inherit through a fork.
+    Mechanisms are answered with exact noise on an integer grid. Everything else (perturbed
+    indices, ties) goes to the method of that name of a numpy `Generator`, made for the one call
+    from fresh operating-system entropy. Nothing is kept between calls: there is no state to
+    seed, to save, to share between threads or to inherit through a fork.
     """
 
+    def release(self, body: Callable[..., Any], *arguments: Any) -> float:
+        """The exact answer of a mechanism."""
+        mechanism = mechanism_of(body)
+        terms = mechanism.terms(*arguments)
+        check_budget(terms.epsilon, terms.delta, terms.sensitivity)
+        return mechanism.exact(terms)
+
     def __getattr__(self, method: str) -> Any:
-        if method.startswith("_") or method in ("release", "bit_generator", "spawn"):
+        if method.startswith("_") or method in ("bit_generator", "spawn"):
             raise AttributeError(method)
         entropy = np.random.SeedSequence(int.from_bytes(os.urandom(32)), pool_size=8)
         return getattr(np.random.Generator(np.random.SFC64(entropy)), method)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise PrivacyError(
+            "secure randomness is never saved or copied; make a new SystemRandomness where it is "
+            "needed, or save an agent with agent.save()"
+        )
 
     def __repr__(self) -> str:
         return "SystemRandomness()"

@@ -1,0 +1,41 @@
+"""Randomized response (Warner 1965), for rewards in [0, 1] (Ren, Zhou, Liu, Shroff 2020, CTB).
+
+Report y = 1 with probability (x e^epsilon + 1 - x) / (1 + e^epsilon), otherwise y = 0.
+
+Proof.
+    Both probabilities are between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon) whatever
+    x in [0, 1] is, so between any two rewards their ratio is at most e^epsilon: epsilon-local
+    privacy. The released form rounds x to a grid, flips a coin of that probability, and sends
+    the coin through randomized response on one bit. Given the coin the ratio is at most
+    e^epsilon (OpenDP's privacy map confirms it for the probability in use), and mixing over the
+    coin keeps it. Rounding x is part of what its owner does and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from balaclava._kernel import kernel
+from balaclava.privacy.mechanism import Terms, mechanism
+from balaclava.privacy.secure import bernoulli, randomized_bit, to_unit_grid
+
+
+@kernel
+def report_probability(x: float, epsilon: float) -> float:
+    """The probability of reporting 1."""
+    lie = math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
+    return lie + x * (1.0 - 2.0 * lie)
+
+
+def exact_bernoulli(terms: Terms) -> float:
+    """The released report: an exact coin, then OpenDP's randomized response."""
+    x = to_unit_grid(min(max(terms.value, 0.0), 1.0))
+    coin = bernoulli(*x.as_integer_ratio())
+    return 1.0 if randomized_bit(terms.epsilon)(coin) else 0.0
+
+
+@mechanism("randomized response", exact_bernoulli, local=True)
+def bernoulli_report(rng: Any, value: float, epsilon: float) -> float:
+    """One reward in [0, 1], reported by its owner as 0 or 1."""
+    return 1.0 if rng.random() < report_probability(value, epsilon) else 0.0

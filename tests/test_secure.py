@@ -1,0 +1,354 @@
+"""Exact release: the laws of the released noise, the grid, forks and threads.
+
+The exact samplers cannot be seeded. A law is rejected by mistake once in a million runs
+(SIGNIFICANCE), and the planted errors are more than ten standard errors large.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import multiprocessing
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from balaclava.errors import PrivacyError
+from balaclava.privacy.counters import begin_trees, tree_insert, tree_levels, tree_sum
+from balaclava.privacy.histogram import private_argmax_histogram
+from balaclava.privacy.laplace import laplace_release, laplace_report
+from balaclava.privacy.randomized_response import bernoulli_report, report_probability
+from balaclava.privacy.randomness import SystemRandomness
+from balaclava.privacy.secure import (
+    GRID_BITS,
+    bernoulli_exp,
+    discrete_laplace,
+    grid_step,
+    randomized_bit,
+    to_grid,
+    to_steps,
+    to_unit_grid,
+)
+from balaclava.privacy.truncated_laplace import (
+    reach_in_steps,
+    truncated_laplace_cdf,
+    truncated_laplace_release,
+    truncated_noise,
+)
+
+SIGNIFICANCE = 1e-6
+STEPS = 2**GRID_BITS + 1  # one unit of sensitivity, and the spare step
+RNG = SystemRandomness()
+
+
+def law_and_scale(noise: np.ndarray, cdf: Callable[..., Any], size: float, spread: float) -> float:
+    """The smaller p-value of two tests: the distribution function, and the mean size."""
+    law = stats.kstest(noise, cdf, method="asymp").pvalue
+    z = (np.abs(noise).mean() - size) / (spread / math.sqrt(noise.size))
+    return float(min(law, 2 * stats.norm.sf(abs(z))))
+
+
+# Laplace
+
+
+@pytest.mark.parametrize("draws", [400_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_exact_laplace_draws(draws: int) -> None:
+    epsilon = 0.7
+    noise = np.array(discrete_laplace(STEPS, epsilon)([0] * draws)) / STEPS
+
+    def agreement(scale: float) -> float:
+        return law_and_scale(noise, stats.laplace(0, scale).cdf, scale, scale)
+
+    assert agreement(1 / epsilon) > SIGNIFICANCE
+    assert agreement(1.02 / epsilon) < SIGNIFICANCE
+    assert agreement(0.98 / epsilon) < SIGNIFICANCE
+
+
+def test_laplace_with_few_steps_is_the_discrete_law() -> None:
+    draws = np.array(discrete_laplace(3, 1.5)([0] * 40_000))
+    a = math.exp(-1.5 / 3)
+    edges = np.arange(-8, 9)
+    inner = (1 - a) / (1 + a) * a ** np.abs(edges)
+    tail = (1 - inner.sum()) / 2
+    expected = np.concatenate([[tail], inner, [tail]]) * draws.size
+    observed = np.bincount(np.clip(draws, -9, 9) + 9, minlength=19)
+    assert stats.chisquare(observed, expected).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("release", [laplace_release, laplace_report])
+def test_released_laplace(release: Callable[..., float]) -> None:
+    """The whole path: value to grid, noise, and back."""
+    value, sensitivity, epsilon = 123.25, 2.0, 0.5
+    answers = np.array([release(RNG, value, sensitivity, epsilon) for _ in range(6_000)])
+    step = grid_step(sensitivity)
+    assert (answers / step == np.round(answers / step)).all()
+    scale = sensitivity / epsilon
+    law = stats.laplace(0, scale).cdf
+    assert law_and_scale(answers - value, law, scale, scale) > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 1 / 3, 1.0, 30.0, 1e6])
+@pytest.mark.parametrize("steps", [2, STEPS, 2 * STEPS - 7])
+def test_the_privacy_map_agrees_and_nothing_is_wasted(epsilon: float, steps: int) -> None:
+    spent = discrete_laplace(steps, epsilon).map(steps)
+    assert epsilon * (1 - 1e-12) <= spent <= epsilon
+
+
+def test_no_noise_to_speak_of_when_epsilon_is_huge() -> None:
+    assert laplace_release(RNG, 5.0, 1.0, 1e12) == 5.0
+    assert truncated_laplace_release(RNG, 5.0, 1.0, 1e12, 0.1) == 5.0
+    assert bernoulli_report(RNG, 1.0, 700.0) == 1.0
+    assert bernoulli_report(RNG, 0.0, 700.0) == 0.0
+
+
+# The grid
+
+
+def test_a_step_of_sensitivity_is_never_more_on_the_grid() -> None:
+    """Neighbouring values, the worst placed and random ones, are at most `steps` apart."""
+    rng = np.random.default_rng(1)
+    for sensitivity in (1.0, 0.1, 1 / 3, 1517.06):
+        step = grid_step(sensitivity)
+        starts = [0.0, step / 2, math.nextafter(step / 2, 0), -step / 2, *rng.normal(0, 1e4, 300)]
+        for start in starts:
+            near, steps, unit = to_steps(start, sensitivity)
+            far, _, _ = to_steps(start + sensitivity, sensitivity)
+            assert unit == Fraction(step)
+            assert far - near <= steps
+            assert steps <= sensitivity / step + 2
+
+
+def test_values_on_the_grid_are_not_rounded() -> None:
+    total = sum(to_grid(x, 1.0) for x in np.random.default_rng(2).random(1000))
+    position, steps, step = to_steps(total, 1.0)
+    assert float(position * step) == total
+    assert steps == STEPS
+
+
+def test_values_out_of_reach_are_clamped_and_never_shown() -> None:
+    assert to_steps(math.inf, 1.0)[0] == 2**62
+    assert to_steps(-1e300, 1.0)[0] == -(2**62)
+    with pytest.raises(PrivacyError, match="not a number"):
+        laplace_release(RNG, math.nan, 1.0, 1.0)
+
+
+# Truncated Laplace
+
+
+def hockey_stick(steps: int, epsilon: float, reach: int, shift: int) -> float:
+    """The delta at epsilon between the truncated discrete law and itself shifted."""
+    k = np.arange(-reach - shift, reach + shift + 1)
+    law = np.where(np.abs(k) <= reach, np.exp(-epsilon / steps * np.abs(k)), 0.0)
+    law /= law.sum()
+    excess = law[shift:] - math.exp(epsilon) * (1 + 1e-12) * law[: law.size - shift]
+    outside = law[:shift].sum()
+    return float(np.maximum(excess, 0).sum() + outside)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 2.0, 6.0])
+@pytest.mark.parametrize("delta", [1e-4, 0.01, 0.3])
+@pytest.mark.parametrize("steps", [2, 9, 40])
+def test_the_reach_is_the_smallest_that_keeps_delta(
+    epsilon: float, delta: float, steps: int
+) -> None:
+    reach = reach_in_steps(steps, epsilon, delta)
+    worst = max(hockey_stick(steps, epsilon, reach, shift) for shift in range(1, steps + 1))
+    assert worst <= delta * (1 + 1e-9)
+    if reach > steps:
+        assert hockey_stick(steps, epsilon, reach - 1, steps) > delta
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-250, 1e-12, 1e-6, 0.3, 36.0])
+def test_the_reach_tends_to_that_of_the_continuous_law(epsilon: float) -> None:
+    continuous = 50.0 if epsilon < 1e-9 else math.log1p(math.expm1(epsilon) / 0.02) / epsilon
+    assert reach_in_steps(STEPS, epsilon, 0.01) / STEPS == pytest.approx(continuous, rel=1e-5)
+
+
+def truncated_agreement(draws: int) -> Callable[[float], float]:
+    """Draw, and return the test of the draws against a scale."""
+    epsilon, delta = 1.0, 0.01
+    noise = np.array([truncated_noise(STEPS, epsilon, delta) for _ in range(draws)]) / STEPS
+    reach = math.log1p(math.expm1(epsilon) / (2 * delta))
+    sizes = np.linspace(0, reach, 20_001)
+    weights = np.exp(-sizes) / np.exp(-sizes).sum()
+    size = float((sizes * weights).sum())
+    spread = math.sqrt(float((sizes**2 * weights).sum()) - size**2)
+    law = np.vectorize(lambda w, scale: truncated_laplace_cdf(w / scale, 1.0, epsilon, delta))
+
+    def agreement(scale: float) -> float:
+        return law_and_scale(noise, lambda w: law(w, scale), size * scale, spread * scale)
+
+    return agreement
+
+
+def test_exact_truncated_laplace_draws() -> None:
+    assert truncated_agreement(30_000)(1.0) > SIGNIFICANCE
+
+
+@pytest.mark.slow
+def test_a_million_exact_truncated_laplace_draws() -> None:
+    agreement = truncated_agreement(1_000_000)
+    assert agreement(1.0) > SIGNIFICANCE
+    assert agreement(1.02) < SIGNIFICANCE
+    assert agreement(0.98) < SIGNIFICANCE
+
+
+def test_exact_truncated_laplace_at_epsilon_zero_is_uniform() -> None:
+    noise = np.array([truncated_laplace_release(RNG, 7.0, 0.5, 0.0, 0.1) for _ in range(30_000)])
+    law = stats.uniform(7.0 - 2.5, 5.0).cdf
+    assert stats.kstest(noise, law, method="asymp").pvalue > SIGNIFICANCE
+    assert np.abs(noise - 7.0).max() <= 2.5 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 3), (1, 1), (5, 2)])
+def test_the_exact_exponential_coin(numerator: int, denominator: int) -> None:
+    heads = sum(bernoulli_exp(numerator, denominator) for _ in range(20_000))
+    expected = math.exp(-numerator / denominator)
+    assert stats.binomtest(heads, 20_000, expected).pvalue > SIGNIFICANCE
+
+
+# Randomized response
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 20.0])
+def test_the_privacy_map_of_the_bit_agrees(epsilon: float) -> None:
+    spent = randomized_bit(epsilon).map(1)
+    assert epsilon * (1 - 1e-6) <= spent <= epsilon
+
+
+def test_the_bit_at_a_large_epsilon_stays_within_it() -> None:
+    assert 36 < randomized_bit(700.0).map(1) <= 700
+
+
+def reported(x: float, epsilon: float, draws: int) -> int:
+    return int(sum(bernoulli_report(RNG, x, epsilon) for _ in range(draws)))
+
+
+@pytest.mark.parametrize("x", [0.0, 0.3, 1.0])
+def test_exact_reports(x: float) -> None:
+    ones = reported(x, 2.0, 4_000)
+    expected = report_probability(x, 2.0)
+    assert stats.binomtest(ones, 4_000, expected).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.slow
+def test_a_million_exact_reports() -> None:
+    ones = reported(1.0, 2.0, 1_000_000)
+    right, low, high = (report_probability(1.0, 2.0 * scale) for scale in (1.0, 0.98, 1.02))
+    assert stats.binomtest(ones, 1_000_000, right).pvalue > SIGNIFICANCE
+    assert stats.binomtest(ones, 1_000_000, low).pvalue < SIGNIFICANCE
+    assert stats.binomtest(ones, 1_000_000, high).pvalue < SIGNIFICANCE
+
+
+# Composed mechanisms
+
+
+def test_a_released_counter_stays_on_the_grid() -> None:
+    """Sums of many nodes are exact: each answer is a multiple of the step."""
+    trees = begin_trees(1, tree_levels(200))
+    for item in np.random.default_rng(3).random(200):
+        tree_insert(RNG, trees, 0, to_unit_grid(item), 1.0, 1.0)
+    total = tree_sum(trees, 0) / grid_step(1.0)
+    assert total == round(total)
+    # 200 has three set bits: three nodes of scale 8; all below 40 scales but once in 1e16.
+    assert abs(total * grid_step(1.0) - 100) < 3 * 40 * 8
+
+
+def test_a_released_histogram() -> None:
+    # The fullest bin leads by 100 noise scales.
+    assert private_argmax_histogram(RNG, np.array([0, 400, 200]), 1.0) == 1
+
+
+# Bad input, and what must not happen
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity"),
+    [(-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (0.0, 1.0), (1.0, 0.0), (1.0, math.inf)],
+)
+def test_a_bad_budget_never_reaches_the_sampler(epsilon: float, sensitivity: float) -> None:
+    with pytest.raises(PrivacyError) as refusal:
+        laplace_release(RNG, 0.123456789, sensitivity, epsilon)
+    assert "0.1234" not in str(refusal.value)
+
+
+def test_what_no_grid_can_hold_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="epsilon = 1e-305 is too small"):
+        laplace_release(RNG, 0.5, 1.0, 1e-305)
+    for sensitivity in (1e-300, 1e300):
+        with pytest.raises(PrivacyError, match="rescale"):
+            laplace_release(RNG, 0.5, sensitivity, 1.0)
+
+
+def test_an_undeclared_mechanism_is_refused() -> None:
+    def own(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
+        return value
+
+    with pytest.raises(PrivacyError, match="own is not a declared mechanism"):
+        RNG.release(own, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("save", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_secure_randomness_is_never_saved(save: Callable[[Any], Any]) -> None:
+    with pytest.raises(PrivacyError, match="never saved"):
+        save(SystemRandomness())
+
+
+def test_secure_randomness_has_no_state_to_seed() -> None:
+    for name in ("bit_generator", "spawn", "seed"):
+        assert not hasattr(RNG, name)
+
+
+def test_opendp_is_loaded_on_first_use_only() -> None:
+    script = (
+        "import sys, balaclava.privacy.randomness, balaclava.privacy.laplace as l\n"
+        "from balaclava.privacy import counters, histogram, truncated_laplace\n"
+        "from balaclava.privacy import randomized_response\n"
+        "assert 'opendp' not in sys.modules and 'numba' not in sys.modules\n"
+        "l.laplace_release(balaclava.privacy.randomness.SystemRandomness(), 1.0, 1.0, 1.0)\n"
+        "assert 'opendp' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def some_draws(count: int) -> list[tuple[str, float]]:
+    """Draws of every kind, so wide that two are equal only if randomness repeats."""
+    draws: list[tuple[str, float]] = []
+    for _ in range(count):
+        draws.append(("laplace", laplace_release(RNG, 0.0, 1.0, 1e-9)))
+        draws.append(("truncated", truncated_laplace_release(RNG, 0.0, 1.0, 1e-9, 1e-9)))
+        draws.append(("random", RNG.random()))
+        draws.append(("normal", RNG.standard_normal()))
+    return draws
+
+
+def test_no_draw_repeats_in_eight_forked_processes() -> None:
+    before = some_draws(5)  # whatever state there is exists before the fork
+    context = multiprocessing.get_context("fork")
+    answers: Any = context.SimpleQueue()
+    children = [
+        context.Process(target=lambda: answers.put(some_draws(50)), daemon=True) for _ in range(8)
+    ]
+    for child in children:
+        child.start()
+    drawn = before + some_draws(50) + [draw for _ in children for draw in answers.get()]
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    assert len(drawn) == len(set(drawn)) == 4 * (5 + 9 * 50)
+
+
+def test_no_draw_repeats_in_sixteen_threads() -> None:
+    with ThreadPoolExecutor(16) as pool:
+        drawn = [draw for draws in pool.map(some_draws, [50] * 16) for draw in draws]
+        reports = list(pool.map(lambda x: bernoulli_report(RNG, x, 0.5), [0.5] * 320))
+    assert len(drawn) == len(set(drawn)) == 4 * 16 * 50
+    assert set(reports) == {0.0, 1.0}
