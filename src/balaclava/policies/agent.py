@@ -12,13 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._declared import brief
-from balaclava.errors import BalaclavaError, DecisionError, ParameterError, RewardError, SavedStateError
+from balaclava.errors import (
+    BalaclavaError,
+    DecisionError,
+    ParameterError,
+    RewardError,
+    SavedStateError,
+)
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
 
 SCHEMA = 1
-_CONFIDENTIAL = "holds sums of rewards: keep it as secret as the rewards themselves"
+_CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
 
 class Decision(NamedTuple):
@@ -49,7 +55,9 @@ class Agent:
 
     def __init__(self, policy: Policy, *, seed: int | None = None) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise ParameterError(f"seed = {brief(seed)} is not allowed; give a whole number or None")
+            raise ParameterError(
+                f"seed = {brief(seed)} is not allowed; give a whole number or None"
+            )
         self._policy = policy
         self._params = policy.constants()
         self._prepare = policy.prepare()
@@ -93,7 +101,7 @@ class Agent:
 
     def tell(self, decision: Decision, reward: float) -> None:
         """The reward of a decision: in any order, each once."""
-        value = self._checked(reward)
+        value = checked_reward(self._policy, reward)
         with self._lock:
             decision = self._known(decision)
             prepared = self._prepare(self._params, value)
@@ -152,7 +160,9 @@ class Agent:
         known = self._open.get(identity)
         if known is None:
             if 1 <= identity <= self._clock:
-                raise DecisionError(f"decision {identity} has its reward already; each is told once")
+                raise DecisionError(
+                    f"decision {identity} has its reward already; each is told once"
+                )
             raise DecisionError(
                 f"decision {identity} was never made; this agent has made {self._clock}"
             )
@@ -163,29 +173,31 @@ class Agent:
             )
         return known
 
-    def _checked(self, reward: Any) -> float:
-        low, high = self._policy.accepts
-        allowed = f"{self._policy.name} takes finite numbers"
-        if math.isfinite(low) or math.isfinite(high):
-            allowed = f"{self._policy.name} takes numbers from {low:g} to {high:g}"
-        if not isinstance(reward, numbers.Real | np.bool_):
-            raise RewardError(f"the reward is not a number but a {type(reward).__name__}; {allowed}")
-        value = float(reward)
-        if not math.isfinite(value):
-            raise RewardError(f"the reward is {value}; {allowed}")
-        if not low <= value <= high:
-            side = "below" if value < low else "above"
-            raise RewardError(
-                f"the reward is {side} what is allowed (its value is withheld); {allowed}: rescale "
-                "it, or choose another policy or reward_range"
-            )
-        return value
-
     def __repr__(self) -> str:
         return (
             f"<Agent of {self._policy.name}: {self._clock} decisions, {len(self._open)} rewards "
             f"to come, {self.guarantee}>"
         )
+
+
+def checked_reward(policy: Policy, reward: Any) -> float:
+    """The reward as a float that the policy takes, or an error that does not repeat it."""
+    low, high = policy.accepts
+    allowed = f"{policy.name} takes finite numbers"
+    if math.isfinite(low) or math.isfinite(high):
+        allowed = f"{policy.name} takes numbers from {low:g} to {high:g}"
+    if not isinstance(reward, numbers.Real | np.bool_):
+        raise RewardError(f"the reward is not a number but a {type(reward).__name__}; {allowed}")
+    value = float(reward)
+    if not math.isfinite(value):
+        raise RewardError(f"the reward is {value}; {allowed}")
+    if not low <= value <= high:
+        side = "below" if value < low else "above"
+        raise RewardError(
+            f"the reward is {side} what is allowed (its value is withheld); {allowed}: rescale "
+            "it, or choose another policy or reward_range"
+        )
+    return value
 
 
 def restore(saved: dict[str, Any]) -> Agent:

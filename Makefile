@@ -1,0 +1,50 @@
+# Everything sets itself up: `make demo` and `make test` need only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all audit bench lint format docs clean help
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "balaclava needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: $(READY) ## six policies on a small problem: a table and a picture
+	$(BIN)/balaclava demo --out out/demo
+
+test: $(READY) lint ## everything that must hold before a change lands
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+
+test-all: $(READY) lint ## with the long statistical tests too
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.md
+	$(BIN)/python benchmarks/full_audit.py docs/audit.md
+
+bench: $(READY) ## speed, as ratios to references in the same run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
+	$(BIN)/python benchmarks/run.py
+
+lint: $(READY) ## style, types, import order
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## put the sources into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY) ## the documentation as a static site in site/
+	$(BIN)/python docs/build.py site
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) site out build dist

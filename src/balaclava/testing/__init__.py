@@ -1,0 +1,29 @@
+"""The conformance suite: what every policy and every environment must do.
+
+Run it on your own, alone or from pytest::
+
+    from balaclava.testing import check_policy
+
+    check_policy(bl.policy("my-policy", arms=3))
+
+    @pytest.mark.parametrize("check", POLICY_CHECKS, ids=lambda check: check.__name__)
+    def test_conformance(check):
+        check(bl.policy("my-policy", arms=3))
+"""
+
+from __future__ import annotations
+
+from balaclava.testing.environments import ENVIRONMENT_CHECKS, check_environment
+from balaclava.testing.examples import examples, matching_environment
+from balaclava.testing.policies import POLICY_CHECKS, check_policy
+from balaclava.testing.require import ConformanceError
+
+__all__ = [
+    "ENVIRONMENT_CHECKS",
+    "POLICY_CHECKS",
+    "ConformanceError",
+    "check_environment",
+    "check_policy",
+    "examples",
+    "matching_environment",
+]

@@ -1,0 +1,158 @@
+"""The contract of an environment, as checks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from balaclava._kernel import compiled
+from balaclava.environments.base import Environment
+from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.policies.base import policy as make_policy
+from balaclava.privacy.randomness import seeded
+from balaclava.simulation.engine import simulate
+from balaclava.testing.require import require, require_error
+
+SEED = 20_241
+DRAWS = 200
+
+
+def check_environment(environment: Environment) -> None:
+    """Run every check; the first that fails raises `ConformanceError`."""
+    for check in ENVIRONMENT_CHECKS:
+        check(environment)
+
+
+def describes_itself(environment: Environment) -> None:
+    """A title, parameters that survive JSON, finite clean means."""
+    cls = type(environment)
+    require(bool((cls.__doc__ or "").strip()), f"{environment.name} has no docstring")
+    again = cls.create(json.loads(json.dumps(environment.parameters)))
+    require(again == environment, f"{environment.name}: parameters do not survive JSON")
+    require(environment.arms == environment.means.size >= 1, f"{environment.name}: arms")
+    require(bool(np.isfinite(environment.means).all()), f"{environment.name}: a mean is not finite")
+    require(float(environment.gaps.min()) == 0.0, f"{environment.name}: no arm is the best")
+
+
+def refuses_bad_parameters(environment: Environment) -> None:
+    """Unknown parameters are named; a mean that is not a number is refused."""
+    create, good = type(environment).create, environment.parameters
+    error = require_error(
+        ParameterError, lambda: create({**good, "meanz": 1}), f"{environment.name}: unknown"
+    )
+    require("meanz" in str(error), "the error does not name the unknown parameter")
+    if "means" in good:
+        for absurd in ([], [math.nan], ["a"], 0.5, None, [[0.5]], [0.5, math.inf]):
+            error = require_error(
+                ParameterError,
+                lambda absurd=absurd: create({**good, "means": absurd}),  # type: ignore[misc]
+                f"{environment.name}: means = {absurd!r}",
+            )
+            require("means" in str(error), f"the error for means = {absurd!r} does not name them")
+
+
+def draws_within_its_range(environment: Environment) -> None:
+    """Every draw is a finite number in `reward_range`."""
+    low, high = environment.reward_range
+    for arm in range(environment.arms):
+        rewards = interpreted_draws(environment, arm)
+        require(bool(np.isfinite(rewards).all()), f"{environment.name}: a reward is not finite")
+        require(
+            bool((rewards >= low).all() and (rewards <= high).all()),
+            f"{environment.name}: arm {arm} draws outside [{low:g}, {high:g}]",
+        )
+
+
+def compiles_to_what_it_says(environment: Environment) -> None:
+    """Interpreted and compiled draws on the same stream are the same."""
+    sample = compiled(make_sample, environment.draw)
+    for arm in range(environment.arms):
+        rewards = sample(environment.constants(), arm, rounds(environment), seeded(SEED))
+        require(
+            np.allclose(rewards, interpreted_draws(environment, arm), rtol=1e-12, atol=0.0),
+            f"{environment.name}: compiled draws differ from interpreted ones",
+        )
+
+
+def keeps_streams_in_step(environment: Environment) -> None:
+    """Whichever arm is pulled, the same random numbers are used up."""
+    world = environment.constants()
+    ends = set()
+    for arm in range(environment.arms):
+        rng = seeded(SEED)
+        for t in range(1, rounds(environment) + 1):
+            environment.draw(world, t, arm, rng)
+        ends.add(rng.random())
+    require(len(ends) == 1, f"{environment.name}: the arms use up different random numbers")
+
+
+def knows_its_moments(environment: Environment) -> None:
+    """Moments are positive, grow as they should, and refuse an order that is not positive."""
+    try:
+        second = environment.moments(2.0, central=True)
+    except IncompatibleError:
+        return
+    raw = environment.moments(2.0)
+    require(second.shape == raw.shape == (environment.arms,), f"{environment.name}: moment shapes")
+    finite = np.isfinite(raw)
+    require(
+        np.allclose(raw[finite], (second + environment.means**2)[finite], rtol=1e-6, atol=1e-9),
+        f"{environment.name}: E X^2 is not the variance plus the squared mean",
+    )
+    require(environment.moment(2.0) == float(raw.max()), f"{environment.name}: moment()")
+    for order in (0.0, -1.0, math.nan):
+        require_error(
+            ParameterError,
+            lambda order=order: environment.moment(order),  # type: ignore[misc]
+            f"{environment.name}: the moment of order {order}",
+        )
+
+
+def can_be_simulated(environment: Environment) -> None:
+    """A policy for any rewards plays it, and the regret is the sum of the gaps."""
+    policy = make_policy("ucb1", arms=environment.arms)
+    results = simulate(
+        policy, environment, horizon=rounds(environment), repetitions=2, seed=SEED, workers=1
+    )
+    regret = results.pulls("ucb1") @ environment.gaps
+    require(np.allclose(results.final_regret("ucb1"), regret), f"{environment.name}: regret")
+
+
+ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [
+    describes_itself,
+    refuses_bad_parameters,
+    draws_within_its_range,
+    compiles_to_what_it_says,
+    keeps_streams_in_step,
+    knows_its_moments,
+    can_be_simulated,
+]
+
+
+def rounds(environment: Environment) -> int:
+    """As many draws as there can be, up to a few hundred."""
+    return DRAWS if environment.rounds is None else min(DRAWS, environment.rounds)
+
+
+def interpreted_draws(environment: Environment, arm: int) -> np.ndarray:
+    """Draws of one arm without the compiler."""
+    world, rng = environment.constants(), seeded(SEED)
+    return np.array(
+        [environment.draw(world, t, arm, rng) for t in range(1, rounds(environment) + 1)]
+    )
+
+
+def make_sample(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop that draws one arm again and again."""
+
+    def sample(world: Any, arm: int, count: int, rng: Any) -> np.ndarray:
+        rewards = np.empty(count)
+        for i in range(count):
+            rewards[i] = draw(world, i + 1, arm, rng)
+        return rewards
+
+    return sample

@@ -1,0 +1,64 @@
+"""Small instances of every registered class, for checks that run over all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import numpy as np
+
+from balaclava._declared import Declared, is_required
+from balaclava.environments.base import Environment
+from balaclava.environments.base import environment as make_environment
+from balaclava.errors import ParameterError
+from balaclava.policies.base import Policy
+
+Kind = TypeVar("Kind", bound=Declared)
+
+# A value for each parameter that several classes share; a class adds its own in `examples`.
+USUAL: dict[str, Any] = {
+    "arms": 3,
+    "horizon": 600,
+    "epsilon": 1.0,
+    "delta": 0.01,
+    "moment_order": 1.9,
+    "moment_bound": 2.0,
+    "mean_range": 5.0,
+    "contamination": 0.05,
+    "experts": 4,
+    "means": [0.3, 0.5, 0.8],
+}
+
+
+def examples(cls: type[Kind]) -> list[Kind]:
+    """Instances of a class: its own `examples`, completed by the usual values."""
+    return [cls.create(_completed(cls, given)) for given in cls.examples]
+
+
+def _completed(cls: type[Declared], given: dict[str, Any]) -> dict[str, Any]:
+    complete = dict(given)
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if is_required(field) and field.name not in complete:
+            if field.name not in USUAL:
+                raise ParameterError(
+                    f"{cls.name}: no example value is known for {field.name!r}; "
+                    "give one in the class's `examples`"
+                )
+            complete[field.name] = USUAL[field.name]
+    return complete
+
+
+def matching_environment(policy: Policy) -> Environment:
+    """An environment whose rewards the policy takes."""
+    means = np.linspace(0.2, 0.8, policy.arms)
+    if policy.rewards == "bounded":
+        low, high = policy.accepts
+        if (low, high) == (0.0, 1.0):
+            return make_environment("bernoulli", means=means)
+        values = np.stack([np.full(policy.arms, low), np.full(policy.arms, high)])
+        samples = [
+            np.append(np.full(9 - arm % 8, values[0, arm]), np.full(1 + arm % 8, values[1, arm]))
+            for arm in range(policy.arms)
+        ]
+        return make_environment("empirical", samples=samples)
+    return make_environment("gaussian", means=means)

@@ -1,0 +1,341 @@
+"""The contract of a policy, as checks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from balaclava.environments.base import Environment
+from balaclava.errors import DecisionError, ParameterError, RewardError
+from balaclava.policies.agent import Agent, Decision, restore
+from balaclava.policies.base import REGISTRY, Policy
+from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.randomness import seeded
+from balaclava.simulation.engine import ENVIRONMENT_STREAM, POLICY_STREAM, simulate
+from balaclava.testing.examples import matching_environment
+from balaclava.testing.require import require, require_error
+
+SEED = 20_240
+ROUNDS = 300
+
+
+def check_policy(policy: Policy) -> None:
+    """Run every check; the first that fails raises `ConformanceError`."""
+    for check in POLICY_CHECKS:
+        check(policy)
+
+
+def describes_itself(policy: Policy) -> None:
+    """A title, a guarantee that fits the class, parameters that survive JSON."""
+    cls = type(policy)
+    require(bool((cls.__doc__ or "").strip()), f"{policy.name} has no docstring")
+    guarantee = policy.guarantee
+    require(isinstance(guarantee, Guarantee), f"{policy.name}.guarantee is not a Guarantee")
+    require(
+        (guarantee.model, guarantee.scope) == (cls.model, cls.scope),
+        f"{policy.name}: the guarantee says {guarantee.model}, {guarantee.scope}; the class says "
+        f"{cls.model}, {cls.scope}",
+    )
+    again = cls.create(json.loads(json.dumps(policy.parameters)))
+    require(again == policy, f"{policy.name}: parameters do not survive JSON")
+    require_error(
+        dataclasses.FrozenInstanceError,
+        lambda: setattr(policy, "arms", 5),
+        f"{policy.name}: changing a parameter",
+    )
+
+
+def refuses_bad_parameters(policy: Policy) -> None:
+    """Unknown, missing and absurd parameters are named."""
+    create, good = type(policy).create, policy.parameters
+    error = require_error(
+        ParameterError, lambda: create({**good, "armz": 3}), f"{policy.name}: an unknown parameter"
+    )
+    require("armz" in str(error), "the error does not name the unknown parameter")
+    missing = {name: value for name, value in good.items() if name != "arms"}
+    error = require_error(ParameterError, lambda: create(missing), f"{policy.name}: no arms")
+    require("arms" in str(error), "the error does not name the missing parameter")
+    for absurd in (0, -1, 2.5, math.nan, math.inf, "three", None, True):
+        error = require_error(
+            ParameterError,
+            lambda absurd=absurd: create({**good, "arms": absurd}),  # type: ignore[misc]
+            f"{policy.name}: arms = {absurd!r}",
+        )
+        require("arms" in str(error), f"the error for arms = {absurd!r} does not name it")
+
+
+def decides_within_its_arms(policy: Policy) -> None:
+    """Every decision is an arm and a phase; ids count from 1; the guarantee of a seed is none."""
+    agent = policy.agent(seed=SEED)
+    require(agent.guarantee.model == "none", f"{policy.name}: a seeded agent claims privacy")
+    for t, (decision, _) in enumerate(played(policy, agent, ROUNDS), start=1):
+        require(decision.id == t, f"{policy.name}: decision {t} has id {decision.id}")
+        require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm} at {t}")
+        require(decision.phase >= -1, f"{policy.name}: phase {decision.phase} at {t}")
+
+
+def works_without_a_seed(policy: Policy) -> None:
+    """With the operating system's randomness too."""
+    agent = policy.agent()
+    require(agent.guarantee == policy.guarantee, f"{policy.name}: the agent's guarantee differs")
+    for _ in played(policy, agent, 60):
+        pass
+
+
+def repeats_with_the_seed(policy: Policy) -> None:
+    """The same seed gives the same decisions."""
+    first = [d.arm for d, _ in played(policy, policy.agent(seed=SEED), ROUNDS)]
+    second = [d.arm for d, _ in played(policy, policy.agent(seed=SEED), ROUNDS)]
+    require(first == second, f"{policy.name}: two agents with one seed disagree")
+
+
+def does_not_depend_on_workers(policy: Policy) -> None:
+    """Nor on what else is played."""
+    environment = matching_environment(policy)
+    kinds: dict[str, Any] = {"horizon": ROUNDS, "repetitions": 4, "seed": SEED}
+    alone = simulate(policy, environment, **kinds, workers=1).pulls(policy.name)
+    beside = simulate({"a": policy, "b": policy}, environment, **kinds, workers=3)
+    for label in ("a", "b"):
+        require(
+            np.array_equal(alone, beside.pulls(label)),
+            f"{policy.name}: the results depend on the number of workers or on other policies",
+        )
+
+
+def compiles_to_what_it_says(policy: Policy) -> None:
+    """Interpreted and compiled runs on the same streams make the same decisions."""
+    environment = matching_environment(policy)
+    results = simulate(
+        policy, environment, horizon=ROUNDS, repetitions=2, seed=SEED, checkpoints=ROUNDS, workers=1
+    )
+    for repetition in range(2):
+        arms = interpreted_arms(policy, environment, repetition)
+        regret = np.cumsum(environment.gaps[arms])
+        pulls = np.bincount(arms, minlength=policy.arms)
+        require(
+            np.allclose(results.regret(policy.name)[repetition], regret, rtol=1e-12, atol=1e-9)
+            and np.array_equal(results.pulls(policy.name)[repetition], pulls),
+            f"{policy.name}: compiled decisions differ from interpreted ones",
+        )
+
+
+def survives_save_and_restore(policy: Policy) -> None:
+    """At any step, with rewards outstanding, through JSON."""
+    if REGISTRY.classes().get(policy.name) is not type(policy):
+        return  # save() says that such a policy must be registered first
+    reference = policy.agent(seed=SEED)
+    expected = [d for d, _ in played(policy, reference, ROUNDS, delay=4)]
+    for step in (0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, ROUNDS - 1):
+        agent = policy.agent(seed=SEED)
+        decisions = []
+        for t, (decision, pending) in enumerate(played(policy, agent, step, delay=4), start=1):
+            decisions.append(decision)
+            if t == step:
+                break
+        saved = json.dumps(agent.save())
+        restored = restore(json.loads(saved))
+        require(json.dumps(restored.save()) == saved, f"{policy.name}: save changes on restore")
+        waiting = pending if step else []
+        rest = played(policy, restored, ROUNDS, delay=4, start=step + 1, pending=waiting)
+        decisions += [decision for decision, _ in rest]
+        require(
+            decisions == expected,
+            f"{policy.name}: an agent restored at step {step} goes on differently",
+        )
+
+
+def takes_late_rewards(policy: Policy) -> None:
+    """Batches of decisions, rewards in any order, each once."""
+    agent = policy.agent(seed=SEED)
+    order = np.random.default_rng(SEED)
+    rewards = reward_source(policy)
+    for batch in (1, 2, 7, 40, 3, 100):
+        decisions = [agent.ask() for _ in range(batch)]
+        for i in order.permutation(batch):
+            agent.tell(decisions[i], rewards(decisions[i]))
+        before = saved_text(agent)
+        require_error(
+            DecisionError,
+            lambda last=decisions[-1]: agent.tell(last, rewards(last)),  # type: ignore[misc]
+            f"{policy.name}: a reward told twice",
+        )
+        require(saved_text(agent) == before, f"{policy.name}: a refused reward changed the agent")
+
+
+def does_without_missing_rewards(policy: Policy) -> None:
+    """A lost reward stops nothing; a cancelled one is replaced."""
+    agent = policy.agent(seed=SEED)
+    lost = np.random.default_rng(SEED)
+    rewards = reward_source(policy)
+    phases = set()
+    for _ in range(4 * ROUNDS):
+        decision = agent.ask()
+        require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm}")
+        phases.add(decision.phase)
+        if lost.random() < 0.3:
+            agent.cancel(decision)
+        else:
+            agent.tell(decision, rewards(decision))
+    silent = policy.agent(seed=SEED)
+    for _ in range(ROUNDS):
+        silent.ask()
+
+
+def refuses_bad_rewards(policy: Policy) -> None:
+    """Not a number, infinite, out of range, of no decision: refused, and nothing is lost."""
+    agent = policy.agent(seed=SEED)
+    decision = agent.ask()
+    before = saved_text(agent)
+    low, high = policy.accepts
+    bad: list[Any] = [math.nan, math.inf, -math.inf, "1", None, [1.0], 1j]
+    bad += [low - 0.123456] if math.isfinite(low) else []
+    bad += [high + 0.123456] if math.isfinite(high) else []
+    for reward in bad:
+        error = require_error(
+            RewardError,
+            lambda reward=reward: agent.tell(decision, reward),  # type: ignore[misc]
+            f"{policy.name}: a bad reward",
+        )
+        require("123456" not in str(error), f"{policy.name}: an error shows a reward")
+    fine = reward_source(policy)(decision)
+    strangers: list[Any] = [
+        Decision(99, decision.arm, decision.phase),
+        Decision(decision.id, decision.arm + 1, decision.phase),
+        "1",
+        None,
+        -1,
+    ]
+    for stranger in strangers:
+        require_error(
+            DecisionError,
+            lambda stranger=stranger: agent.tell(stranger, fine),  # type: ignore[misc]
+            f"{policy.name}: the decision {stranger!r}",
+        )
+    require(saved_text(agent) == before, f"{policy.name}: a refused call changed the agent")
+    agent.tell(decision, fine)
+
+
+def plays_one_arm(policy: Policy) -> None:
+    """With one arm there is one thing to do, or a clear refusal."""
+    try:
+        single = type(policy).create({**policy.parameters, "arms": 1})
+    except ParameterError:
+        return
+    agent = single.agent(seed=SEED)
+    require(
+        all(decision.arm == 0 for decision, _ in played(single, agent, 100)),
+        f"{policy.name}: not arm 0 of one",
+    )
+
+
+def plays_short_horizons(policy: Policy) -> None:
+    """A horizon that ends in the first phase is fine."""
+    environment = matching_environment(policy)
+    for horizon in (1, 2, policy.arms):
+        results = simulate(policy, environment, horizon=horizon, repetitions=1, seed=SEED)
+        require(int(results.pulls(policy.name).sum()) == horizon, f"{policy.name}: lost rounds")
+
+
+def keeps_rewards_to_itself(policy: Policy) -> None:
+    """A marked reward is in no repr and in no text of the agent or its parts."""
+    low, high = policy.accepts
+    low, high = (low, high) if math.isfinite(low) and math.isfinite(high) else (0.0, 1.0)
+    marked = low + (high - low) * 0.7310585786300049
+    agent = policy.agent(seed=SEED)
+    for _ in range(3 * policy.arms):
+        agent.tell(agent.ask(), marked)
+    texts = [repr(agent), str(agent), repr(policy), str(agent.guarantee), repr(agent.ask())]
+    texts += [repr(vars(policy))]
+    if REGISTRY.classes().get(policy.name) is type(policy):
+        texts.append(json.dumps(agent.save()))
+    for text in texts:
+        require(f"{marked:.6f}" not in text, f"{policy.name}: a reward shows in {text[:40]}...")
+
+
+def bounds_its_regret(policy: Policy) -> None:
+    """A regret bound is a number that is not negative, or None."""
+    bound = policy.regret_bound(matching_environment(policy), ROUNDS)
+    require(
+        bound is None or (isinstance(bound, float) and bound >= 0 and not math.isnan(bound)),
+        f"{policy.name}: regret_bound gives {bound!r}",
+    )
+
+
+POLICY_CHECKS: list[Callable[[Policy], None]] = [
+    describes_itself,
+    refuses_bad_parameters,
+    decides_within_its_arms,
+    works_without_a_seed,
+    repeats_with_the_seed,
+    does_not_depend_on_workers,
+    compiles_to_what_it_says,
+    survives_save_and_restore,
+    takes_late_rewards,
+    does_without_missing_rewards,
+    refuses_bad_rewards,
+    plays_one_arm,
+    plays_short_horizons,
+    keeps_rewards_to_itself,
+    bounds_its_regret,
+]
+
+
+def reward_source(policy: Policy) -> Callable[[Decision], float]:
+    """Rewards that depend on the decision alone, so that every replay sees the same ones."""
+    environment = matching_environment(policy)
+    world = environment.constants()
+
+    def reward(decision: Decision) -> float:
+        return float(environment.draw(world, decision.id, decision.arm, seeded(SEED, decision.id)))
+
+    return reward
+
+
+def played(
+    policy: Policy,
+    agent: Agent,
+    rounds: int,
+    *,
+    delay: int = 0,
+    start: int = 1,
+    pending: list[Decision] | None = None,
+) -> Iterator[tuple[Decision, list[Decision]]]:
+    """Ask and tell for rounds `start` to `rounds`, each reward `delay` rounds late."""
+    rewards = reward_source(policy)
+    waiting = list(pending or [])
+    for _ in range(start, rounds + 1):
+        decision = agent.ask()
+        waiting.append(decision)
+        while len(waiting) > delay:
+            late = waiting.pop(0)
+            agent.tell(late, rewards(late))
+        yield decision, list(waiting)
+
+
+def interpreted_arms(policy: Policy, environment: Environment, repetition: int) -> np.ndarray:
+    """The decisions of one repetition, by the same streams as `simulate`, without the compiler."""
+    params, world = policy.constants(), environment.constants()
+    begin, choose, learn = policy.kernels
+    prepare = policy.prepare()
+    policy_rng = seeded(SEED, repetition, POLICY_STREAM)
+    environment_rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)
+    state = begin(params)
+    arms = np.zeros(ROUNDS, np.int64)
+    for t in range(1, ROUNDS + 1):
+        arm, phase = choose(params, state, t, None, policy_rng)
+        reward = prepare(params, environment.draw(world, t, arm, environment_rng))
+        learn(params, state, t, arm, reward, phase, policy_rng)
+        arms[t - 1] = arm
+    return arms
+
+
+def saved_text(agent: Agent) -> str:
+    """The agent's whole state as text, or what can be had of it for an unregistered policy."""
+    if REGISTRY.classes().get(agent.policy.name) is type(agent.policy):
+        return json.dumps(agent.save())
+    return repr(agent)

@@ -1,0 +1,151 @@
+"""Compiled code on disk: found again, and never stale."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import balaclava
+from balaclava._kernel import fingerprint
+
+POLICY = """
+    import balaclava as bl
+    import helper
+    from balaclava.estimation.tally import begin_tally, learn_tally
+
+    STEP = 1
+
+    @bl.kernel
+    def choose(params, state, t, context, rng):
+        return (helper.shift(t) * STEP) % params.arms, 0
+
+    @bl.register
+    class Walk(bl.Policy):
+        "Walk through the arms."
+        name = "walk"
+        kernels = bl.Kernels(begin_tally, choose, learn_tally)
+"""
+HELPER = """
+    import balaclava as bl
+
+    OFFSET = 0
+
+    @bl.kernel
+    def shift(t):
+        return t + OFFSET
+"""
+RUN = """
+    import json, time, walk
+    import balaclava as bl
+    from balaclava._kernel import compiled
+    from balaclava.simulation.engine import make_play
+    policy = bl.policy("walk", arms=3)
+    world = bl.environment("bernoulli", means=[0.1, 0.5, 0.9])
+    pulls = bl.simulate(policy, world, horizon=7, repetitions=1, seed=1).pulls("walk")
+    play = compiled(make_play, *policy.kernels, policy.prepare(), world.draw)
+    hits = sum(play.stats.cache_hits.values())
+    print(json.dumps({"pulls": pulls[0].tolist(), "hits": hits}))
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "walk.py").write_text(textwrap.dedent(POLICY))
+    (tmp_path / "helper.py").write_text(textwrap.dedent(HELPER))
+    (tmp_path / "run.py").write_text(textwrap.dedent(RUN))
+    return tmp_path
+
+
+def run(project: Path) -> dict:
+    environment = {**os.environ, "BALACLAVA_CACHE_DIR": str(project / "cache")}
+    done = subprocess.run(
+        [sys.executable, "run.py"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Change a file without changing its size or its time of change."""
+    times = (path.stat().st_atime, path.stat().st_mtime)
+    text = path.read_text()
+    assert old in text
+    assert len(old) == len(new)
+    path.write_text(text.replace(old, new))
+    os.utime(path, times)
+
+
+def test_cache_is_used_and_never_stale(project):
+    first = run(project)
+    assert first == {"pulls": [2, 3, 2], "hits": 0}
+    assert run(project) == {"pulls": [2, 3, 2], "hits": 1}
+    # A constant of the policy's file, a constant of a file that it uses, the code of that file.
+    edit(project / "walk.py", "STEP = 1", "STEP = 3")
+    assert run(project) == {"pulls": [7, 0, 0], "hits": 0}
+    edit(project / "walk.py", "STEP = 3", "STEP = 1")
+    edit(project / "helper.py", "OFFSET = 0", "OFFSET = 1")
+    assert run(project) == {"pulls": [2, 2, 3], "hits": 0}
+    edit(project / "helper.py", "t + OFFSET", "t - OFFSET")
+    assert run(project) == {"pulls": [3, 2, 2], "hits": 0}
+
+
+def test_editing_the_package_makes_a_new_generation(tmp_path, monkeypatch):
+    from balaclava import _kernel
+
+    source = tmp_path / "package"
+    source.mkdir()
+    (source / "ucb.py").write_text("BONUS = 2.0")
+    monkeypatch.setattr(_kernel, "_PACKAGE", source)
+    before = _kernel.package_digest.__wrapped__()
+    (source / "ucb.py").write_text("BONUS = 3.0")
+    assert _kernel.package_digest.__wrapped__() != before
+
+
+def test_unwritable_cache_is_no_obstacle(project):
+    blocked = project / "blocked"
+    blocked.write_text("a file, not a folder")
+    environment = {**os.environ, "BALACLAVA_CACHE_DIR": str(blocked)}
+    done = subprocess.run(
+        [sys.executable, "run.py"], cwd=project, env=environment, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == {"pulls": [2, 3, 2], "hits": 0}, done.stderr
+
+
+def test_fingerprint_follows_closures():
+    def make(factor):
+        def inner(x):
+            return factor * x
+
+        return inner
+
+    def parts(function):
+        return b"".join(fingerprint(function))
+
+    assert parts(make(2)) == parts(make(2))
+    assert parts(make(2)) != parts(make(3))
+
+
+def test_importing_the_package_is_light():
+    heavy = "{'numba', 'scipy', 'pyarrow', 'matplotlib', 'opendp', 'dp_accounting', 'numpy'}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import balaclava, sys; print({heavy} & set(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_every_public_name_exists():
+    for name in balaclava.__all__:
+        assert getattr(balaclava, name) is not None
