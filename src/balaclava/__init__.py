@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 # Loaded first, so that the functions `policies` and `environments` below keep these two names.
 import balaclava.environments
-import balaclava.policies
+import balaclava.policies  # noqa: F401
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from balaclava import errors as errors
-    from balaclava.environments.base import EnvironmentEntry
     from balaclava._kernel import kernel as kernel
+    from balaclava.auditing.audit import audit as audit
+    from balaclava.auditing.report import AuditReport as AuditReport
     from balaclava.environments.base import Environment as Environment
+    from balaclava.environments.base import EnvironmentEntry
     from balaclava.environments.base import environment as environment
     from balaclava.policies.agent import Agent as Agent
     from balaclava.policies.agent import Decision as Decision
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 # Public names and where they live; a name is imported when it is first used.
 _HOMES = {
     "_kernel": ["kernel"],
+    "auditing.audit": ["audit"],
+    "auditing.report": ["AuditReport"],
     "environments.base": ["Environment", "environment"],
     "policies.agent": ["Agent", "Decision", "restore"],
     "policies.base": ["Kernels", "Policy", "policy", "register"],
@@ -49,7 +53,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(["environments", "errors", "policies", *_HOME_OF])  # noqa: PLE0604
+__all__ = sorted(["environments", "errors", "policies", *_HOME_OF])
 
 
 def policies() -> list[PolicyEntry]:

@@ -88,7 +88,7 @@ class Declared:
         hints = typing.get_type_hints(cls, include_extras=True)
         cls.annotations = {name: hints[name] for name in names}
         # Reachable by its qualified name, so that compiled code can be cached across processes.
-        params = namedtuple("Params", names)  # type: ignore[misc] # noqa: PYI024
+        params = namedtuple("Params", names)  # type: ignore[misc]
         params.__module__, params.__qualname__ = cls.__module__, f"{cls.__qualname__}.Params"
         cls.Params = params
 
@@ -131,7 +131,7 @@ class Declared:
         return self.Params(*(getattr(self, name) for name in self.annotations))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.parameters == other.parameters  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.parameters == other.parameters
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self.parameters)))
@@ -282,4 +282,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     return value
-

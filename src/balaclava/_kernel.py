@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import marshal
 import os
+import re
 import shutil
 import sys
 import threading
@@ -60,7 +62,7 @@ def mechanism(function: Function) -> Function:
 
 
 def compiled(factory: Callable[..., Callable[..., Any]], *kernels: Callable[..., Any]) -> Any:
-    """The machine code of `factory(*kernels)`: one for each combination, kept in memory and on disk.
+    """The machine code of `factory(*kernels)`, kept in memory and on disk.
 
     `factory` closes a loop over the kernels; the result is a numba dispatcher that releases the
     interpreter's lock while it runs.
@@ -83,7 +85,9 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
             return body
 
         # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
-        options = {"error_model": "numpy", "forceinline": True}
+        options: Any = {"error_model": "numpy", "forceinline": True}
+        if _only_borrows(body):
+            options["_nrt"] = False
         overload(called, strict=False, jit_options=options)(implementation)
     function = factory(*kernels)
     dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
@@ -93,18 +97,30 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     return dispatcher
 
 
-def _keep_on_disk(dispatcher: Any, directory: Path) -> None:
-    from numba import config
-    from numba.core.caching import FunctionCache
+def _only_borrows(body: Callable[..., Any]) -> bool:
+    """Whether a kernel may do without reference counts, which cost up to 60 ns a step.
 
-    class Cache(FunctionCache):  # type: ignore[misc]
+    So it is for the package's own kernels that return numbers alone: they allocate nothing, and
+    their caller holds the arrays they are given.
+    """
+    words = set(re.findall(r"\w+", str(body.__annotations__.get("return", "unknown"))))
+    ours = body.__module__.split(".")[0] == __name__.split(".")[0]
+    return ours and words <= {"tuple", "int", "float", "bool", "None"}
+
+
+def _keep_on_disk(dispatcher: Any, directory: Path) -> None:
+    from numba.core import caching
+
+    config: Any = importlib.import_module("numba.core.config")
+
+    class Cache(caching.FunctionCache):
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             return sig, codegen.magic_tuple()  # the directory's name stands for the code
 
     before = config.CACHE_DIR
     config.CACHE_DIR = str(directory)
     try:
-        dispatcher._cache = Cache(dispatcher.py_func)
+        dispatcher._cache = Cache(dispatcher.py_func)  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError):
         pass  # nowhere to write: compile in every process
     finally:
@@ -163,8 +179,8 @@ def fingerprint(function: Callable[..., Any], seen: set[int] | None = None) -> I
     """What a function's behaviour depends on, as bytes.
 
     For a function of the package, and of the libraries whose versions are part of the key, its
-    name is enough. A foreign function contributes its code, its defaults, and, through the names it uses,
-    the functions and constants behind them.
+    name is enough. A foreign function contributes its code, its defaults, and, through the names
+    it uses, the functions and constants behind them.
     """
     seen = set() if seen is None else seen
     function = getattr(function, "__wrapped__", function)

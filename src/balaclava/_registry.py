@@ -46,7 +46,9 @@ class Registry(Generic[Kind]):
         """The class of that name."""
         classes = self.classes()
         if name not in classes:
-            raise UnknownNameError(f"no {self._base.kind} is called {name!r}; {nearest(name, classes)}")
+            raise UnknownNameError(
+                f"no {self._base.kind} is called {name!r}; {nearest(name, classes)}"
+            )
         return classes[name]
 
     def create(self, name: str, parameters: dict[str, Any]) -> Kind:

@@ -6,6 +6,7 @@ when the last of its rewards is told; until then, further decisions are spares.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,33 @@ def next_pull(state: Phases) -> tuple[int, int]:
         return arm, SPARE
     state.asked[arm] += 1
     return arm, state.number[0]
+
+
+@kernel
+def choose_in_phases(
+    params: Any, state: Phases, t: int, context: Any, rng: Any
+) -> tuple[int, int]:
+    """`choose` of an elimination policy: the next pull, or the last arm for ever."""
+    if state.waiting[0] == 0:  # no phase is open: one arm is left
+        return state.turn[0], SPARE
+    return next_pull(state)
+
+
+@kernel
+def drop_behind(state: Phases, margin: float) -> bool:
+    """Remove the arms whose sum is more than `margin` behind; True if several are left.
+
+    Once the last arm stands alone it is played for ever.
+    """
+    best, highest = 0, -math.inf
+    for arm in range(state.active.size):
+        if state.active[arm] and state.sums[arm] > highest:
+            best, highest = arm, state.sums[arm]
+    for arm in range(state.active.size):
+        if state.active[arm] and highest - state.sums[arm] > margin:
+            state.active[arm] = False
+    state.turn[0] = best
+    return active_arms(state) > 1
 
 
 @kernel

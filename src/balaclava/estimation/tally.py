@@ -15,13 +15,15 @@ class Tally(NamedTuple):
     asked: np.ndarray  # decisions handed out; runs ahead of `pulls` while rewards are late
     pulls: np.ndarray  # rewards told
     sums: np.ndarray  # their sum
+    unknown: np.ndarray  # one element: how many arms have no reward yet
 
 
 @kernel
 def begin_tally(params: Any) -> Tally:
     """No decision, no reward."""
+    arms = params.arms
     return Tally(
-        np.zeros(params.arms, np.int64), np.zeros(params.arms, np.int64), np.zeros(params.arms)
+        np.zeros(arms, np.int64), np.zeros(arms, np.int64), np.zeros(arms), np.full(1, arms)
     )
 
 
@@ -33,9 +35,10 @@ def unknown_arm(state: Tally) -> int:
     all of them, and an arm whose first reward was lost is tried again.
     """
     chosen = -1
-    for arm in range(state.pulls.size):
-        if state.pulls[arm] == 0 and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
-            chosen = arm
+    if state.unknown[0] > 0:
+        for arm in range(state.pulls.size):
+            if state.pulls[arm] == 0 and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
+                chosen = arm
     return chosen
 
 
@@ -44,5 +47,7 @@ def learn_tally(
     params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     """Count the reward."""
+    if state.pulls[arm] == 0:
+        state.unknown[0] -= 1
     state.pulls[arm] += 1
     state.sums[arm] += reward

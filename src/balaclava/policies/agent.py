@@ -245,8 +245,8 @@ def _pack(array: np.ndarray) -> dict[str, Any]:
 def _unpack(name: str, packed: dict[str, Any], like: np.ndarray) -> np.ndarray:
     if packed["dtype"] != like.dtype.str or tuple(packed["shape"]) != like.shape:
         raise SavedStateError(
-            f"the saved state's {name!r} has another shape or type than this version's policy uses; "
-            "restore it with the version that saved it"
+            f"the saved state's {name!r} has another shape or type than this version's; restore it "
+            "with the version that saved it"
         )
     data = base64.b64decode(packed["data"], validate=True)
     return np.frombuffer(data, dtype=like.dtype).reshape(like.shape)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from balaclava._declared import Arms, Declared, RewardRange, summary_line
 from balaclava._kernel import kernel
 from balaclava._registry import Registry
+from balaclava.errors import ParameterError
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
+from balaclava.privacy.secure import to_unit_grid
 
 if TYPE_CHECKING:
     from balaclava.policies.agent import Agent
@@ -75,6 +77,8 @@ class Policy(Declared):
     phased: ClassVar[bool] = False  # whether a lost reward must be replaced for the phase to end
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
+    assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
+    report_kernel: ClassVar[Callable[..., float] | None] = None  # of a local policy
     kernels: ClassVar[Kernels]
 
     arms: Arms
@@ -82,7 +86,16 @@ class Policy(Declared):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised about the privacy of each reward."""
-        return not_private(f"{self.name} uses rewards without noise", self.reference)
+        if self.model == "none":
+            return not_private(f"{self.name} uses rewards without noise", self.reference)
+        return Guarantee(
+            epsilon=getattr(self, "epsilon", 0.0),
+            delta=getattr(self, "delta", 0.0),
+            model=self.model,
+            scope=self.scope,
+            assumptions=self.assumptions,
+            reference=self.reference,
+        )
 
     @property
     def accepts(self) -> tuple[float, float]:
@@ -124,6 +137,29 @@ class BoundedPolicy(Policy):
         return into_unit_interval
 
 
+class PrivateBoundedPolicy(BoundedPolicy):
+    """A policy that protects rewards in a known range, all decisions of a run together."""
+
+    model: ClassVar[Model] = "central"
+    scope: ClassVar[Scope] = "trajectory"
+    assumptions: ClassVar[tuple[str, ...]] = ("rewards outside reward_range are clipped to it",)
+
+    def prepare(self) -> Callable[..., float]:
+        return onto_unit_grid
+
+
+def failure_probability_of(policy: Any) -> float:
+    """`failure_probability`, or 1/horizon; an error that names both if neither is given."""
+    if policy.failure_probability is not None:
+        return float(policy.failure_probability)
+    if policy.horizon is None:
+        raise ParameterError(
+            f"{policy.name}: horizon and failure_probability are both None; give "
+            "failure_probability in (0, 1), or a horizon, of which 1/horizon is taken"
+        )
+    return 1.0 / float(policy.horizon)
+
+
 @kernel
 def as_it_is(params: Any, reward: float) -> float:
     """Rewards that need no preparation."""
@@ -135,6 +171,12 @@ def into_unit_interval(params: Any, reward: float) -> float:
     """Rescale `reward_range` to [0, 1] and clip: whatever comes in, sensitivities hold."""
     low, high = params.reward_range
     return min(max((reward - low) / (high - low), 0.0), 1.0)
+
+
+@kernel
+def onto_unit_grid(params: Any, reward: float) -> float:
+    """Rescaled, clipped, and rounded once onto a fine grid, on which sums are exact."""
+    return to_unit_grid(into_unit_interval(params, reward))
 
 
 class PolicyEntry(NamedTuple):

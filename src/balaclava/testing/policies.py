@@ -132,15 +132,12 @@ def survives_save_and_restore(policy: Policy) -> None:
     expected = [d for d, _ in played(policy, reference, ROUNDS, delay=4)]
     for step in (0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, ROUNDS - 1):
         agent = policy.agent(seed=SEED)
-        decisions = []
-        for t, (decision, pending) in enumerate(played(policy, agent, step, delay=4), start=1):
-            decisions.append(decision)
-            if t == step:
-                break
+        before = list(played(policy, agent, step, delay=4))
+        decisions = [decision for decision, _ in before]
         saved = json.dumps(agent.save())
         restored = restore(json.loads(saved))
         require(json.dumps(restored.save()) == saved, f"{policy.name}: save changes on restore")
-        waiting = pending if step else []
+        waiting = before[-1][1] if before else []
         rest = played(policy, restored, ROUNDS, delay=4, start=step + 1, pending=waiting)
         decisions += [decision for decision, _ in rest]
         require(
@@ -173,7 +170,7 @@ def does_without_missing_rewards(policy: Policy) -> None:
     lost = np.random.default_rng(SEED)
     rewards = reward_source(policy)
     phases = set()
-    for _ in range(4 * ROUNDS):
+    for _ in range(6 * ROUNDS):
         decision = agent.ask()
         require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm}")
         phases.add(decision.phase)
@@ -181,6 +178,11 @@ def does_without_missing_rewards(policy: Policy) -> None:
             agent.cancel(decision)
         else:
             agent.tell(decision, rewards(decision))
+    undisturbed = {d.phase for d, _ in played(policy, policy.agent(seed=SEED), ROUNDS)}
+    require(
+        not policy.phased or len(phases) >= len(undisturbed),
+        f"{policy.name}: lost rewards keep its phases from ending, though they were cancelled",
+    )
     silent = policy.agent(seed=SEED)
     for _ in range(ROUNDS):
         silent.ask()

@@ -16,9 +16,7 @@ def require(condition: bool, message: str) -> None:
         raise ConformanceError(message)
 
 
-def require_error(
-    expected: type[Exception], action: Callable[[], Any], what: str
-) -> Exception:
+def require_error(expected: type[Exception], action: Callable[[], Any], what: str) -> Exception:
     """Fail unless `action` raises `expected`."""
     try:
         action()

@@ -1,0 +1,79 @@
+"""Median of means, as in Bubeck, Cesa-Bianchi, Lugosi 2013."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava._kernel import kernel
+from balaclava.estimation.sample_pool import CHUNK, SamplePool, begin_pool
+
+
+class MedianOfMeans(NamedTuple):
+    """All samples, and the blocks that each arm's last estimate was made of."""
+
+    samples: SamplePool
+    blocks: np.ndarray  # by arm
+    size: np.ndarray  # samples in a block, by arm
+    means: np.ndarray  # room for the means of the blocks
+
+
+@kernel
+def begin_median_of_means(arms: int, horizon: int, most_blocks: int) -> MedianOfMeans:
+    """No samples."""
+    return MedianOfMeans(
+        begin_pool(arms, horizon),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(most_blocks),
+    )
+
+
+@kernel
+def has_new_blocks(state: MedianOfMeans, arm: int, count: int, most_blocks: int) -> bool:
+    """Whether k = min(most_blocks, n/2) or floor(n/k) changed since the arm's last estimate.
+
+    With k unchanged that is once in k new samples, so that work of order n costs n/k a sample.
+    """
+    blocks = max(min(most_blocks, count // 2), 1)
+    # floor(n/k) != size, without a division: this is asked of every arm in every round.
+    size = state.size[arm]
+    return bool(blocks != state.blocks[arm] or not blocks * size <= count < blocks * (size + 1))
+
+
+@kernel
+def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int) -> float:
+    """The median of the means of the first k blocks of floor(n/k) samples, in order of arrival."""
+    blocks = max(min(most_blocks, count // 2), 1)
+    size = count // blocks
+    state.blocks[arm] = blocks
+    state.size[arm] = size
+    _block_means(state, arm, blocks, size)
+    means = state.means[:blocks]
+    means.sort()
+    return 0.5 * float(means[(blocks - 1) // 2]) + 0.5 * float(means[blocks // 2])
+
+
+@kernel
+def _block_means(state: MedianOfMeans, arm: int, blocks: int, size: int) -> None:
+    # Sums, not differences of running sums: one wild sample would wipe out all that follow it.
+    samples = state.samples
+    chunk, place = samples.first[arm], 0
+    for block in range(blocks):
+        total = 0.0
+        left = size
+        while left > 0:
+            if place == 0 and left >= CHUNK:
+                total += samples.totals[chunk]
+                left -= CHUNK
+                chunk = samples.following[chunk]
+            else:
+                end = min(place + left, CHUNK)
+                for i in range(place, end):
+                    total += samples.values[chunk, i]
+                left -= end - place
+                place = end
+                if place == CHUNK:
+                    chunk, place = samples.following[chunk], 0
+        state.means[block] = total / size

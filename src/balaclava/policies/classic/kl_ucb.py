@@ -1,0 +1,91 @@
+"""KL-UCB (Garivier, Cappé 2011, Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.estimation.kl import kl_exceeds, kl_upper
+from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava.policies.base import BoundedPolicy, Kernels, register
+
+Exploration = Annotated[float, Range(0, meaning="weight of log log t in the confidence level")]
+
+
+@kernel
+def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = unknown_arm(state)
+    if best < 0:
+        level = math.log(t)
+        if params.c > 0.0:
+            level += params.c * math.log(max(level, 1.0))  # log log t is not positive for t < 3
+        best = highest_index(state, level)
+    state.asked[best] += 1
+    return best, 0
+
+
+@kernel
+def highest_index(state: Tally, level: float) -> int:
+    """The lowest of the arms with the highest index.
+
+    The arm pulled most often is the first to beat, and a root is found only for the arms that are
+    not out already by kl(mean, highest); the outcome is the same as when all roots are found.
+    """
+    best = 0
+    for arm in range(state.pulls.size):
+        if state.pulls[arm] > state.pulls[best]:
+            best = arm
+    first, n = best, state.pulls[best]
+    highest = kl_upper(state.sums[best] / n, level / n)
+    for arm in range(state.pulls.size):
+        n = state.pulls[arm]
+        mean = state.sums[arm] / n
+        # The margin is far above the error of a root: an arm that is level stays in the race.
+        if arm == first or (mean < highest and kl_exceeds(mean, highest, 1.000001 * level / n)):
+            continue
+        index = kl_upper(mean, level / n)
+        if index > highest or (index == highest and arm < best):
+            best, highest = arm, index
+    return best
+
+
+@register
+class KLUCB(BoundedPolicy):
+    """Play the arm whose mean could be highest, by the exact confidence bound of 0/1 rewards.
+
+    The best of the optimistic policies on rewards in [0, 1], and asymptotically optimal when
+    they are 0 or 1; imed matches it at less cost. Prefer ucb1 or robust-ucb for unbounded rewards.
+
+    After each arm was pulled once, play the arm with the highest
+
+        max{q : n kl(mean, q) <= log t + c log log t}.
+
+    Parameters:
+        c: 3 in the proofs; 0, the default, in practice: the extra exploration costs more than
+            it saves.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("kl-ucb", arms=2).agent(seed=0)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [7, 993]
+
+    References:
+        Garivier, Cappé. The KL-UCB algorithm for bounded stochastic bandits and beyond. COLT 2011.
+
+    See Also:
+        imed, ucb1, adap-klucb, dp-klucb
+    """
+
+    name = "kl-ucb"
+    reference = "Garivier, Cappé 2011"
+    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    examples = ({}, {"c": 3.0})
+    c: Exploration = 0.0

@@ -1,0 +1,61 @@
+"""Thompson sampling with Beta posteriors (Agrawal, Goyal 2012, Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from balaclava._kernel import kernel
+from balaclava.estimation.tally import Tally, begin_tally, learn_tally
+from balaclava.policies.base import BoundedPolicy, Kernels, register
+
+
+@kernel
+def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best, highest = 0, -1.0
+    for arm in range(params.arms):
+        successes = state.sums[arm]
+        theta = rng.beta(successes + 1.0, state.pulls[arm] - successes + 1.0)
+        if theta > highest:
+            best, highest = arm, theta
+    state.asked[best] += 1
+    return best, 0
+
+
+@kernel
+def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    success = 1.0 if rng.random() < reward else 0.0
+    learn_tally(params, state, t, arm, success, phase, rng)
+
+
+@register
+class ThompsonBeta(BoundedPolicy):
+    """Play each arm with the posterior probability that it is best, under a uniform prior.
+
+    Hard to beat on rewards of 0 and 1, and asymptotically optimal there; as its choices are
+    random, it copes well with late rewards. Rewards between 0 and 1 are first turned into a coin
+    flip, which costs it some of its edge; kl-ucb and imed use them as they are.
+
+    Draw theta ~ Beta(S+1, F+1) for each arm with S successes and F failures and play the highest.
+    A reward x counts as a success with probability x, otherwise as a failure.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("thompson-beta", arms=2).agent(seed=0)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [6, 994]
+
+    References:
+        Agrawal, Goyal. Analysis of Thompson sampling for the multi-armed bandit problem. COLT 2012.
+
+    See Also:
+        thompson-gauss, dp-ftpl-beta, lazy-dp-ts
+    """
+
+    name = "thompson-beta"
+    reference = "Agrawal, Goyal 2012"
+    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
