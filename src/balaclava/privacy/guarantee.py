@@ -2,16 +2,65 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
 
 from balaclava.errors import PrivacyError
+from balaclava.privacy.accounting import check_claim, check_count, check_delta
+
+if TYPE_CHECKING:
+    from balaclava.privacy.composition import Composition, Law
 
 Model = Literal["none", "central", "local"]
 Scope = Literal["none", "decision", "trajectory", "report"]
 
 NEIGHBOURS = "reward streams that differ in one time step's reward"
+
+# The four notions in use for private bandits, in words. The first, second and fourth are scopes;
+# the third follows from the second at the same epsilon and delta and is no scope of its own.
+NOTIONS = {
+    "decision": (
+        "Each decision by itself hides the reward of any one time step. Decisions seen together "
+        "tell more than one of them."
+    ),
+    "trajectory": ("All decisions of a run together hide the reward of any one time step."),
+    "average": (
+        "As for a trajectory, but only on average over rewards drawn at random, and for changes "
+        "that touch one reward in expectation. Weaker: some reward streams may be less protected."
+    ),
+    "report": (
+        "Each reward is randomised by its owner before anybody else sees it. The operator need "
+        "not be trusted."
+    ),
+}
+
+_OBSERVER = {
+    "decision": (
+        "anyone who sees that one decision, even one who knows all other rewards and all earlier "
+        "decisions"
+    ),
+    "trajectory": "anyone who sees all the decisions, even one who knows all other rewards",
+    "report": "anyone who sees the reports, the operator of the bandit included",
+}
+
+_ONCE = {
+    "trajectory": (
+        "The number of decisions does not multiply: each reward enters, once, the noisy release "
+        "that ε pays for, the noise is never drawn again, and all decisions (here {n}) are "
+        "computed from what was released."
+    ),
+    "report": (
+        "The number of decisions does not multiply: each reward is reported once, with its noise "
+        "already in it, and all decisions (here {n}) are computed from such reports."
+    ),
+}
+
+_NOT_COVERED = (
+    "Not covered: the time of a decision, who took part, how arms are named, whether a reward "
+    "came at all, and whatever the operator writes down elsewhere."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +68,18 @@ class Guarantee:
     """What an observer of the decisions cannot learn, and under which assumptions.
 
     `scope` says what the epsilon covers: one decision at a time ("decision"), all decisions of
-    a run together ("trajectory"), or each reward as it leaves its owner ("report").
+    a run together ("trajectory"), or each reward as it leaves its owner ("report"). `NOTIONS`
+    tells them apart, `explain` says it in a few sentences, and `over` says what many decisions
+    leak together.
+
+    Example:
+        >>> each = Guarantee(epsilon=0.1, delta=1e-8, scope="decision")
+        >>> together = each.over(1000, delta=1e-4)
+        >>> together.scope, round(together.epsilon, 2)
+        ('trajectory', 16.14)
+        >>> whole = Guarantee(epsilon=0.1)
+        >>> whole.over(1000) == whole
+        True
     """
 
     epsilon: float
@@ -29,6 +89,9 @@ class Guarantee:
     neighbours: str = NEIGHBOURS
     assumptions: tuple[str, ...] = ()
     reference: str = ""
+    # What `over` adds: why it is this epsilon, and what every accountant found.
+    explanation: str = field(default="", compare=False, repr=False)
+    breakdown: Composition | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.model not in get_args(Model) or self.scope not in get_args(Scope):
@@ -38,23 +101,133 @@ class Guarantee:
             )
         if (self.model == "none") != (self.scope == "none"):
             raise PrivacyError("model and scope are both 'none' or neither is")
-        if self.model == "none":
-            return
-        if not (self.epsilon >= 0 and math.isfinite(self.epsilon)):
-            raise PrivacyError(f"epsilon = {self.epsilon!r} is not allowed; give a number at least 0")
-        if not 0 <= self.delta < 1:
-            raise PrivacyError(f"delta = {self.delta!r} is not allowed; give a number in [0, 1)")
+        if self.model != "none":
+            check_claim(self.epsilon, self.delta)
 
     @property
     def private(self) -> bool:
         """Whether anything is promised at all."""
         return self.model != "none"
 
+    def over(self, decisions: int, delta: float | None = None, law: Law | None = None) -> Guarantee:
+        """What that many decisions together leak.
+
+        A guarantee of scope "decision" is composed, and the result, of scope "trajectory", keeps
+        what every accountant found as its `breakdown`. `delta` is the delta of the result; left
+        out, it is `decisions` times that of one decision, as in basic composition. `law` is for
+        when more is known of one decision than its epsilon and delta
+        (`balaclava.privacy.composition`).
+
+        The other scopes cover any number of decisions already: the result is the same guarantee,
+        and its `explanation` says why.
+        """
+        n = check_count(decisions)
+        target = None if delta is None else check_delta(delta)
+        if not self.private:
+            return self
+        if self.scope == "decision":
+            return self._composed(n, target, law)
+        if self.breakdown and n > self.breakdown.decisions:
+            raise PrivacyError(
+                f"decisions = {n} is not allowed; this guarantee was composed for "
+                f"{self.breakdown.decisions}: call `over` on that of one decision"
+            )
+        if target is not None and target < self.delta:
+            raise PrivacyError(
+                f"delta = {target!r} is below the guarantee's own, {self.delta!r}; give at least "
+                "that, or leave it out"
+            )
+        why = self.explanation if self.breakdown else _ONCE[self.scope].format(n=n)
+        return dataclasses.replace(self, explanation=why)
+
+    def _composed(self, n: int, target: float | None, law: Law | None) -> Guarantee:
+        from balaclava.privacy.composition import AnyMechanism, compose
+
+        if law is None:
+            law = AnyMechanism(self.epsilon, self.delta)
+        elif (one := compose(law, 1, self.delta).best.epsilon) > self.epsilon * (1 + 1e-9):
+            raise PrivacyError(
+                f"{law} leaks epsilon = {one:.6g} in one decision, more than the guarantee's "
+                f"{self.epsilon!r}; give the law that the guarantee was made from"
+            )
+        if target is None:
+            target = n * self.delta
+            if target >= 1:
+                return not_private(
+                    f"{n} decisions at delta = {self.delta:g} each: together one of them may well "
+                    "fail, so that nothing is promised",
+                    self.reference,
+                )
+        composition = compose(law, n, target)
+        best = composition.best
+        total = f"ε={best.epsilon:.4g}{_and_delta(target)} by {best.method}"
+        if target == 0 and n > 1:
+            total += ", and to less for a δ above 0"
+        return dataclasses.replace(
+            self,
+            epsilon=best.epsilon,
+            delta=target,
+            scope="trajectory",
+            assumptions=(*self.assumptions, f"decisions seen together: at most {n}"),
+            explanation=(
+                "Every decision draws new noise over the same rewards, so that what decisions "
+                f"leak adds up: {n} at ε={self.epsilon:g}{_and_delta(self.delta)} each come to "
+                f"{total}."
+            ),
+            breakdown=composition,
+        )
+
+    def explain(self) -> str:
+        """The guarantee in a few sentences, for readers who know nothing of the field.
+
+        >>> print(Guarantee(epsilon=1, model="local", scope="report").explain())
+        ... # doctest: +ELLIPSIS
+        Each reward is randomised by its owner before anybody else sees it. ...
+        """
+        if not self.private:
+            why = f" ({self.assumptions[0]})" if self.assumptions else ""
+            return (
+                f"Nothing is promised{why}. Whoever sees the decisions may learn the reward of "
+                "any time step from them."
+            )
+        sentences = [
+            NOTIONS[self.scope],
+            f"What looks alike: {self.neighbours}.",
+            f"It holds against {_OBSERVER[self.scope]}.",
+            f"With ε={self.epsilon:g}, seeing it multiplies the odds of any guess about that "
+            f"reward by at most e^ε = {_odds(self.epsilon)}"
+            f"{_slack(self.delta)}.",
+            *self._relations(),
+            _NOT_COVERED,
+        ]
+        if self.explanation:
+            sentences.append(self.explanation)
+        if self.assumptions:
+            sentences.append(f"It assumes: {'; '.join(self.assumptions)}.")
+        return " ".join(sentences)
+
+    def _relations(self) -> list[str]:
+        """What follows for the other notions, and what does not."""
+        if self.scope == "decision":
+            return [
+                "It says nothing about several decisions seen together: `over(decisions)` says "
+                "what they cost."
+            ]
+        if self.scope == "report":
+            return ["All decisions of a run together, made from the reports, leak no more."]
+        lines = ["It also holds on average over rewards drawn at random, which is weaker."]
+        if self.delta == 0:
+            lines.append(
+                f"A single decision, given those before it, leaks at most twice this, "
+                f"ε={2 * self.epsilon:g}."
+            )
+        lines.append("The operator, who sees the rewards, has to be trusted with them.")
+        return lines
+
     def __str__(self) -> str:
         if not self.private:
             return "not private"
-        delta = f", δ={self.delta:g}" if self.delta else ""
-        return f"ε={self.epsilon:g}{delta} per {self.scope}"
+        return f"ε={self.epsilon:g}{_and_delta(self.delta)} per {self.scope}"
 
 
 def not_private(reason: str, reference: str = "") -> Guarantee:
@@ -62,3 +235,17 @@ def not_private(reason: str, reference: str = "") -> Guarantee:
     return Guarantee(
         epsilon=math.inf, model="none", scope="none", assumptions=(reason,), reference=reference
     )
+
+
+def _and_delta(delta: float) -> str:
+    return f", δ={delta:g}" if delta else ""
+
+
+def _slack(delta: float) -> str:
+    return f", up to an extra probability of δ={delta:g}" if delta else ""
+
+
+def _odds(epsilon: float) -> str:
+    if epsilon > 20:
+        return f"10^{epsilon / math.log(10):.0f}, which is hardly a promise"
+    return f"{math.exp(epsilon):.3g}"

@@ -1,0 +1,352 @@
+"""What many decisions together leak, found in several independent ways that must agree.
+
+A law says what one decision leaks: `AnyMechanism` knows an epsilon and a delta and nothing else;
+`RandomizedResponse`, `LaplaceNoise` and `GaussianNoise` know more. `compose` bounds what many
+decisions of one law leak together by
+
+- basic composition: (n epsilon, n delta)
+- advanced composition
+- a closed form: optimal composition, or the analytic Gaussian
+- the Rényi (RDP) and privacy loss distribution (PLD) accountants of dp-accounting
+
+and refuses when two of them contradict each other. Composition is adaptive throughout: a decision
+may depend on all earlier ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, Protocol
+
+from balaclava.errors import PrivacyError
+from balaclava.privacy.accounting import (
+    advanced_epsilon,
+    check_claim,
+    check_count,
+    check_delta,
+    check_epsilon,
+    gaussian_epsilon,
+    least_delta,
+    optimal_epsilon,
+    spare_delta,
+    zcdp_to_approx_dp,
+)
+
+# What two methods that should agree, or a bound and what it bounds, may differ by.
+TOLERANCE = 0.01
+# Below this epsilon the formulas of dp-accounting for pure mechanisms cancel to noise.
+SMALL = 1e-3
+# What dp-accounting's Fourier transforms resolve: a delta, and a part of it for each decision.
+PLD_DELTA, PLD_DELTA_EACH = 1e-10, 1e-13
+
+Role = Literal["lower", "exact", "numerical", "upper"]
+
+
+class Bound(NamedTuple):
+    """The epsilon that one method finds, and what it is to the true one.
+
+    "exact" (a closed form) and "numerical" (on a grid) are the true one, "upper" is no less and
+    "lower" no more.
+    """
+
+    method: str
+    epsilon: float
+    role: Role
+
+
+class Law(Protocol):
+    """What one decision leaks, as much as is known of it. Hashable: results are kept."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def scale(self) -> float:
+        """The size of one decision's loss."""
+
+    @property
+    def lost(self) -> float:
+        """The chance that one decision tells all."""
+
+    def alone(self, delta: float) -> tuple[float, float]:
+        """An epsilon and a delta of one decision; `delta` where there is a choice."""
+
+    def closed_forms(self, n: int, delta: float) -> list[Bound]:
+        """What n decisions leak at `delta`, without dp-accounting."""
+
+    def rdp_event(self) -> Any:
+        """One decision as dp-accounting's RDP accountant knows it, `lost` aside."""
+
+    def pld(self, n: int) -> Any:
+        """n decisions as dp-accounting's privacy loss distribution, or None."""
+
+
+@dataclass(frozen=True)
+class AnyMechanism:
+    """A decision of which epsilon and delta are known and nothing else: the worst is assumed."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_claim(self.epsilon, self.delta)
+
+    @property
+    def scale(self) -> float:
+        return self.epsilon
+
+    @property
+    def lost(self) -> float:
+        return self.delta
+
+    def alone(self, delta: float) -> tuple[float, float]:
+        return self.epsilon, self.delta
+
+    def closed_forms(self, n: int, delta: float) -> list[Bound]:
+        epsilon = optimal_epsilon(self.epsilon, self.delta, n, delta)
+        return [Bound("optimal composition", epsilon, "exact")]
+
+    def rdp_event(self) -> Any:
+        import dp_accounting
+
+        if self.epsilon < SMALL:
+            return dp_accounting.ZCDpEvent(rho=self.epsilon**2 / 2)
+        noise = 2 / (1 + math.exp(min(self.epsilon, 700.0)))
+        return dp_accounting.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=2)
+
+    def pld(self, n: int) -> Any:
+        # Not PLDAccountant: it leaves out the count of randomized responses and knows no generic
+        # event. With steps of epsilon both losses lie on the grid, so nothing is rounded.
+        from dp_accounting.pld import common, privacy_loss_distribution
+
+        if not 0 < self.epsilon < 700:
+            return None
+        claim = common.DifferentialPrivacyParameters(self.epsilon, self.delta)
+        one = privacy_loss_distribution.from_privacy_parameters(claim, self.epsilon)
+        return one.self_compose(n)
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(AnyMechanism):
+    """A bit told truly with odds e^epsilon to 1: no pure mechanism leaks more, however often."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta != 0:
+            raise PrivacyError(f"delta = {self.delta!r} is not allowed; randomized response has 0")
+
+
+@dataclass(frozen=True)
+class LaplaceNoise:
+    """A value with Laplace noise of scale sensitivity / epsilon."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_claim(self.epsilon, 0.0)
+
+    @property
+    def scale(self) -> float:
+        return self.epsilon
+
+    @property
+    def lost(self) -> float:
+        return 0.0
+
+    def alone(self, delta: float) -> tuple[float, float]:
+        return self.epsilon, 0.0
+
+    def closed_forms(self, n: int, delta: float) -> list[Bound]:
+        # Many releases have no closed form but lie between two: Laplace noise is epsilon-DP, and
+        # its output cut half way between the neighbours is randomized response at
+        # log(2 e^(epsilon/2) - 1).
+        half = self.epsilon / 2
+        cut = half + math.log1p(-math.expm1(-half))
+        bounds = [
+            Bound("optimal composition", optimal_epsilon(self.epsilon, 0.0, n, delta), "upper"),
+            Bound("output cut in two", optimal_epsilon(cut, 0.0, n, delta), "lower"),
+        ]
+        if n == 1:
+            epsilon = max(self.epsilon + 2 * math.log1p(-delta), 0.0)
+            bounds.append(Bound("Laplace", epsilon, "exact"))
+        return bounds
+
+    def rdp_event(self) -> Any:
+        import dp_accounting
+
+        if self.epsilon < SMALL:
+            return dp_accounting.ZCDpEvent(rho=self.epsilon**2 / 2)
+        return dp_accounting.LaplaceDpEvent(1 / self.epsilon)
+
+    def pld(self, n: int) -> Any:
+        if not SMALL <= self.epsilon < 700:  # the two closed forms meet as epsilon goes to 0
+            return None
+        from dp_accounting.pld import privacy_loss_distribution
+
+        # The error is of second order in a step, and the more decisions, the less it matters.
+        # Large epsilons have their losses within a few units of epsilon.
+        step = min(self.epsilon, 5.0) / max(10.0, 2000 / math.sqrt(n))
+        one = privacy_loss_distribution.from_laplace_mechanism(
+            1 / self.epsilon, value_discretization_interval=step
+        )
+        return one.self_compose(n)
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """A value with Gaussian noise; `shift` is sensitivity / standard deviation.
+
+    The sensitivity is how far a change of one reward moves the value. dp-accounting is given it as
+    that of its default neighbours: of its replace-one neighbours the PLD accountant doubles it
+    and the RDP accountant does not.
+    """
+
+    shift: float
+
+    def __post_init__(self) -> None:
+        if check_epsilon(self.shift, "shift") == 0:
+            raise PrivacyError("shift = 0 is not allowed; give sensitivity / deviation above 0")
+
+    @property
+    def scale(self) -> float:
+        return self.shift
+
+    @property
+    def lost(self) -> float:
+        return 0.0
+
+    def alone(self, delta: float) -> tuple[float, float]:
+        return gaussian_epsilon(self.shift, delta), delta
+
+    def closed_forms(self, n: int, delta: float) -> list[Bound]:
+        shift = self.shift * math.sqrt(n)
+        bounds = [Bound("analytic Gaussian", gaussian_epsilon(shift, delta), "exact")]
+        if delta > 0:
+            bounds.append(Bound("zCDP", zcdp_to_approx_dp(shift * shift / 2, delta), "upper"))
+        return bounds
+
+    def rdp_event(self) -> Any:
+        import dp_accounting
+
+        return dp_accounting.GaussianDpEvent(1 / self.shift)
+
+    def pld(self, n: int) -> Any:
+        from dp_accounting.pld import privacy_loss_distribution
+
+        # Many Gaussians are one, as the accountant has it too; composing them on a grid rounds.
+        deviation = 1 / (self.shift * math.sqrt(n))
+        if deviation < 0.01:  # an epsilon in the thousands: not worth minutes
+            return None
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            deviation, value_discretization_interval=1 / (500 * deviation)
+        )
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What `decisions` decisions leak together at `delta`, by every method that applies."""
+
+    law: Law
+    decisions: int
+    delta: float
+    bounds: tuple[Bound, ...]
+
+    @property
+    def best(self) -> Bound:
+        """The least valid epsilon: the closed form where there is one."""
+        exact = [bound for bound in self.bounds if bound.role == "exact"]
+        valid = [bound for bound in self.bounds if bound.role != "lower"]
+        return min(exact or valid, key=lambda bound: bound.epsilon)
+
+    def epsilon(self, method: str) -> float:
+        """What one method found; infinite where it does not apply."""
+        return next((b.epsilon for b in self.bounds if b.method == method), math.inf)
+
+    def __str__(self) -> str:
+        lines = [f"{self.decisions} decisions of {self.law} at delta = {self.delta:.3g}"]
+        for bound in sorted(self.bounds, key=lambda bound: bound.epsilon):
+            mark = "  <- best" if bound == self.best else ""
+            lines.append(f"  {bound.method:<20}{bound.epsilon:>12.6g}  {bound.role}{mark}")
+        return "\n".join(lines)
+
+
+def compose(law: Law, decisions: int, delta: float) -> Composition:
+    """Bound what `decisions` decisions of one law leak together, as an epsilon at `delta`.
+
+    Raises `PrivacyError` when no epsilon reaches `delta`, and when two methods contradict each
+    other by more than 1 %: then one of them is wrong and none is to be trusted.
+
+    >>> composed = compose(AnyMechanism(0.1), 1000, 1e-6)
+    >>> {bound.method: round(bound.epsilon, 2) for bound in composed.bounds}
+    {'optimal composition': 19.34, 'basic': 100.0, 'advanced': 27.14, 'RDP': 20.45, 'PLD': 19.34}
+    """
+    return _composed(law, check_count(decisions), check_delta(delta))
+
+
+@lru_cache(maxsize=256)
+def _composed(law: Law, n: int, delta: float) -> Composition:
+    bounds = [*law.closed_forms(n, delta), *_split(law, n, delta)]
+    if all(math.isinf(bound.epsilon) for bound in bounds):
+        raise PrivacyError(
+            f"delta = {delta!r} cannot be kept by {n} decisions of {law}; give a delta above "
+            f"{least_delta(law.lost, n):.6g}, or take fewer decisions"
+        )
+    bounds += _accountants(law, n, delta)
+    bounds = [bound for bound in bounds if math.isfinite(bound.epsilon)]
+    reconcile(bounds, law.scale)
+    return Composition(law, n, delta, tuple(bounds))
+
+
+def _split(law: Law, n: int, delta: float) -> list[Bound]:
+    """Basic and advanced composition, which see an epsilon and a delta for each decision."""
+    each, lost = law.alone(delta / n)
+    basic = n * each if n * lost <= delta * (1 + 1e-12) else math.inf
+    each, lost = law.alone(delta / (2 * n))
+    advanced = advanced_epsilon(each, n, delta - n * lost)
+    return [Bound("basic", basic, "upper"), Bound("advanced", advanced, "upper")]
+
+
+def _accountants(law: Law, n: int, delta: float) -> list[Bound]:
+    spare = spare_delta(law.lost, n, delta)
+    bounds = []
+    if spare > 0:
+        bounds.append(Bound("RDP", rdp_epsilon(law, n, spare), "upper"))
+    if spare >= max(PLD_DELTA, PLD_DELTA_EACH * n):
+        bounds.append(Bound("PLD", pld_epsilon(law, n, delta), "numerical"))
+    return bounds
+
+
+def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
+    """What dp-accounting's RDP accountant finds."""
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    event = law.rdp_event()
+    bit = isinstance(event, dp_accounting.RandomizedResponseDpEvent)
+    relation = dp_accounting.NeighboringRelation
+    neighbours = relation.REPLACE_ONE if bit else relation.ADD_OR_REMOVE_ONE
+    accountant = RdpAccountant(neighboring_relation=neighbours)
+    return float(accountant.compose(event, decisions).get_epsilon(delta))
+
+
+def pld_epsilon(law: Law, decisions: int, delta: float) -> float:
+    """What dp-accounting's privacy loss distributions give; infinite where there is none."""
+    losses = law.pld(decisions)
+    return math.inf if losses is None else float(losses.get_epsilon_for_delta(delta))
+
+
+def reconcile(bounds: list[Bound], scale: float = 0.0) -> None:
+    """Refuse bounds that contradict each other by more than 1 %.
+
+    Near 0 it is 1 % of `scale`, the size of one decision's loss.
+    """
+    for low in bounds:
+        for high in bounds:
+            ordered = low is not high and low.role != "upper" and high.role != "lower"
+            if ordered and low.epsilon - high.epsilon > TOLERANCE * max(high.epsilon, scale):
+                raise PrivacyError(
+                    f"two accountants disagree: {high.method} ({high.role}) gives epsilon = "
+                    f"{high.epsilon:.6g}, but {low.method} ({low.role}) gives {low.epsilon:.6g}; "
+                    "one is wrong, so neither is used; check the version of dp-accounting"
+                )

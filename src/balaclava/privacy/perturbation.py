@@ -1,0 +1,202 @@
+"""Perturbed indices: random scores of the arms, of which the highest is played (Wang, Zhu 2024).
+
+A perturbed index is drawn anew for each arm and each decision, compared, and thrown away. Only
+the arm with the highest one is seen, so each law need only keep, for one changed reward,
+
+    F(x) <= exp(epsilon) F'(x) + delta  and  1 - F(x) <= exp(epsilon) (1 - F'(x)) + delta
+
+at every x (Lemma 8): with the other arms' indices held fixed, the decision tells whether this
+index is above or below a fixed number. Here `value` is the mean of an arm's n rewards and
+`sensitivity` is 1/n, from which the laws read n.
+
+Proof for the Gaussian index N(mean, 2/n).
+    A reward moves the mean by 1/n at most. The mass between x and x + 1/n is at most
+    1/n times the highest density, 1 / sqrt(4 pi n), which is at most delta from
+    n = 1 / (4 pi delta^2) on: enough for any epsilon. For fewer rewards split at the x* where
+    that mass is delta: below x* the first argument holds, above it the ratio of the densities is
+    at most exp(epsilon) from n = log(e / (4 pi delta^2)) / epsilon^2 on (Theorem 11).
+    `gaussian_threshold` is the smaller of the two, and both conditions only get easier as n
+    grows. The ratio of the densities is monotone, so half-lines are the worst events and the
+    claim holds for every event.
+
+Proof for the Beta index, Theorem 13, for rewards 0 and 1.
+    One more success turns Beta(a, b + 1) into Beta(a + 1, b), whose ratio of densities,
+    proportional to (1 - x) / x, is monotone again. Adding floor(n/8) + 1 to both counts keeps
+    them above a tenth of n. The printed proof loses a factor (1 + epsilon)^2 on its way, which
+    Pinsker's inequality with its true constant gives back for epsilon up to 1.1 only. For the
+    rest the exact audit computes delta from the law itself, and finds it smaller by far.
+
+The truncated Laplace index needs no proof here: it is a release by the truncated Laplace
+mechanism, and its exact form is used.
+
+In a released run the Gaussian and the Beta index are drawn in floating point, with fresh entropy
+of the operating system for each draw. That is acceptable because an index is never published: its
+last bits reach a decision only when two indices are equal to the last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from balaclava._kernel import kernel
+from balaclava.errors import PrivacyError
+from balaclava.privacy.mechanism import Terms, mechanism
+from balaclava.privacy.randomness import SystemRandomness
+
+_LARGEST_LOG = 700.0  # exp overflows soon after
+_UNIFORM = 1e-200  # an epsilon below which the truncated Laplace law is uniform to the last bit
+
+
+def gaussian_threshold(epsilon: float, delta: float) -> float:
+    """min{1 / (4 pi delta^2), log(e / (4 pi delta^2)) / epsilon^2}."""
+    log_first = -math.log(4.0 * math.pi) - 2.0 * math.log(delta)
+    return _smaller(log_first, 1.0 + log_first, epsilon)
+
+
+def beta_threshold(epsilon: float, delta: float) -> float:
+    """max{min{40e / (9 pi delta^2), L / epsilon^2}, 1000e / (9 pi)}.
+
+    L = 8000 log(e / (2 pi delta^2)) / 81.
+    """
+    log_square = -2.0 * math.log(delta)
+    log_first = math.log(40.0 * math.e / (9.0 * math.pi)) + log_square
+    second = 8000.0 / 81.0 * (1.0 - math.log(2.0 * math.pi) + log_square)
+    return max(_smaller(log_first, second, epsilon), 1000.0 * math.e / (9.0 * math.pi))
+
+
+def _smaller(log_first: float, second: float, epsilon: float) -> float:
+    """min{exp(log_first), second / epsilon^2}, infinite rather than overflowing."""
+    first = math.exp(log_first) if log_first < _LARGEST_LOG else math.inf
+    return min(first, second / epsilon / epsilon) if epsilon > 0.0 else first
+
+
+def whole_pulls(threshold: float) -> int:
+    """The least number of pulls that is at least 1 and at least `threshold`."""
+    return max(1, math.ceil(min(threshold, 2.0**53)))
+
+
+@kernel
+def draw_gaussian(rng: Any, mean: float, step: float) -> float:
+    """N(mean, 2/n), where step is 1/n."""
+    return float(mean + math.sqrt(2.0 * step) * rng.standard_normal())
+
+
+@kernel
+def beta_shape(mean: float, step: float) -> tuple[float, float]:
+    """The two parameters of the Beta index, where step is 1/n."""
+    n = math.floor(1.0 / step + 0.5)
+    successes = math.floor(mean * n + 0.5)
+    extra = n // 8 + 2.0  # floor(n/8) + 1, and the 1 of the uniform prior
+    return successes + extra, n - successes + extra
+
+
+def exact_gaussian(terms: Terms) -> float:
+    """An index for a released run."""
+    _require_pulls("Gaussian", gaussian_threshold(terms.epsilon, terms.delta), terms.sensitivity)
+    return draw_gaussian(SystemRandomness(), terms.value, terms.sensitivity)
+
+
+def exact_beta(terms: Terms) -> float:
+    """An index for a released run."""
+    _require_pulls("Beta", beta_threshold(terms.epsilon, terms.delta), terms.sensitivity)
+    return float(SystemRandomness().beta(*beta_shape(terms.value, terms.sensitivity)))
+
+
+def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
+    pulls = math.floor(1.0 / sensitivity + 0.5)
+    if pulls < threshold:
+        raise PrivacyError(
+            f"a {law} index of {pulls} rewards keeps this epsilon and delta only from "
+            f"{math.ceil(threshold)} rewards on; make the start phase that long"
+        )
+
+
+@mechanism("Gaussian index", exact_gaussian)
+def gaussian_index(
+    rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
+) -> float:
+    """A draw around the mean of n >= `gaussian_threshold` rewards; sensitivity is 1/n."""
+    return draw_gaussian(rng, value, sensitivity)
+
+
+@mechanism("Beta index", exact_beta)
+def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:
+    """A draw around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity is 1/n."""
+    a, b = beta_shape(value, sensitivity)
+    return float(rng.beta(a, b))
+
+
+class IndexLaw(Protocol):
+    """The law of an arm's index: vectorised, as scipy's frozen distributions are."""
+
+    def cdf(self, x: Any) -> Any:
+        """The probability of at most x."""
+
+    def sf(self, x: Any) -> Any:
+        """The probability of more than x, accurate where it is small."""
+
+    def ppf(self, p: Any) -> Any:
+        """The x with cdf p."""
+
+    def isf(self, p: Any) -> Any:
+        """The x with sf p."""
+
+    def support(self) -> tuple[float, float]:
+        """The smallest and the largest index, infinite if unbounded."""
+
+
+def exceeded_with(p: Any, epsilon: float, delta: float) -> Any:
+    """The size that truncated Laplace noise of sensitivity 1 exceeds with probability p.
+
+    log(1 + (1 - p) E / (p E + 2 delta)) / epsilon, E = exp(epsilon) - 1: small p cost no digits.
+    """
+    if delta > 0.0 and epsilon < _UNIFORM:
+        return (1.0 - p) / (2.0 * delta)
+    cut = 0.0 if delta == 0.0 or epsilon > _LARGEST_LOG else 2.0 * delta / math.expm1(epsilon)
+    return np.log1p((1.0 - p) / (p + cut)) / epsilon
+
+
+@dataclass(frozen=True)
+class TruncatedLaplaceLaw:
+    """The law of centre + truncated Laplace noise."""
+
+    centre: float
+    sensitivity: float
+    epsilon: float
+    delta: float
+
+    def _above(self, size: Any) -> Any:
+        """The probability that the noise is above `size` >= 0."""
+        size = size / self.sensitivity
+        if self.delta > 0.0 and self.epsilon < _UNIFORM:
+            return 0.5 * np.maximum(1.0 - 2.0 * self.delta * size, 0.0)
+        excess = math.expm1(min(self.epsilon, _LARGEST_LOG))
+        lost = 2.0 * self.delta / (excess + 2.0 * self.delta)
+        return 0.5 * np.maximum(np.exp(-self.epsilon * size) - lost, 0.0) / (1.0 - lost)
+
+    def cdf(self, x: Any) -> Any:
+        noise = np.asarray(x) - self.centre
+        above = self._above(np.abs(noise))
+        return np.where(noise < 0.0, above, 1.0 - above)
+
+    def sf(self, x: Any) -> Any:
+        return self.cdf(2.0 * self.centre - np.asarray(x))
+
+    def ppf(self, p: Any) -> Any:
+        p = np.asarray(p)
+        both = 2.0 * np.minimum(p, 1.0 - p)
+        size = self.sensitivity * exceeded_with(both, self.epsilon, self.delta)
+        return self.centre + np.where(p < 0.5, -size, size)
+
+    def isf(self, p: Any) -> Any:
+        return 2.0 * self.centre - self.ppf(p)
+
+    def support(self) -> tuple[float, float]:
+        if self.delta == 0.0 or self.epsilon > _LARGEST_LOG:  # nothing is cut off
+            return -math.inf, math.inf
+        reach = self.sensitivity * float(exceeded_with(0.0, self.epsilon, self.delta))
+        return self.centre - reach, self.centre + reach

@@ -1,0 +1,402 @@
+"""Closed forms against goldens, brute force and limits; dp-accounting against closed forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from balaclava.errors import PrivacyError
+from balaclava.privacy import composition
+from balaclava.privacy.accounting import (
+    advanced_epsilon,
+    gaussian_delta,
+    gaussian_epsilon,
+    interval_epsilon,
+    least_delta,
+    optimal_delta,
+    optimal_epsilon,
+    smallest_interval,
+    zcdp_to_approx_dp,
+)
+from balaclava.privacy.composition import (
+    AnyMechanism,
+    Bound,
+    GaussianNoise,
+    LaplaceNoise,
+    RandomizedResponse,
+    compose,
+    pld_epsilon,
+    reconcile,
+)
+
+
+def brute_force_delta(epsilon: float, delta: float, n: int, target: float) -> float:
+    """The hockey-stick divergence of n worst-case mechanisms, output by output."""
+    true = math.exp(epsilon) / (1 + math.exp(epsilon))
+    one = {  # output: its probability under the one neighbour, and under the other
+        "true": ((1 - delta) * true, (1 - delta) * (1 - true)),
+        "false": ((1 - delta) * (1 - true), (1 - delta) * true),
+        "all told, of the one": (delta, 0.0),
+        "all told, of the other": (0.0, delta),
+    }
+    total = 0.0
+    for outputs in itertools.product(one.values(), repeat=n):
+        p = math.prod(pair[0] for pair in outputs)
+        q = math.prod(pair[1] for pair in outputs)
+        total += max(p - math.exp(target) * q, 0.0)
+    return total
+
+
+def theorem_3_3(epsilon: float, delta: float, n: int) -> list[tuple[float, float]]:
+    """The (epsilon, delta) pairs as Kairouz, Oh and Viswanath print them."""
+    pairs = []
+    for i in range(n // 2 + 1):
+        inner = sum(
+            math.comb(n, k) * (math.exp((n - k) * epsilon) - math.exp((n - 2 * i + k) * epsilon))
+            for k in range(i)
+        )
+        inner /= (1 + math.exp(epsilon)) ** n
+        pairs.append(((n - 2 * i) * epsilon, 1 - (1 - delta) ** n * (1 - inner)))
+    return pairs
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_optimal_composition_is_brute_force(epsilon: float, delta: float, n: int) -> None:
+    for target in np.linspace(0, n * epsilon, 7):
+        exact = brute_force_delta(epsilon, delta, n, target)
+        assert optimal_delta(epsilon, delta, n, target) == pytest.approx(
+            exact, rel=1e-12, abs=1e-13
+        )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n"), [(0.2, 0.0, 20), (1.0, 1e-4, 11), (0.05, 0.0, 40)]
+)
+def test_optimal_composition_is_theorem_3_3(epsilon: float, delta: float, n: int) -> None:
+    for e, d in theorem_3_3(epsilon, delta, n):
+        assert optimal_delta(epsilon, delta, n, e) == pytest.approx(d, rel=1e-9, abs=1e-15)
+        if d > least_delta(delta, n) + 1e-9 and e > 0:
+            assert optimal_epsilon(epsilon, delta, n, d) == pytest.approx(e, rel=1e-7)
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(
+    st.floats(-6, math.log10(50)),
+    st.floats(-12, -0.1),
+    st.sampled_from([1, 2, 3, 10, 999, 10**4, 10**6]),
+    st.floats(0, 0.9),
+)
+def test_optimal_epsilon_inverts_optimal_delta(
+    log_epsilon: float, log_target: float, n: int, share: float
+) -> None:
+    epsilon, target = 10**log_epsilon, 10**log_target
+    delta = share * target / n
+    found = optimal_epsilon(epsilon, delta, n, target)
+    assert 0 <= found <= n * epsilon
+    reached = optimal_delta(epsilon, delta, n, found)
+    assert reached <= target * (1 + 1e-7) + 1e-15
+    if found > 0:  # and no smaller epsilon would do
+        assert optimal_delta(epsilon, delta, n, found * (1 - 1e-5)) > target * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 50.0])
+def test_optimal_composition_of_a_million(epsilon: float) -> None:
+    found = optimal_epsilon(epsilon, 0.0, 10**6, 1e-6)
+    assert math.isfinite(found)
+    assert found <= min(10**6 * epsilon, advanced_epsilon(epsilon, 10**6, 1e-6))
+    if epsilon <= 1e-3:  # a sum of so many small losses is Gaussian
+        assert found == pytest.approx(gaussian_epsilon(epsilon * 1e3, 1e-6), rel=2e-3)
+
+
+def test_limits_of_optimal_composition() -> None:
+    assert optimal_epsilon(0.7, 0.0, 9, 0.0) == pytest.approx(6.3, rel=1e-15)  # pure: n epsilon
+    assert optimal_epsilon(0.7, 1e-3, 1, 1e-3) == pytest.approx(0.7, rel=1e-15)
+    assert optimal_epsilon(0.0, 1e-3, 10, 0.01) == 0  # a mechanism may have epsilon = 0
+    assert optimal_epsilon(0.7, 0.1, 10, 0.5) == math.inf  # 1 - 0.9^10 = 0.65
+    assert optimal_epsilon(0.7, 0.1, 10, least_delta(0.1, 10)) == pytest.approx(7)
+    assert optimal_epsilon(1.0, 0.0, 1, 0.47) == 0  # above (e - 1)/(e + 1) nothing is left
+
+
+def test_advanced_composition() -> None:
+    expected = 0.1 * math.sqrt(2 * 1000 * math.log(1e6)) + 100 * (math.exp(0.1) - 1)
+    assert advanced_epsilon(0.1, 1000, 1e-6) == pytest.approx(expected)
+    assert advanced_epsilon(1e4, 2, 1e-6) == math.inf
+
+
+@pytest.mark.parametrize("shift", [1e-6, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-30, 1e-9, 1e-2])
+def test_gaussian_epsilon_inverts_gaussian_delta(shift: float, delta: float) -> None:
+    epsilon = gaussian_epsilon(shift, delta)
+    if epsilon == 0:
+        assert gaussian_delta(shift, 0.0) <= delta
+    else:
+        assert gaussian_delta(shift, epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+def test_gaussian_delta_is_the_integral() -> None:
+    x = np.linspace(-12, 13, 2_000_001)
+    p, q = (np.exp(-((x - centre) ** 2) / 2) / math.sqrt(2 * math.pi) for centre in (1.0, 0.0))
+    integral = float(np.sum(np.maximum(p - math.exp(0.8) * q, 0)) * (x[1] - x[0]))
+    assert gaussian_delta(1.0, 0.8) == pytest.approx(integral, rel=1e-6)
+
+
+def test_zcdp() -> None:
+    for rho, delta in [(1e-6, 1e-9), (0.5, 1e-5), (50.0, 1e-2)]:
+        epsilon = zcdp_to_approx_dp(rho, delta)
+        assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+        assert epsilon >= gaussian_epsilon(math.sqrt(2 * rho), delta)
+    assert zcdp_to_approx_dp(0.0, 1e-5) == 0
+    with pytest.raises(PrivacyError, match="delta"):
+        zcdp_to_approx_dp(0.5, 0.0)
+    with pytest.raises(PrivacyError, match="rho"):
+        zcdp_to_approx_dp(-1.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("v", "interval", "expected", "digits"),
+    [
+        (1.1, 1, 21.9, 1),
+        (1.1, 10, 3.65, 2),
+        (1.1, 66, 1.09, 2),
+        (1.1, 100, 0.85, 2),
+        (1.5, 10, 0.96, 2),
+    ],
+)
+def test_interval_epsilon_goldens(v: float, interval: int, expected: float, digits: int) -> None:
+    assert round(interval_epsilon(interval, 0.01, v), digits) == expected
+
+
+def test_interval_epsilon_is_the_sum() -> None:
+    # Summed by hand where the series is quick enough, its tail between two integrals.
+    j = np.arange(1, 10**6)
+    epsilons = (5.0 * j) ** -0.75
+    cut = float(np.sum(epsilons * np.expm1(epsilons)))
+    squares = float(np.sum(epsilons**2))
+    tail = 5.0**-1.5 * 2 * 10 ** (-6 * 0.5)  # of the squares; the first sum has nearly the same
+    scale = 2 * math.log(100)
+    low = cut + math.sqrt(scale * squares) + 0.999 * tail
+    high = cut + 1.001 * tail + math.sqrt(scale * (squares + 1.001 * tail))
+    assert low < interval_epsilon(5, 0.01, 1.5) < high
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 100.0])
+@pytest.mark.parametrize("v", [1.0001, 1.1, 1.5])
+def test_smallest_interval_is_smallest(epsilon: float, v: float) -> None:
+    interval = smallest_interval(epsilon, 0.01, v)
+    assert interval_epsilon(interval, 0.01, v) <= epsilon
+    if interval > 1:
+        assert interval_epsilon(interval - 1, 0.01, v) > epsilon
+
+
+def test_bad_intervals() -> None:
+    for arguments in [
+        (0, 0.01, 1.1),
+        (1.5, 0.01, 1.1),
+        (5, 0.0, 1.1),
+        (5, 1.0, 1.1),
+        (5, 0.01, 1.0),
+    ]:
+        with pytest.raises(PrivacyError, match="not allowed"):
+            interval_epsilon(*arguments)
+    for epsilon in (0.0, -1.0, math.nan):
+        with pytest.raises(PrivacyError, match="epsilon"):
+            smallest_interval(epsilon, 0.01, 1.1)
+
+
+# Every law, one decision and many: compose() refuses unless all methods agree.
+
+
+@pytest.mark.parametrize("n", [1, 2, 30, 3000])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.5, 5.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-3])
+def test_accountants_agree_for_any_mechanism(epsilon: float, n: int, delta: float) -> None:
+    for law in (AnyMechanism(epsilon), AnyMechanism(epsilon, delta / (2 * n))):
+        composed = compose(law, n, delta)
+        assert composed.best.method == "optimal composition"
+        assert composed.epsilon("PLD") == pytest.approx(composed.best.epsilon, rel=1e-3)
+        for method in ("basic", "advanced", "RDP"):
+            assert composed.epsilon(method) >= composed.best.epsilon
+    bit = compose(RandomizedResponse(epsilon), n, delta)
+    assert bit.bounds == compose(AnyMechanism(epsilon), n, delta).bounds
+
+
+@pytest.mark.parametrize("n", [1, 2, 30, 3000])
+@pytest.mark.parametrize("shift", [1e-3, 0.1, 1.0])
+def test_accountants_agree_for_gaussian_noise(shift: float, n: int) -> None:
+    composed = compose(GaussianNoise(shift), n, 1e-6)
+    assert composed.best.method == "analytic Gaussian"
+    assert composed.epsilon("PLD") == pytest.approx(composed.best.epsilon, rel=1e-3)
+    for method in ("basic", "advanced", "RDP", "zCDP"):
+        assert composed.epsilon(method) >= composed.best.epsilon
+
+
+def laplace_delta(epsilon: float, n: int, target: float, cells: int, up: bool) -> float:
+    """delta of n Laplace releases: the losses rounded up or down onto a grid and convolved."""
+    # Loss epsilon with probability 1/2, -epsilon with e^-epsilon / 2, between with the density
+    # e^((loss - epsilon)/2) / 4: all from the law of the output, 0 or beyond 1 or between.
+    h = 2 * epsilon / cells
+    edges = -epsilon + h * np.arange(cells + 1)
+    between = np.diff(np.exp((edges - epsilon) / 2) / 2)
+    one = np.zeros(cells + 1)
+    one[1 if up else 0 : cells + (1 if up else 0)] = between
+    one[0] += math.exp(-epsilon) / 2
+    one[-1] += 0.5
+    many = np.ones(1)
+    for _ in range(n):
+        many = np.convolve(many, one)
+    losses = -n * epsilon + h * np.arange(len(many))
+    above = losses > target
+    return float(np.sum(many[above] * -np.expm1(target - losses[above])))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("delta", [1e-4, 0.02])
+def test_laplace_is_the_convolution(epsilon: float, n: int, delta: float) -> None:
+    composed = compose(LaplaceNoise(epsilon), n, delta)
+    found = composed.epsilon("PLD")
+    cells = 2000 // n
+    # Rounded down the losses promise too much, rounded up too little; delta lies between.
+    assert laplace_delta(epsilon, n, found * 0.99, cells, up=True) > delta
+    assert laplace_delta(epsilon, n, found + 0.001 * epsilon, cells, up=False) <= delta
+    assert composed.epsilon("output cut in two") <= found * 1.001
+    if n == 1:
+        assert composed.best.method == "Laplace"
+
+
+def test_laplace_is_less_than_the_worst() -> None:
+    composed = compose(LaplaceNoise(0.5), 100, 1e-6)
+    assert composed.best.method == "PLD"
+    assert composed.best.epsilon < 0.95 * composed.epsilon("optimal composition")
+
+
+def test_many_laplace_releases_of_a_tiny_epsilon_meet_both_closed_forms() -> None:
+    composed = compose(LaplaceNoise(1e-4), 10_000, 1e-6)
+    low, best = composed.epsilon("output cut in two"), composed.best.epsilon
+    assert low <= best <= low * 1.0001
+
+
+# The two known defects of dp-accounting 0.6, and that they would not pass.
+
+
+def test_a_pld_accountant_that_forgets_the_count_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
+    def forgetful(law: AnyMechanism, decisions: int, delta: float) -> float:
+        noise = 2 / (1 + math.exp(law.epsilon))
+        event = dp_accounting.RandomizedResponseDpEvent(noise, 2)
+        accountant = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+        return float(accountant.compose(event, decisions).get_epsilon(delta))
+
+    law = RandomizedResponse(0.7654321)
+    assert forgetful(law, 50, 1e-6) == pytest.approx(forgetful(law, 1, 1e-6))  # the defect
+    monkeypatch.setattr(composition, "pld_epsilon", forgetful)
+    with pytest.raises(PrivacyError, match="disagree: PLD"):
+        compose(law, 50, 1e-6)
+
+
+def test_gaussian_neighbours_that_differ_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
+    def replacing(law: GaussianNoise, decisions: int, delta: float) -> float:
+        accountant = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+        event = dp_accounting.GaussianDpEvent(1 / law.shift)
+        return float(accountant.compose(event, decisions).get_epsilon(delta))
+
+    law = GaussianNoise(0.4321)
+    assert replacing(law, 4, 1e-6) == pytest.approx(  # the defect: twice the sensitivity
+        gaussian_epsilon(2 * 2 * law.shift, 1e-6), rel=1e-3
+    )
+    monkeypatch.setattr(composition, "pld_epsilon", replacing)
+    with pytest.raises(PrivacyError, match="disagree"):
+        compose(law, 4, 1e-6)
+
+
+@pytest.mark.parametrize("wrong", ["rdp_epsilon", "pld_epsilon"])
+@pytest.mark.parametrize("law", [AnyMechanism(0.31), LaplaceNoise(0.31), GaussianNoise(0.31)])
+def test_an_accountant_of_half_the_truth_is_caught(
+    wrong: str, law: composition.Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = getattr(composition, wrong)
+    monkeypatch.setattr(composition, wrong, lambda *arguments: 0.5 * right(*arguments))
+    with pytest.raises(PrivacyError, match="disagree"):
+        compose(law, 77, 1e-6)
+
+
+def test_reconcile() -> None:
+    reconcile([Bound("a", 1.0, "exact"), Bound("b", 1.009, "numerical"), Bound("c", 9.0, "upper")])
+    reconcile([Bound("a", 1.0, "upper"), Bound("b", 0.1, "lower")])
+    for contradiction in (
+        [Bound("a", 1.0, "exact"), Bound("b", 1.02, "numerical")],
+        [Bound("a", 1.0, "exact"), Bound("b", 0.98, "upper")],
+        [Bound("a", 1.0, "upper"), Bound("b", 1.02, "lower")],
+        [Bound("a", 1.0, "numerical"), Bound("b", 1.02, "lower")],
+    ):
+        with pytest.raises(PrivacyError, match="disagree"):
+            reconcile(contradiction)
+    with pytest.raises(PrivacyError, match="disagree"):
+        reconcile([Bound("a", 0.0, "exact"), Bound("b", 0.002, "numerical")], scale=0.1)
+    reconcile([Bound("a", 0.0, "exact"), Bound("b", 0.0005, "numerical")], scale=0.1)
+
+
+def test_a_million_decisions() -> None:
+    for law in (AnyMechanism(0.01), AnyMechanism(50.0), AnyMechanism(1e-6), GaussianNoise(0.001)):
+        composed = compose(law, 10**6, 1e-6)
+        assert composed.epsilon("PLD") == pytest.approx(composed.best.epsilon, rel=0.01)
+
+
+def test_what_cannot_be_composed() -> None:
+    with pytest.raises(PrivacyError, match=r"delta above 0\.0952"):
+        compose(AnyMechanism(1.0, 1e-3), 100, 1e-6)
+    with pytest.raises(PrivacyError, match="delta"):
+        compose(GaussianNoise(1.0), 100, 0.0)
+    assert compose(LaplaceNoise(0.5), 4, 0.0).best.epsilon == pytest.approx(2.0)
+    compose(AnyMechanism(1.0), 1, 0.1)
+    for n in (0, -1, 1.5, True, math.nan, math.inf, "3", None, 10**400, 10**10):
+        with pytest.raises(PrivacyError, match="whole number"):
+            compose(AnyMechanism(1.0), n, 0.1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, "1", None, True])
+def test_bad_laws(value: float) -> None:
+    for law in (AnyMechanism, RandomizedResponse, LaplaceNoise, GaussianNoise):
+        with pytest.raises(PrivacyError, match="not allowed"):
+            law(value)
+
+
+def test_zero_laws() -> None:
+    for law in (AnyMechanism, RandomizedResponse, LaplaceNoise):
+        with pytest.raises(PrivacyError, match="epsilon = 0 with delta = 0"):
+            law(0.0)
+    with pytest.raises(PrivacyError, match="shift"):
+        GaussianNoise(0.0)
+    with pytest.raises(PrivacyError, match="randomized response"):
+        RandomizedResponse(1.0, 0.1)
+    assert compose(AnyMechanism(0.0, 1e-3), 10, 0.01).best.epsilon == 0
+
+
+def test_composition_can_be_shown() -> None:
+    shown = str(compose(AnyMechanism(0.1), 1000, 1e-6))
+    assert "19.3447  exact  <- best" in shown
+    assert all(method in shown for method in ("basic", "advanced", "RDP", "PLD"))
+    assert compose(AnyMechanism(0.1), 1000, 0.0).epsilon("RDP") == math.inf
+    assert pld_epsilon(AnyMechanism(800.0), 2, 0.1) == math.inf
+
+
+def test_heavy_packages_are_loaded_late() -> None:
+    code = (
+        "import sys, balaclava.privacy.guarantee, balaclava.privacy.composition; "
+        "sys.exit(bool({'scipy', 'dp_accounting'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,168 @@
+"""Claims of privacy: what may be claimed, what decisions cost together, and the words for it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from balaclava.errors import PrivacyError
+from balaclava.privacy.composition import AnyMechanism, GaussianNoise, LaplaceNoise
+from balaclava.privacy.guarantee import NOTIONS, Guarantee, not_private
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf, -math.inf, "1", None, True])
+def test_bad_epsilon(epsilon: Any) -> None:
+    with pytest.raises(PrivacyError, match=r"epsilon = .* is not allowed"):
+        Guarantee(epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.0, 2.0, math.nan, math.inf, "0", None, False])
+def test_bad_delta(delta: Any) -> None:
+    with pytest.raises(PrivacyError, match=r"delta = .* is not allowed"):
+        Guarantee(epsilon=1.0, delta=delta)
+
+
+def test_both_zero_is_refused_and_either_is_not() -> None:
+    with pytest.raises(PrivacyError, match="do not depend on rewards"):
+        Guarantee(epsilon=0.0, delta=0.0)
+    assert str(Guarantee(epsilon=0.0, delta=0.1)) == "ε=0, δ=0.1 per trajectory"
+    assert str(Guarantee(epsilon=1, scope="decision")) == "ε=1 per decision"
+
+
+@pytest.mark.parametrize(
+    ("model", "scope"), [("none", "decision"), ("central", "none"), ("x", "none"), ("local", "x")]
+)
+def test_bad_model_or_scope(model: Any, scope: Any) -> None:
+    with pytest.raises(PrivacyError, match="model"):
+        Guarantee(epsilon=1.0, model=model, scope=scope)
+
+
+@pytest.mark.parametrize("decisions", [0, -3, 2.5, math.nan, math.inf, "5", None, True, 10**400])
+@pytest.mark.parametrize("scope", ["decision", "trajectory", "report"])
+def test_bad_number_of_decisions(decisions: Any, scope: Any) -> None:
+    with pytest.raises(PrivacyError, match=r"decisions = .* whole number"):
+        Guarantee(epsilon=1.0, scope=scope).over(decisions)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.0, math.nan])
+def test_bad_delta_of_many(delta: float) -> None:
+    with pytest.raises(PrivacyError, match=r"delta = .* is not allowed"):
+        Guarantee(epsilon=1.0, scope="decision").over(5, delta=delta)
+
+
+def test_decisions_add_up() -> None:
+    each = Guarantee(epsilon=0.1, scope="decision", assumptions=("bounded",), reference="here")
+    pure = each.over(1000)
+    assert (pure.scope, pure.delta) == ("trajectory", 0.0)
+    assert pure.epsilon == pytest.approx(100.0)
+    assert "less for a δ above 0" in pure.explanation
+    together = each.over(1000, delta=1e-6)
+    assert together.epsilon == pytest.approx(19.3447, abs=1e-4)
+    assert together.delta == 1e-6
+    assert together.breakdown is not None
+    assert together.breakdown.epsilon("basic") == pytest.approx(100.0)
+    assert together.assumptions == ("bounded", "decisions seen together: at most 1000")
+    assert together.reference == "here"
+    assert "1000 at ε=0.1 each" in together.explanation
+    assert each.over(1).epsilon == pytest.approx(0.1)
+
+
+def test_delta_left_out_is_that_of_basic_composition() -> None:
+    each = Guarantee(epsilon=0.1, delta=1e-8, scope="decision")
+    together = each.over(1000)
+    assert together.delta == pytest.approx(1e-5)
+    assert together.epsilon < 30  # against 100 of basic composition at the same delta
+    none = Guarantee(epsilon=0.0, delta=1e-3, scope="decision").over(10)
+    assert (none.epsilon, none.delta) == (0.0, pytest.approx(0.01))
+
+
+def test_too_many_decisions_promise_nothing() -> None:
+    each = Guarantee(epsilon=1.0, delta=0.01, scope="decision", reference="here")
+    lost = each.over(10**6)
+    assert not lost.private
+    assert "1000000 decisions at delta = 0.01" in lost.explain()
+    with pytest.raises(PrivacyError, match="cannot be kept"):
+        each.over(1000, delta=0.5)
+
+
+@pytest.mark.parametrize(("model", "scope"), [("central", "trajectory"), ("local", "report")])
+def test_what_covers_all_decisions_does_not_multiply(model: Any, scope: Any) -> None:
+    whole = Guarantee(epsilon=0.5, delta=1e-6, model=model, scope=scope)
+    many = whole.over(10**6)
+    assert many == whole
+    assert "does not multiply" in many.explanation
+    assert "once" in many.explanation
+    assert many.explanation in many.explain()
+    assert whole.over(5, delta=0.1) == whole
+    with pytest.raises(PrivacyError, match="below the guarantee's own"):
+        whole.over(5, delta=1e-9)
+
+
+def test_a_composed_guarantee_covers_no_more_decisions() -> None:
+    composed = Guarantee(epsilon=0.1, scope="decision").over(30)
+    assert composed.over(20) == composed
+    assert "does not multiply" not in composed.over(20).explain()
+    with pytest.raises(PrivacyError, match="composed for 30"):
+        composed.over(31)
+
+
+def test_what_is_not_private_stays_so() -> None:
+    nothing = not_private("it uses rewards without noise")
+    assert nothing.over(7) == nothing
+    assert "Nothing is promised (it uses rewards without noise)" in nothing.explain()
+
+
+def test_a_known_law_costs_less() -> None:
+    each = Guarantee(epsilon=0.5, scope="decision")
+    worst, known = each.over(100, 1e-6), each.over(100, 1e-6, law=LaplaceNoise(0.5))
+    assert known.epsilon < 0.95 * worst.epsilon
+    approximate = Guarantee(epsilon=1.0, delta=1e-3, scope="decision")
+    gaussian = approximate.over(100, 0.2, law=GaussianNoise(0.35))
+    assert gaussian.epsilon < 0.5 * approximate.over(100, 0.2).epsilon
+    for law in (LaplaceNoise(0.6), AnyMechanism(0.5, 1e-9), GaussianNoise(0.01)):
+        with pytest.raises(PrivacyError, match=r"more than the guarantee's|cannot be kept"):
+            each.over(100, 1e-6, law=law)
+
+
+def test_the_four_notions_have_words() -> None:
+    assert set(NOTIONS) == {"decision", "trajectory", "average", "report"}
+    assert "by itself" in NOTIONS["decision"]
+    assert "All decisions of a run together" in NOTIONS["trajectory"]
+    assert "on average" in NOTIONS["average"]
+    assert "by its owner before anybody else" in NOTIONS["report"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "model", "words"),
+    [
+        (
+            "decision",
+            "central",
+            ["Each decision by itself", "that one", "over(decisions)"],
+        ),
+        ("trajectory", "central", ["All decisions of a run together", "on average", "trusted"]),
+        ("report", "local", ["by its owner", "the operator of the bandit included"]),
+    ],
+)
+def test_explain_names_its_scope(scope: Any, model: Any, words: list[str]) -> None:
+    text = Guarantee(
+        epsilon=math.log(3),
+        delta=1e-5,
+        scope=scope,
+        model=model,
+        assumptions=("rewards in [0, 1]",),
+    ).explain()
+    for word in (*words, "one time step's reward", "e^ε = 3", "δ=1e-05", "Not covered", "[0, 1]"):
+        assert word in text
+    others = {"Each decision by itself", "All decisions of a run together hide", "by its owner"}
+    assert sum(other in text for other in others) == 1
+
+
+def test_explain_at_the_ends() -> None:
+    pure = Guarantee(epsilon=1.0).explain()
+    assert "δ" not in pure
+    assert "ε=2" in pure  # one decision given those before it
+    assert "hardly a promise" in Guarantee(epsilon=1000.0).explain()
+    assert "e^ε = 1," in Guarantee(epsilon=0.0, delta=0.1).explain()
