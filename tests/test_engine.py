@@ -82,7 +82,9 @@ def test_checkpoints(checkpoints, horizon, expected):
     assert rounds.dtype == np.int64
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, "x", [], [0, 400], [5, 5, 400], [1, 399], [1.5, 400], True])
+@pytest.mark.parametrize(
+    "wrong", [0, -1, 1.5, "x", [], [0, 400], [5, 5, 400], [1, 399], [1.5, 400], True]
+)
 def test_bad_checkpoints(wrong):
     with pytest.raises(ParameterError, match="checkpoints"):
         simulate(checkpoints=wrong)

@@ -374,10 +374,11 @@ def test_regret_bounds():
         return policy.regret_bound(world, 100)
 
     log_t = math.log(100)
-    assert bound("truncated-mean", 1.0) == pytest.approx(64 * log_t + 2.5)
-    assert bound("median-of-means", 0.25) == pytest.approx(192 * log_t + 2.5)
-    assert bound("catoni", 0.25) == pytest.approx(8 * log_t + 2.5)
-    assert bound("truncated-mean", 0.75, moment_order=1.5) == pytest.approx(288 * log_t + 2.5)
+    # The gap is 1/2. Pulls until twice the bonus is below it, times the gap, plus 5 gaps.
+    assert bound("truncated-mean", 1.0) == pytest.approx(4 * 64 * log_t + 2.5)
+    assert bound("median-of-means", 0.25) == pytest.approx(4 * 6 * (32 * log_t + 2) + 2.5)
+    assert bound("catoni", 0.25) == pytest.approx(4 * 4 * log_t + 4 * log_t + 2.5)
+    assert bound("truncated-mean", 0.75, moment_order=1.5) == pytest.approx(8 * 288 * log_t + 2.5)
     assert bound("truncated-mean", 0.7) is None  # E X^2 = 0.75
     assert bound("catoni", 0.18) is None  # the variance is 3/16
     assert bound("truncated-mean", 1.0, radius_scale=0.5) is None

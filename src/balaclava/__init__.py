@@ -18,6 +18,7 @@ import balaclava.policies  # noqa: F401
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from balaclava import bounds as bounds
     from balaclava import errors as errors
     from balaclava._kernel import kernel as kernel
     from balaclava.auditing.audit import audit as audit
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from balaclava.environments.base import Environment as Environment
     from balaclava.environments.base import EnvironmentEntry
     from balaclava.environments.base import environment as environment
+    from balaclava.papers.base import Reproduction as Reproduction
+    from balaclava.papers.base import reproduce as reproduce
     from balaclava.policies.agent import Agent as Agent
     from balaclava.policies.agent import Decision as Decision
     from balaclava.policies.agent import restore as restore
@@ -45,6 +48,7 @@ _HOMES = {
     "auditing.audit": ["audit"],
     "auditing.report": ["AuditReport"],
     "environments.base": ["Environment", "environment"],
+    "papers.base": ["Reproduction", "reproduce"],
     "policies.agent": ["Agent", "Decision", "restore"],
     "policies.base": ["Kernels", "Policy", "policy", "register"],
     "privacy.guarantee": ["Guarantee"],
@@ -53,7 +57,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(["environments", "errors", "policies", *_HOME_OF])
+__all__ = sorted(["bounds", "environments", "errors", "policies", *_HOME_OF])
 
 
 def policies() -> list[PolicyEntry]:
@@ -73,7 +77,7 @@ def environments() -> list[EnvironmentEntry]:
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
         value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    elif name in ("errors", "testing"):
+    elif name in ("bounds", "errors", "testing"):
         value = importlib.import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module 'balaclava' has no attribute {name!r}")

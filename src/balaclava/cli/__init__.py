@@ -13,8 +13,10 @@ from typing import Any
 import click
 
 import balaclava
+from balaclava.cli.auditing import audit
 from balaclava.cli.catalogue import environments, policies
 from balaclava.cli.play import demo, simulate
+from balaclava.cli.reproducing import reproduce
 from balaclava.errors import BalaclavaError
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
@@ -63,6 +65,8 @@ def main(modules: tuple[str, ...]) -> None:
     See what there is:        balaclava policies
     See what one does:        balaclava policies ucb1
     Run an experiment:        balaclava simulate quickstart.toml
+    Try to refute a claim:    balaclava audit dp-se --epsilon 1
+    Run a figure again:       balaclava reproduce wang2024-fig1
     """
     if modules:
         sys.path.insert(0, os.getcwd())
@@ -75,5 +79,5 @@ def main(modules: tuple[str, ...]) -> None:
             ) from error
 
 
-for _command in (demo, simulate, policies, environments):
+for _command in (demo, simulate, audit, reproduce, policies, environments):
     main.add_command(_command)

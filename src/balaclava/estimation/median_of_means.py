@@ -50,9 +50,43 @@ def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int
     state.blocks[arm] = blocks
     state.size[arm] = size
     _block_means(state, arm, blocks, size)
-    means = state.means[:blocks]
-    means.sort()
-    return 0.5 * float(means[(blocks - 1) // 2]) + 0.5 * float(means[blocks // 2])
+    upper = select(state.means, blocks, blocks // 2)
+    if blocks % 2 == 1:
+        return upper
+    lower = state.means[0]  # the largest of those below the upper middle one
+    for i in range(1, blocks // 2):
+        lower = max(lower, state.means[i])
+    return 0.5 * lower + 0.5 * upper
+
+
+@kernel
+def select(values: np.ndarray, count: int, rank: int) -> float:
+    """The value of that rank (0 the least) among the first `count`, smaller ones moved before it.
+
+    Hoare's selection, in place; a library's sort would allocate.
+    """
+    low, high = 0, count - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                swap = values[i]
+                values[i] = values[j]
+                values[j] = swap
+                i += 1
+                j -= 1
+        if rank <= j:
+            high = j
+        elif rank >= i:
+            low = i
+        else:
+            break
+    return values[rank]
 
 
 @kernel

@@ -156,8 +156,14 @@ def exceeded_with(p: Any, epsilon: float, delta: float) -> Any:
     """
     if delta > 0.0 and epsilon < _UNIFORM:
         return (1.0 - p) / (2.0 * delta)
-    cut = 0.0 if delta == 0.0 or epsilon > _LARGEST_LOG else 2.0 * delta / math.expm1(epsilon)
-    return np.log1p((1.0 - p) / (p + cut)) / epsilon
+    return np.log1p((1.0 - p) / (p + _cut(epsilon, delta))) / epsilon
+
+
+def _cut(epsilon: float, delta: float) -> float:
+    """2 delta / E: how much the law loses at its ends, before it is scaled up again."""
+    if delta == 0.0 or epsilon > _LARGEST_LOG:
+        return 0.0
+    return 2.0 * delta / math.expm1(epsilon)
 
 
 @dataclass(frozen=True)
@@ -174,9 +180,8 @@ class TruncatedLaplaceLaw:
         size = size / self.sensitivity
         if self.delta > 0.0 and self.epsilon < _UNIFORM:
             return 0.5 * np.maximum(1.0 - 2.0 * self.delta * size, 0.0)
-        excess = math.expm1(min(self.epsilon, _LARGEST_LOG))
-        lost = 2.0 * self.delta / (excess + 2.0 * self.delta)
-        return 0.5 * np.maximum(np.exp(-self.epsilon * size) - lost, 0.0) / (1.0 - lost)
+        decay, cut = -self.epsilon * size, _cut(self.epsilon, self.delta)
+        return 0.5 * np.maximum(np.exp(decay) + cut * np.expm1(decay), 0.0)
 
     def cdf(self, x: Any) -> Any:
         noise = np.asarray(x) - self.centre

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Band = tuple[float, float] | Literal["standard error"] | None
 
 # Okabe and Ito's colours, told apart with any colour vision; yellow is too faint for a line.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven and four: 28 curves that differ
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven and four: 28 curves that differ
 
 
 def plot(
@@ -61,8 +61,8 @@ def plot(
         ax = Figure(figsize=(9, 4.8), layout="constrained", dpi=150).add_subplot()
     for i, label in enumerate(results.labels):
         look = {
-            "color": _COLOURS[i % len(_COLOURS)],
-            "linestyle": _STYLES[i % len(_STYLES)],
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": STYLES[i % len(STYLES)],
         }
         _curve(results, label, ax, band, look)
         if bound:

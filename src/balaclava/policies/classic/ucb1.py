@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from balaclava._declared import RadiusScale
 from balaclava._kernel import kernel
@@ -11,19 +13,47 @@ from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_
 from balaclava.policies.base import Kernels, Policy, register
 
 
+class Indices(NamedTuple):
+    """What the indices are made of, kept ready: one arm changes in a round, all are compared."""
+
+    tally: Tally
+    means: np.ndarray
+    widths: np.ndarray  # 1 / sqrt(n)
+
+
 @kernel
-def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = unknown_arm(state)
+def begin(params: Any) -> Indices:
+    return Indices(begin_tally(params), np.zeros(params.arms), np.zeros(params.arms))
+
+
+@kernel
+def choose(params: Any, state: Indices, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = unknown_arm(state.tally)
     if best < 0:
-        bonus = 2.0 * math.log(t)
+        scale = params.radius_scale * math.sqrt(2.0 * math.log(t))
         highest = -math.inf
         for arm in range(params.arms):
-            n = state.pulls[arm]
-            index = state.sums[arm] / n + params.radius_scale * math.sqrt(bonus / n)
+            index = state.means[arm] + scale * state.widths[arm]
             if index > highest:
                 best, highest = arm, index
-    state.asked[best] += 1
+    state.tally.asked[best] += 1
     return best, 0
+
+
+@kernel
+def learn(
+    params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    learn_tally(params, state.tally, t, arm, reward, phase, rng)
+    renew(state, arm)
+
+
+@kernel
+def renew(state: Indices, arm: int) -> None:
+    """Bring what is kept of an arm up to its count and sum."""
+    n = state.tally.pulls[arm]
+    state.means[arm] = state.tally.sums[arm] / n
+    state.widths[arm] = 1.0 / math.sqrt(n)
 
 
 @register
@@ -49,7 +79,7 @@ class UCB1(Policy):
 
     name = "ucb1"
     reference = "Auer, Cesa-Bianchi, Fischer 2002"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
     radius_scale: RadiusScale = 1.0
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:

@@ -1,0 +1,141 @@
+"""What a good programmer writes for one policy and one problem: arrays, one loop, no abstractions.
+
+Each loop plays Bernoulli arms and returns the pulls. Constants of a policy come last. The loops
+make the same decisions as the policies of the package on the same streams; the tests see to it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+from balaclava.estimation import kl as divergence
+
+hand_written = numba.njit(nogil=True, error_model="numpy")
+kl = hand_written(divergence.kl)
+kl_upper = hand_written(divergence.kl_upper)
+
+
+@hand_written
+def ucb1(means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any) -> np.ndarray:
+    arms = means.size
+    pulls, sums = np.zeros(arms, np.int64), np.zeros(arms)
+    for t in range(1, rounds + 1):
+        best = t - 1
+        if t > arms:
+            bonus = 2.0 * math.log(t)
+            highest = -math.inf
+            for arm in range(arms):
+                n = pulls[arm]
+                index = sums[arm] / n + math.sqrt(bonus / n)
+                if index > highest:
+                    best, highest = arm, index
+        reward = 1.0 if environment_rng.random() < means[best] else 0.0
+        pulls[best] += 1
+        sums[best] += reward
+    return pulls
+
+
+@hand_written
+def kl_ucb(means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any) -> np.ndarray:
+    arms = means.size
+    pulls, sums = np.zeros(arms, np.int64), np.zeros(arms)
+    for t in range(1, rounds + 1):
+        best = t - 1
+        if t > arms:
+            level = math.log(t)
+            first = 0
+            for arm in range(arms):
+                if pulls[arm] > pulls[first]:
+                    first = arm
+            best = first
+            highest = kl_upper(sums[first] / pulls[first], level / pulls[first])
+            for arm in range(arms):
+                n = pulls[arm]
+                mean = sums[arm] / n
+                if arm == first:
+                    continue
+                gap, limit = highest - mean, 1.000001 * level / n
+                if gap > 0.0:
+                    between = (mean + 2.0 * highest) / 3.0
+                    if gap * gap > 2.0 * limit * between * (1.0 - between):
+                        continue
+                    if kl(mean, highest) > limit:
+                        continue
+                index = kl_upper(mean, level / n)
+                if index > highest or (index == highest and arm < best):
+                    best, highest = arm, index
+        reward = 1.0 if environment_rng.random() < means[best] else 0.0
+        pulls[best] += 1
+        sums[best] += reward
+    return pulls
+
+
+@hand_written
+def imed(means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any) -> np.ndarray:
+    arms = means.size
+    pulls, sums = np.zeros(arms, np.int64), np.zeros(arms)
+    for t in range(1, rounds + 1):
+        best = t - 1
+        if t > arms:
+            top = -math.inf
+            for arm in range(arms):
+                mean = sums[arm] / pulls[arm]
+                if mean > top:
+                    best, top = arm, mean
+            lowest = math.log(pulls[best])
+            for arm in range(arms):
+                n = pulls[arm]
+                mean, log_n = sums[arm] / n, math.log(n)
+                limit = (lowest - log_n) / n
+                between = (mean + 2.0 * top) / 3.0
+                if (top - mean) * (top - mean) > 2.0 * limit * between * (1.0 - between):
+                    continue
+                index = n * kl(mean, top) + log_n
+                if index < lowest or (index == lowest and arm < best):
+                    best, lowest = arm, index
+        reward = 1.0 if environment_rng.random() < means[best] else 0.0
+        pulls[best] += 1
+        sums[best] += reward
+    return pulls
+
+
+@hand_written
+def thompson_gauss(
+    means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any
+) -> np.ndarray:
+    arms = means.size
+    pulls, sums = np.zeros(arms, np.int64), np.zeros(arms)
+    for _ in range(rounds):
+        best, highest = 0, -math.inf
+        for arm in range(arms):
+            n = pulls[arm] + 1
+            theta = sums[arm] / n + 1.0 / math.sqrt(n) * policy_rng.standard_normal()
+            if theta > highest:
+                best, highest = arm, theta
+        reward = 1.0 if environment_rng.random() < means[best] else 0.0
+        pulls[best] += 1
+        sums[best] += reward
+    return pulls
+
+
+@hand_written
+def thompson_beta(
+    means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any
+) -> np.ndarray:
+    arms = means.size
+    pulls, sums = np.zeros(arms, np.int64), np.zeros(arms)
+    for _ in range(rounds):
+        best, highest = 0, -1.0
+        for arm in range(arms):
+            theta = policy_rng.beta(sums[arm] + 1.0, pulls[arm] - sums[arm] + 1.0)
+            if theta > highest:
+                best, highest = arm, theta
+        policy_rng.random()  # the coin for rewards between 0 and 1
+        reward = 1.0 if environment_rng.random() < means[best] else 0.0
+        pulls[best] += 1
+        sums[best] += reward
+    return pulls

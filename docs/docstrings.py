@@ -1,0 +1,75 @@
+"""Docstrings in sections, and those sections as Markdown."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+_HEADING = re.compile(
+    r"(Privacy|Parameters|Args|Returns|Raises|Example|Examples|References|See Also|Proof):$"
+)
+
+
+@dataclass
+class Docstring:
+    """The first line, the text after it, and the named sections."""
+
+    title: str
+    text: str = ""
+    sections: dict[str, str] = field(default_factory=dict)
+
+
+def parse(thing: Any) -> Docstring:
+    """Read `thing.__doc__`; sections are headings with an indented body."""
+    title, _, rest = (inspect.getdoc(thing) or "").partition("\n")
+    found = Docstring(title)
+    name, bodies = "", {"": []}  # type: tuple[str, dict[str, list[str]]]
+    for line in rest.split("\n"):
+        heading = _HEADING.match(line)
+        if heading:
+            name = heading[1].removesuffix("s") if heading[1] == "Examples" else heading[1]
+            bodies[name] = []
+        elif name and line and not line.startswith(" "):
+            name = ""
+            bodies[name].append(line)
+        else:
+            bodies[name].append(line)
+    found.text = _tidy(bodies.pop(""))
+    found.sections = {name: _tidy(body) for name, body in bodies.items()}
+    return found
+
+
+def _tidy(lines: list[str]) -> str:
+    return inspect.cleandoc("\n" + "\n".join(lines))
+
+
+def markdown(text: str) -> str:
+    """Docstring text as Markdown: examples fenced, `::` gone; indented formulas stay code."""
+    out: list[str] = []
+    fenced = False
+    for line in text.split("\n"):
+        code = line.strip().startswith(">>>")
+        if code and not fenced:
+            out += ["", "```pycon"]
+            fenced = True
+        elif fenced and not line.strip():
+            out.append("```")
+            fenced = False
+        out.append(line.strip() if fenced else re.sub(r"::$", ":", line))
+    return "\n".join(out + ["```"] * fenced)
+
+
+def definitions(text: str) -> dict[str, str]:
+    """A `Parameters` or `Args` section by name."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.split("\n"):
+        start = re.match(r"(\w+): (.*)", line)
+        if start:
+            name = start[1]
+            found[name] = start[2]
+        elif name:
+            found[name] += " " + line.strip()
+    return found

@@ -1,0 +1,1 @@
+"""Auditing: try to refute a claim of privacy, three ways."""

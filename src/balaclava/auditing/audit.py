@@ -1,0 +1,169 @@
+"""`bl.audit`: put a policy's claim of privacy to the test, three ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from balaclava._declared import Range, brief, check
+from balaclava.auditing.exact import audit_exactly
+from balaclava.auditing.recorder import Recorder
+from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.report import AuditReport
+from balaclava.auditing.reports import audit_reports
+from balaclava.auditing.statistical import (
+    BettingAudit,
+    StatisticalAudit,
+    audit_by_betting,
+    audit_statistically,
+)
+from balaclava.errors import ParameterError
+from balaclava.policies.base import Policy
+
+_SCALES = (0.3, 0.1, 0.03, 0.01)
+_SHORT = 100  # rounds within which something should be released
+_THOROUGH = 256  # rounds of a game that looks for late batches
+_LONG = 20_000  # rounds beyond which no game is played
+
+
+def audit(
+    policy: Policy,
+    *,
+    trials: int = 400_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    pairs: int = 1_000,
+    quick: bool = False,
+) -> AuditReport:
+    """Try to refute what the policy claims about privacy.
+
+    Replay checks the proof on `pairs` neighbouring reward streams; the exact audit (for policies
+    that protect single decisions) computes the true delta; the statistical one plays `trials`
+    games and bounds epsilon from below. A policy that claims nothing is shown to leak.
+
+    Args:
+        policy: what to audit.
+        trials: games of the statistical part.
+        seed: a whole number; the same seed gives the same report.
+        confidence: of the statistical lower bound.
+        pairs: neighbouring streams of the replay.
+        quick: bet against the claim instead of measuring epsilon, and stop as soon as it falls.
+
+    Example:
+        >>> import balaclava as bl
+        >>> report = bl.audit(bl.policy("dp-se", arms=2, epsilon=1.0, horizon=1000),
+        ...                   trials=40_000, pairs=200, seed=1)
+        >>> report.verdict
+        'consistent'
+    """
+    if not isinstance(policy, Policy):
+        raise ParameterError(f"{brief(policy)} is not a policy; make one with bl.policy(name, ...)")
+    trials = check("trials", trials, Annotated[int, Range(100)])
+    pairs = check("pairs", pairs, Annotated[int, Range(1)])
+    seed = check("seed", seed, Annotated[int, Range(0)])
+    inside = Range(0, 1, open_low=True, open_high=True)
+    confidence = check("confidence", confidence, Annotated[float, inside])
+    claim = policy.guarantee
+    plan = plan_games(policy)
+    replay = audit_by_replay(plan.policy, claim, rounds=plan.rounds, pairs=pairs, seed=seed)
+    notes = [plan.note] if plan.note else []
+    if not claim.private:
+        notes.append(f"claims nothing: {'; '.join(claim.assumptions)}")
+    epsilon, delta = (claim.epsilon, claim.delta) if claim.private else (0.0, 0.0)
+    statistical: StatisticalAudit | BettingAudit
+    if policy.report_kernel is not None:
+        statistical = audit_reports(
+            policy, epsilon, delta, trials=trials, seed=seed, confidence=confidence
+        )
+    elif quick:
+        statistical = audit_by_betting(
+            plan.policy, epsilon, delta, rounds=plan.rounds, pairs=trials // 2, seed=seed
+        )
+    else:
+        statistical = audit_statistically(
+            plan.policy,
+            epsilon,
+            delta,
+            rounds=plan.long_rounds,
+            trials=trials,
+            seed=seed,
+            confidence=confidence,
+        )
+    return AuditReport(
+        policy=policy.name,
+        parameters=policy.parameters,
+        claimed=claim,
+        confidence=confidence,
+        replay=replay,
+        exact=audit_exactly(policy) if claim.scope == "decision" else None,
+        statistical=statistical,
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which games show most: long enough that something is released, no longer."""
+
+    policy: Policy
+    rounds: int
+    note: str
+
+    @property
+    def long_rounds(self) -> int:
+        """For a thorough search: long enough that batches of some size are released too."""
+        if self.policy.scope == "decision":
+            return self.rounds
+        return min(max(self.rounds, _THOROUGH), getattr(self.policy, "horizon", None) or _THOROUGH)
+
+
+def plan_games(policy: Policy) -> Plan:
+    """Games of a few releases. Phases of thousands of rounds are shortened by `radius_scale`.
+
+    Privacy does not depend on `radius_scale` (it multiplies confidence radii only), so a policy
+    with short phases stands for the same code with long ones.
+    """
+    first = first_release(policy, _SHORT)
+    if first is None and "radius_scale" in policy.annotations:
+        for scale in _SCALES:
+            variant = type(policy).create({**policy.parameters, "radius_scale": scale})
+            first = first_release(variant, _SHORT)
+            if first is not None:
+                note = f"games were played at radius_scale = {scale:g}, which shortens the phases"
+                return Plan(variant, _rounds(variant, first), note)
+    if first is None:
+        first = first_release(policy, _LONG)
+    return Plan(policy, _rounds(policy, first), "")
+
+
+def _rounds(policy: Policy, first: int | None) -> int:
+    if first is None:
+        rounds = max(64, 8 * policy.arms)
+    elif policy.scope == "decision":
+        rounds = first  # the first decision that depends on data, and no other
+    else:
+        rounds = first + max(32, first // 4)
+    horizon = getattr(policy, "horizon", None)
+    return rounds if horizon is None else min(rounds, horizon)
+
+
+def first_release(policy: Policy, limit: int) -> int | None:
+    """The round in which a mechanism was first used for every arm, if within `limit` rounds."""
+    params, recorder = policy.constants(), Recorder(0)
+    begin, choose, learn = policy.kernels
+    prepare = policy.prepare()
+    state = begin(params)
+    low, high = policy.accepts
+    middle = (low + high) / 2 if np.isfinite(low + high) else 0.0
+    horizon = getattr(policy, "horizon", None) or limit
+    released = 0
+    for t in range(1, min(limit, horizon) + 1):
+        start = len(recorder.tape)
+        arm, phase = choose(params, state, t, None, recorder)
+        learn(params, state, t, arm, prepare(params, middle), phase, recorder)
+        released += sum(entry.terms is not None for entry in recorder.tape[start:])
+        if released >= policy.arms:
+            return t
+    return None

@@ -1,0 +1,258 @@
+"""The grey-box audit: replay a neighbouring stream with the same mechanism answers.
+
+If every mechanism answers alike and the decisions still differ, a reward reached a decision past
+the mechanisms. If the decisions agree, privacy is what the mechanisms say: each input may move by
+its sensitivity at most, and the losses of those that moved must add up to the claim. That is the
+proof of privacy of every policy here, checked on real runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
+from balaclava.policies.base import Policy
+from balaclava.privacy.guarantee import Guarantee
+
+_TOLERANCE = 1e-9  # of floating-point sums
+
+
+@dataclass(frozen=True)
+class ReplayAudit:
+    """What replaying neighbouring streams showed."""
+
+    verdict: str
+    pairs: int
+    moved: int  # pairs in which some mechanism's input moved
+    epsilon: float  # the largest loss found
+    delta: float
+    fault: str  # what was wrong, or ""
+
+    def __str__(self) -> str:
+        if self.fault:
+            return f"{self.verdict} ({self.pairs:,} pairs tried): {self.fault}"
+        delta = f", delta {self.delta:.3g}" if self.delta else ""
+        return (
+            f"{self.verdict}: {self.pairs:,} neighbouring pairs, {self.moved:,} of which moved a "
+            f"mechanism's input; decisions agreed; largest loss epsilon {self.epsilon:.4g}{delta}"
+        )
+
+
+class Neighbour(NamedTuple):
+    """Another reward in one round."""
+
+    place: int
+    reward: float
+
+
+@dataclass
+class _Game:
+    """A recorded run: what was decided, what was answered, and where the tape stood."""
+
+    rewards: np.ndarray
+    decisions: list[tuple[int, int]]
+    tape: list[Entry]
+    marks: list[int]  # length of the tape before each round's choice; last: the end
+    after_choice: list[int]  # and after it, before learning
+    fingerprints: dict[int, bytes]  # the state after rounds in which something was released
+
+
+def audit_by_replay(
+    policy: Policy, claim: Guarantee, *, rounds: int, pairs: int, seed: int
+) -> ReplayAudit:
+    """Try `pairs` neighbours spread over many streams: what one stream hides another shows."""
+    streams = max(6, pairs // 20)
+    rng = np.random.default_rng([seed, 0])
+    tried = moved = 0
+    epsilon = delta = 0.0
+    for number in range(streams):
+        game = record(policy, reward_stream(policy, rounds, number, rng), seed + number)
+        wanted = math.ceil((pairs - tried) / (streams - number))
+        neighbours = choose_neighbours(policy, game, wanted, rng)
+        for neighbour, outcome in replay_all(policy, game, neighbours, claim.scope == "decision"):
+            tried += 1
+            fault = outcome if isinstance(outcome, str) else fault_of(outcome, claim)
+            if fault:
+                return ReplayAudit(
+                    "violated", tried, moved, epsilon, delta, f"round {neighbour.place}: {fault}"
+                )
+            assert not isinstance(outcome, str)
+            moved += any(outcome)
+            for moves in outcome:
+                spent, slack = loss_of(moves, claim)
+                epsilon, delta = max(epsilon, spent), max(delta, slack)
+    return ReplayAudit("consistent", tried, moved, epsilon, delta, "")
+
+
+def reward_stream(policy: Policy, rounds: int, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Rewards[round, arm]: fair coins, all least, all largest, clear winners, anything."""
+    low, high = reward_limits(policy)
+    kinds: list[Callable[[], np.ndarray]] = [
+        lambda: rng.integers(0, 2, (rounds, policy.arms)).astype(float),
+        lambda: rng.random((rounds, policy.arms)),
+        lambda: np.zeros((rounds, policy.arms)),
+        lambda: np.ones((rounds, policy.arms)),
+        lambda: (rng.random((rounds, policy.arms)) < np.linspace(0.05, 0.95, policy.arms)) * 1.0,
+        lambda: np.tile(rng.random(policy.arms), (rounds, 1)),
+        lambda: (rng.random((rounds, policy.arms)) < rng.random(policy.arms)) * 1.0,
+    ]
+    stream: np.ndarray = low + (high - low) * kinds[number % len(kinds)]()
+    return stream
+
+
+def reward_limits(policy: Policy) -> tuple[float, float]:
+    """The most extreme rewards to try."""
+    low, high = policy.accepts
+    if math.isfinite(low) and math.isfinite(high):
+        return low, high
+    return -1e3, 1e3
+
+
+def record(policy: Policy, rewards: np.ndarray, seed: int) -> _Game:
+    """Play a stream once and write everything down."""
+    params, recorder = policy.constants(), Recorder(seed)
+    begin, choose, learn = policy.kernels
+    prepare = policy.prepare()
+    state = begin(params)
+    game = _Game(rewards, [], recorder.tape, [], [], {})
+    for t in range(1, len(rewards) + 1):
+        game.marks.append(len(recorder.tape))
+        arm, phase = choose(params, state, t, None, recorder)
+        game.after_choice.append(len(recorder.tape))
+        game.decisions.append((int(arm), int(phase)))
+        reward = prepare(params, float(rewards[t - 1, arm]))
+        learn(params, state, t, arm, reward, phase, recorder)
+        if any(entry.terms for entry in recorder.tape[game.marks[-1] :]):
+            game.fingerprints[t] = fingerprint(state)
+    game.marks.append(len(recorder.tape))
+    return game
+
+
+def choose_neighbours(
+    policy: Policy, game: _Game, wanted: int, rng: np.random.Generator
+) -> list[Neighbour]:
+    """Places at every phase boundary and at random; the opposite extreme or any reward."""
+    low, high = reward_limits(policy)
+    rounds = len(game.decisions)
+    phases = [phase for _, phase in game.decisions]
+    edges = {1, rounds}
+    for t in range(2, rounds + 1):
+        if phases[t - 1] != phases[t - 2] or t in game.fingerprints:
+            edges |= {t - 1, t, min(t + 1, rounds)}
+    places = sorted(edges)
+    if len(places) > wanted // 2:
+        places = sorted(rng.choice(places, wanted // 2, replace=False).tolist())
+    places += rng.integers(1, rounds + 1, max(wanted - len(places), 0)).tolist()
+    neighbours = []
+    for place in places:
+        arm, _ = game.decisions[place - 1]
+        now = game.rewards[place - 1, arm]
+        far = high if now < (low + high) / 2 else low
+        other = far if rng.random() < 0.7 else low + (high - low) * rng.random()
+        neighbours.append(Neighbour(int(place), float(other)))
+    return sorted(neighbours)
+
+
+def replay_all(
+    policy: Policy, game: _Game, neighbours: list[Neighbour], by_round: bool
+) -> Iterator[tuple[Neighbour, list[list[Move]] | str]]:
+    """For each neighbour the moved mechanisms (of each round, or of the run), or what is wrong."""
+    params = policy.constants()
+    begin, choose, learn = policy.kernels
+    prepare = policy.prepare()
+    state, player = begin(params), Player(game.tape, 0)
+    waiting = defaultdict(list)
+    for neighbour in neighbours:
+        waiting[neighbour.place].append(neighbour)
+    for t in range(1, max(waiting, default=0) + 1):
+        arm, phase = choose(params, state, t, None, player)
+        for neighbour in waiting[t]:
+            branch = copy_state(state)
+            yield neighbour, replay_one(policy, params, branch, game, neighbour, by_round)
+        reward = prepare(params, float(game.rewards[t - 1, arm]))
+        learn(params, state, t, arm, reward, phase, player)
+
+
+def replay_one(
+    policy: Policy, params: Any, state: Any, game: _Game, neighbour: Neighbour, by_round: bool
+) -> list[list[Move]] | str:
+    """Go on from a changed reward until the state is the recorded one again, or to the end."""
+    _, choose, learn = policy.kernels
+    prepare = policy.prepare()
+    player = Player(game.tape, game.after_choice[neighbour.place - 1])
+    reward = neighbour.reward
+    groups: list[list[Move]] = []
+    for t in range(neighbour.place, len(game.decisions) + 1):
+        try:
+            if t > neighbour.place:
+                decision = choose(params, state, t, None, player)
+                if (int(decision[0]), int(decision[1])) != game.decisions[t - 1]:
+                    return (
+                        f"the decision of round {t} differs though every mechanism answered alike"
+                    )
+                reward = float(game.rewards[t - 1, decision[0]])
+            arm, phase = game.decisions[t - 1]
+            learn(params, state, t, arm, prepare(params, reward), phase, player)
+        except Divergence as divergence:
+            return f"in round {t} {divergence}"
+        if player.position != game.marks[t]:
+            return f"in round {t} fewer questions were asked of the randomness"
+        if by_round:
+            groups.append(player.moves)
+            player.moves = []
+        if t in game.fingerprints and fingerprint(state) == game.fingerprints[t]:
+            break
+    return groups if by_round else [player.moves]
+
+
+def fault_of(groups: list[list[Move]], claim: Guarantee) -> str:
+    """What is wrong with the moves of a neighbour, or ""."""
+    for moves in groups:
+        for move in moves:
+            if move.distance > move.terms.sensitivity * (1 + _TOLERANCE) + _TOLERANCE * 1e-3:
+                times = move.distance / move.terms.sensitivity
+                return f"the input of {move.name} moved by {times:.4g} times its sensitivity"
+        epsilon, delta = loss_of(moves, claim)
+        if epsilon > claim.epsilon * (1 + _TOLERANCE) or delta > claim.delta * (1 + _TOLERANCE):
+            return (
+                f"{len(moves)} mechanisms moved, which costs epsilon {epsilon:.4g} and delta "
+                f"{delta:.3g}; claimed are {claim.epsilon:.4g} and {claim.delta:.3g}"
+            )
+    return ""
+
+
+def loss_of(moves: list[Move], claim: Guarantee) -> tuple[float, float]:
+    """What the moved mechanisms cost together: the sum, or advanced composition if that is less.
+
+    Advanced composition spends the part of the claimed delta that the mechanisms leave.
+    """
+    epsilon = sum(move.terms.epsilon for move in moves)
+    delta = sum(move.terms.delta for move in moves)
+    slack = claim.delta - delta
+    if epsilon > claim.epsilon and slack > 0:
+        losses = np.array([move.terms.epsilon for move in moves])
+        mean = float((losses * np.expm1(losses)).sum())
+        advanced = mean + math.sqrt(2 * math.log(1 / slack) * float((losses**2).sum()))
+        if advanced < epsilon:
+            return advanced, claim.delta
+    return epsilon, delta
+
+
+def copy_state(state: Any) -> Any:
+    """A state with arrays of its own."""
+    return type(state)(
+        *(part.copy() if isinstance(part, np.ndarray) else copy_state(part) for part in state)
+    )
+
+
+def fingerprint(state: Any) -> bytes:
+    """The bytes of all arrays of a state."""
+    return b"".join(
+        part.tobytes() if isinstance(part, np.ndarray) else fingerprint(part) for part in state
+    )

@@ -1,0 +1,322 @@
+"""The black-box audit: play neighbouring streams many times and tell them apart.
+
+Three stages, each on games of its own: look for the neighbouring streams that differ most, choose
+the event that tells them apart best, and measure that event on fresh games. Only the last stage
+enters the bound, so the search costs no confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava.auditing.bounds import epsilon_lower, log_wealth
+from balaclava.auditing.games import Event, count_games
+from balaclava.policies.base import Policy
+
+_SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
+_GAPS = 21
+_STEPS = 14  # of bisection: enough to find a threshold known to one part in 10^4
+_PROBES = 24
+_FEW_GAMES = 500
+_MANY_GAMES = 100_000
+_BLOCK = 1_000  # pairs between two looks at the bettor's wealth
+
+
+class BestEvent(NamedTuple):
+    """An event, the bound it promises, and the stream (0 or 1) on which it is likelier."""
+
+    bound: float
+    event: Event
+    side: int
+
+
+class Attack(NamedTuple):
+    """Two neighbouring streams and an event that is likelier on the first."""
+
+    streams: np.ndarray  # [2, rounds, arms]
+    event: Event
+    place: int
+
+
+class Neighbours(NamedTuple):
+    """Two reward streams that differ in round `place` alone."""
+
+    streams: np.ndarray  # [2, rounds, arms]
+    place: int
+
+
+@dataclass(frozen=True)
+class StatisticalAudit:
+    """What playing neighbouring streams showed."""
+
+    verdict: str
+    epsilon_lower: float
+    confidence: float
+    games: int
+    event: str
+    place: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: epsilon is at least {self.epsilon_lower:.3f} with confidence "
+            f"{self.confidence:g} ({self.games:,} games; round {self.place} differs; event: "
+            f"{self.event})"
+        )
+
+
+def audit_statistically(
+    policy: Policy,
+    epsilon: float,
+    delta: float,
+    *,
+    rounds: int,
+    trials: int,
+    seed: int,
+    confidence: float,
+) -> StatisticalAudit:
+    """Bound epsilon from below with `trials` games, half of them to choose the event."""
+    half = max(trials // 4, 1)  # of the games on each stream
+    attack = find_attack(policy, delta, rounds, half, half, seed)
+    likely, unlikely = (
+        count_event(policy, attack, stream, half, seed, _TEST, side)
+        for side, stream in enumerate(attack.streams)
+    )
+    bound = float(epsilon_lower(likely, unlikely, half, delta, 1 - confidence))
+    return StatisticalAudit(
+        verdict="violated" if bound > epsilon else "consistent",
+        epsilon_lower=bound,
+        confidence=confidence,
+        games=4 * half,
+        event=str(attack.event),
+        place=attack.place,
+    )
+
+
+@dataclass(frozen=True)
+class BettingAudit:
+    """What a bettor against the claim made of 1: above 1/significance refutes the claim."""
+
+    verdict: str
+    log_wealth: float
+    significance: float
+    pairs: int
+    event: str
+    place: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: a bettor against the claim turned 1 into {_amount(self.log_wealth)} "
+            f"in {self.pairs:,} pairs of games (refuted at {1 / self.significance:,.0f}; event: "
+            f"{self.event})"
+        )
+
+
+def audit_by_betting(
+    policy: Policy,
+    epsilon: float,
+    delta: float,
+    *,
+    rounds: int,
+    pairs: int,
+    seed: int,
+    significance: float = 1e-3,
+) -> BettingAudit:
+    """An anytime-valid test: stops as soon as the claim is refuted, or after `pairs` pairs."""
+    attack = find_attack(policy, delta, rounds, 32 * _FEW_GAMES, pairs, seed)
+    return bet(policy, attack, epsilon, delta, pairs=pairs, seed=seed, significance=significance)
+
+
+def bet(
+    policy: Policy,
+    attack: Attack,
+    epsilon: float,
+    delta: float,
+    *,
+    pairs: int,
+    seed: int,
+    significance: float = 1e-3,
+) -> BettingAudit:
+    """Bet on an event of a known attack, block by block."""
+    pairing = np.random.default_rng([seed, _BET])
+    counts = np.zeros((2, 2), np.int64)
+    wealth, played = 0.0, 0
+    while played < pairs and wealth < -math.log(significance):
+        size = min(_BLOCK, pairs - played)
+        left, right = (
+            count_event(policy, attack, stream, size, seed, _BET, played, side)
+            for side, stream in enumerate(attack.streams)
+        )
+        # The games of a block are paired at random, which is how many pairs have the event twice.
+        both = int(pairing.hypergeometric(left, size - left, right))
+        counts += np.array([[size - left - right + both, right - both], [left - both, both]])
+        played += size
+        wealth = log_wealth(counts, epsilon, delta)
+    return BettingAudit(
+        verdict="violated" if wealth >= -math.log(significance) else "consistent",
+        log_wealth=wealth,
+        significance=significance,
+        pairs=played,
+        event=str(attack.event),
+        place=attack.place,
+    )
+
+
+def find_attack(
+    policy: Policy, delta: float, rounds: int, games: int, planned: int, seed: int
+) -> Attack:
+    """Neighbouring streams and an event that tells them apart, found with games of their own."""
+    neighbours = find_neighbours(policy, delta, rounds, planned, seed)
+    probes = probe_rounds(rounds, neighbours.place)
+    left, right = (
+        count_games(policy, stream, games, neighbours.place, probes, seed, _TRAIN, side)
+        for side, stream in enumerate(neighbours.streams)
+    )
+    _, event, side = best_event(left, right, games, probes, delta, planned)
+    streams = np.ascontiguousarray(neighbours.streams[[side, 1 - side]])
+    return Attack(streams, event, neighbours.place)
+
+
+def find_neighbours(
+    policy: Policy, delta: float, rounds: int, planned: int, seed: int
+) -> Neighbours:
+    """The pair of streams, among some, that `planned` games on each will tell apart best.
+
+    Arm 0 and arm 1 pay constant rewards whose difference is chosen by bisection so that the game
+    is undecided to various degrees: where the outcome hangs on the noise, one reward shows. All
+    candidates are tried with a few games, the better half of them again with twice as many, and
+    so on until one is left.
+    """
+    # The first rewards, and, if games are many, later ones too: some batches start later.
+    places = {1, min(2, rounds)}
+    if planned >= _MANY_GAMES:
+        places |= {max(rounds // part, 1) for part in (8, 4, 2)}
+    candidates = [
+        neighbours_at(policy, gap, place, rounds)
+        for gap in undecided_gaps(policy, rounds, seed)
+        for place in sorted(places)
+    ]
+    games, heat = (4 if planned >= _MANY_GAMES else 1) * _FEW_GAMES, 0
+    while len(candidates) > 1:
+        scores = []
+        for number, candidate in enumerate(candidates):
+            probes = probe_rounds(rounds, candidate.place)
+            path = (_SEARCH, heat, number)
+            left, right = (
+                count_games(policy, stream, games, candidate.place, probes, seed, *path, side)
+                for side, stream in enumerate(candidate.streams)
+            )
+            scores.append(best_event(left, right, games, probes, delta, planned).bound)
+        ranked = sorted(range(len(candidates)), key=lambda i: -scores[i])
+        candidates = [candidates[i] for i in ranked[: len(candidates) // 2]]
+        games, heat = 2 * games, heat + 1
+    return candidates[0]
+
+
+def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
+    """Differences between the rewards of the first two arms at which the outcome is in doubt."""
+    games = 200
+    probes = np.array([rounds])
+
+    def share(gap: float) -> float:
+        stream = neighbours_at(policy, gap, 1, rounds).streams[0]
+        counts = count_games(policy, stream, games, 1, probes, seed, _SEARCH)[-1, 0, 0]
+        return float(counts @ np.arange(rounds + 1)) / (games * rounds)
+
+    least, most = share(-1.0), share(1.0)
+
+    def gap_at(level: float) -> float:
+        target = least + level * (most - least)
+        low, high = -1.0, 1.0
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if share(middle) < target else (low, middle)
+        return (low + high) / 2
+
+    # Well beyond the doubtful range too: the rarer an outcome, the more a single reward shows.
+    first, last = gap_at(0.1), gap_at(0.9)
+    centre, width = (first + last) / 2, max(last - first, 1e-4)
+    spread = np.linspace(centre - 2.5 * width, centre + 2.5 * width, _GAPS)
+    return sorted({-1.0, 0.0, 1.0, *np.clip(spread, -1.0, 1.0).tolist()})
+
+
+def neighbours_at(policy: Policy, gap: float, place: int, rounds: int) -> Neighbours:
+    """Constant rewards, arm 0 `gap` above arm 1; in round `place` the least or the largest."""
+    low, high = policy.accepts
+    if not (math.isfinite(low) and math.isfinite(high)):
+        low, high = -1.0, 1.0
+    unit = np.zeros((rounds, policy.arms))
+    unit[:, 0] = 0.5 + gap / 2
+    unit[:, 1:2] = 0.5 - gap / 2
+    streams = np.stack([unit, unit])
+    streams[0, place - 1], streams[1, place - 1] = 0.0, 1.0
+    return Neighbours(low + (high - low) * streams, place)
+
+
+def probe_rounds(rounds: int, place: int) -> np.ndarray:
+    """Where games are looked at: from the changed round to the end, ever wider apart."""
+    spaced = np.geomspace(1, max(rounds - place, 1), _PROBES)
+    probes = np.unique(np.clip(place + np.ceil(spaced), 1, rounds)).astype(np.int64)
+    return probes
+
+
+def best_event(
+    left: np.ndarray,
+    right: np.ndarray,
+    games: int,
+    probes: np.ndarray,
+    delta: float,
+    planned: int,
+) -> BestEvent:
+    """The event that promises the highest bound from `planned` games on each stream."""
+    best = BestEvent(-1.0, Event(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
+    for at_least in (True, False):
+        tails = [tail_counts(histogram, at_least) for histogram in (left, right)]
+        for side in (0, 1):
+            bounds = promised_bound(tails[side], tails[1 - side], games, delta, planned)
+            given, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
+            bound = float(bounds[given, arm, probe, pulls])
+            if bound > best.bound:
+                event = Event(given, arm, int(probes[probe]), pulls, at_least)
+                best = BestEvent(bound, event, side)
+    return best
+
+
+def promised_bound(
+    likely: np.ndarray, unlikely: np.ndarray, games: int, delta: float, planned: int
+) -> np.ndarray:
+    """About what `epsilon_lower` will say after `planned` games, by the normal approximation.
+
+    What was seen is doubted too, by two standard deviations: thousands of events compete, and the
+    luckiest would win.
+    """
+    p, q = likely / games, np.minimum((unlikely + 1.0) / games, 1.0)
+    seen = p > delta
+    p = np.where(seen, p, 1.0)
+    deviation = np.sqrt((1 - p) * p / (p - delta) ** 2 + (1 - q) / q)
+    doubt = 2.0 / math.sqrt(planned) + 2.0 / math.sqrt(games)
+    return np.where(seen, np.log((p - delta) / q) - doubt * deviation, 0.0)
+
+
+def tail_counts(histogram: np.ndarray, at_least: bool) -> np.ndarray:
+    """Games with at least (or at most) n pulls, for each n."""
+    if at_least:
+        return histogram[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return histogram.cumsum(axis=-1)
+
+
+def count_event(
+    policy: Policy, attack: Attack, stream: np.ndarray, games: int, seed: int, *path: int
+) -> int:
+    """In how many fresh games the event of an attack happened."""
+    event = attack.event
+    probes = np.array([event.round])
+    histogram = count_games(policy, stream, games, attack.place, probes, seed, *path)
+    return int(tail_counts(histogram, event.at_least)[event.given, event.arm, 0, event.pulls])
+
+
+def _amount(log_wealth: float) -> str:
+    return f"{math.exp(log_wealth):,.2f}" if log_wealth < 20 else f"e^{log_wealth:.0f}"

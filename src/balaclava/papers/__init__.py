@@ -1,0 +1,1 @@
+"""The figures of the papers, run again: one file a paper."""

@@ -1,0 +1,1 @@
+"""Private policies for rewards in a known range."""

@@ -1,0 +1,80 @@
+"""AdaP-KLUCB: KL-UCB in doubling episodes with private means (Azize and Basu 2022)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from balaclava._declared import Epsilon
+from balaclava._kernel import kernel
+from balaclava.estimation.batches import Batches, arm_in_play, hand_out
+from balaclava.estimation.kl import kl_upper
+from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.bounded.adap_ucb import Alpha
+from balaclava.policies.bounded.batched import begin_single, learn_episodes
+
+
+@kernel
+def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = arm_in_play(state)
+    if best < 0:
+        reach, highest = params.alpha * math.log(t), -math.inf
+        for arm in range(params.arms):
+            n = state.weights[arm]
+            mean = min(max(state.means[arm] + reach / (params.epsilon * n), 0.0), 1.0)
+            index = kl_upper(mean, reach / n)
+            if index > highest:
+                best, highest = arm, index
+        state.current[0] = best
+    return hand_out(state, best)
+
+
+@register
+class AdaPKLUCB(PrivateBoundedPolicy):
+    """AdaP-UCB with the index of KL-UCB: episodes that double, one release each.
+
+    Better than adap-ucb where means are near 0 or 1, and never much worse. Like it, it forgets all
+    but an arm's last episode; dp-imed and dp-klucb do not, and have a far lower regret.
+
+    After one pull of each arm, an episode that begins in round t plays the arm with the largest
+
+        max{q in [0, 1] : kl(clip(m_a + alpha log t / (epsilon n_a)), q) <= alpha log t / n_a}
+
+    until its pulls have doubled. m_a is the mean of the n_a rewards of the arm's last episode
+    alone, plus Lap(1/(epsilon n_a)); clip moves into [0, 1].
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory (Theorem 6). Each reward enters the
+        sum of one episode, of sensitivity 1, which is released once, with noise of scale
+        1/epsilon, and kept; everything else follows from what was released. An episode that the
+        horizon cuts off releases nothing.
+
+    Parameters:
+        epsilon: privacy loss.
+        alpha: scale of exploration, above 3; the proof needs that, privacy does not.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("adap-klucb", arms=2, epsilon=5.0).agent(seed=1)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [32, 968]
+
+    References:
+        Azize, Basu. When privacy meets partial information: a refined analysis of differentially
+        private bandits. NeurIPS 2022.
+
+    See Also:
+        adap-ucb, dp-klucb, kl-ucb
+    """
+
+    name = "adap-klucb"
+    reference = "Azize, Basu 2022"
+    phased = True
+    kernels: ClassVar[Kernels] = Kernels(begin_single, choose, learn_episodes)
+    epsilon: Epsilon
+    alpha: Alpha = 3.1

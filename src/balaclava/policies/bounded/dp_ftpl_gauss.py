@@ -1,0 +1,118 @@
+"""DP-FTPL-Gauss: the leader under Gaussian perturbation (Wang and Zhu 2024, Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+from balaclava._declared import Delta, EpsilonOrZero
+from balaclava._kernel import kernel
+from balaclava.estimation.start_phase import count_reward, starting_arm
+from balaclava.estimation.tally import Tally, begin_tally
+from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.privacy.guarantee import Scope
+from balaclava.privacy.perturbation import (
+    IndexLaw,
+    gaussian_index,
+    gaussian_threshold,
+    whole_pulls,
+)
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    arms: int
+    reward_range: tuple[float, float]
+    epsilon: float
+    delta: float
+    start: int
+
+
+@kernel
+def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = starting_arm(state, params.start)
+    if best < 0:
+        highest = -math.inf
+        for arm in range(params.arms):
+            step = 1.0 / state.pulls[arm]  # one reward moves the mean by this much
+            theta = gaussian_index(rng, state.sums[arm] * step, step, params.epsilon, params.delta)
+            if theta > highest:
+                best, highest = arm, theta
+    state.asked[best] += 1
+    return best, 0
+
+
+@kernel
+def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    count_reward(state, arm, reward, params.start)
+
+
+@register
+class DPFTPLGauss(PrivateBoundedPolicy):
+    """Pull each arm often enough, then play the highest Gaussian draw: each decision is private.
+
+    Thompson sampling whose own randomness hides single rewards. It wants a delta that is not
+    tiny and protects one decision at a time. For delta = 0 or a small epsilon take dp-ftpl-new;
+    to protect a whole run take dp-imed or dp-klucb.
+
+    Pull each arm, in turn, until it has at least
+
+        N = min{1/(4 pi delta^2), log(e/(4 pi delta^2)) / epsilon^2}
+
+    rewards (the first term when epsilon = 0). Then, in each round and for each arm with n rewards
+    of mean m, draw theta ~ N(m, 2/n) and play the highest.
+
+    Privacy:
+        (epsilon, delta)-differential privacy of each decision (Theorem 11). The start phase does
+        not look at rewards; afterwards a changed reward moves one mean by 1/n at most, and the
+        index drawn around it keeps the inequalities of Lemma 8. Decisions add up: n of them
+        together leak more, and the run as a whole is not protected.
+
+    Parameters:
+        epsilon: privacy loss of a decision; 0 is allowed.
+        delta: probability outside it, above 0.
+        reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
+
+    A horizon that ends in the start phase is allowed: then the arms are just pulled in turn.
+
+    Example:
+        >>> import balaclava as bl
+        >>> bl.policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01).start_phase
+        8
+
+    References:
+        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
+        JMLR 2024.
+
+    See Also:
+        dp-ftpl-new, dp-ftpl-beta, thompson-gauss
+    """
+
+    name = "dp-ftpl-gauss"
+    reference = "Wang, Zhu 2024"
+    scope: ClassVar[Scope] = "decision"
+    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
+    epsilon: EpsilonOrZero
+    delta: Delta
+    examples = ({}, {"epsilon": 0.0, "delta": 0.05, "reward_range": (-1.0, 3.0)})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta == 0.0:
+            raise self.refuse("delta", "is too small; give one above 0, or take dp-ftpl-new")
+
+    def constants(self) -> Params:
+        return Params(self.arms, self.reward_range, self.epsilon, self.delta, self.start_phase)
+
+    @property
+    def start_phase(self) -> int:
+        """Pulls of each arm before any index is drawn."""
+        return whole_pulls(gaussian_threshold(self.epsilon, self.delta))
+
+    def index_law(self, pulls: int, total: float) -> IndexLaw:
+        """The law of the index of an arm with so many rewards and such a sum of them."""
+        from scipy import stats
+
+        law: IndexLaw = stats.norm(total / pulls, math.sqrt(2.0 / pulls))
+        return law

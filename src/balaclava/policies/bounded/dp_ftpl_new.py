@@ -1,0 +1,140 @@
+"""DP-FTPL-New: the leader under truncated Laplace perturbation (Wang and Zhu 2024, Algorithm 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Delta, EpsilonOrZero, Horizon
+from balaclava._kernel import kernel
+from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.privacy.guarantee import Scope
+from balaclava.privacy.perturbation import IndexLaw, TruncatedLaplaceLaw, exceeded_with
+from balaclava.privacy.truncated_laplace import truncated_laplace_release
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    arms: int
+    reward_range: tuple[float, float]
+    epsilon: float
+    delta: float
+    log_horizon: float
+    noise_reach: float  # n c: noise of a sum is below minus this with probability 1/T
+
+
+@kernel
+def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = unknown_arm(state)
+    if best < 0:
+        highest = -math.inf
+        for arm in range(params.arms):
+            n = state.pulls[arm]
+            total = truncated_laplace_release(
+                rng, state.sums[arm], 1.0, params.epsilon, params.delta
+            )
+            theta = (total + params.noise_reach + math.sqrt(params.log_horizon * n)) / n
+            if theta > highest:
+                best, highest = arm, theta
+    state.asked[best] += 1
+    return best, 0
+
+
+@register
+class DPFTPLNew(PrivateBoundedPolicy):
+    """Play the highest upper bound under truncated Laplace noise: each decision is private.
+
+    The best of the policies that protect single decisions: no start phase, pure privacy allowed,
+    epsilon = 0 allowed. To protect a whole run take dp-imed or dp-klucb.
+
+    Pull each arm once. Then, in each round and for each arm with n rewards of mean m, draw
+
+        theta = m + sqrt(log T / n) + c + w / n,
+        c = log((T E + 2 T delta) / (2 E + 2 T delta)) / (n epsilon),   E = exp(epsilon) - 1,
+
+    with truncated Laplace noise w of sensitivity 1, and play the highest. c is where the noise is
+    below -n c with probability 1/T. The limits: c = log(T/2) / (n epsilon) for delta = 0, and
+    c = (1 - 2/T) / (2 n delta) for epsilon = 0.
+
+    Privacy:
+        (epsilon, delta)-differential privacy of each decision (Theorem 16): a reward moves one
+        arm's sum by 1 at most, and every round the sum is used through one truncated Laplace
+        release. The noise is drawn anew each round, so decisions add up: the run as a whole is
+        not protected.
+
+    Parameters:
+        epsilon: privacy loss of a decision; 0 is allowed if delta is not.
+        delta: probability outside it.
+        horizon: T, the rounds that will be played; at least 2.
+        reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dp-ftpl-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
+        >>> round(policy.constants().noise_reach, 6)
+        4.464748
+
+    References:
+        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
+        JMLR 2024.
+
+    See Also:
+        dp-ftpl-gauss, gdp-elim-new, dp-imed
+    """
+
+    name = "dp-ftpl-new"
+    reference = "Wang, Zhu 2024"
+    scope: ClassVar[Scope] = "decision"
+    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    epsilon: EpsilonOrZero
+    delta: Delta = 0.0
+    horizon: Horizon
+    examples = (
+        {"delta": 0.01},
+        {"epsilon": 0.0, "delta": 0.2},
+        {"epsilon": 2.0, "reward_range": (-1.0, 3.0)},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon == 0.0 and self.delta == 0.0:
+            raise self.refuse("delta", "with epsilon = 0 lets nothing be learned; raise one")
+        if self.horizon < 2:
+            raise self.refuse("horizon", "is too short; give at least 2")
+
+    def constants(self) -> Params:
+        reach = float(exceeded_with(2.0 / self.horizon, self.epsilon, self.delta))
+        return Params(
+            self.arms,
+            self.reward_range,
+            self.epsilon,
+            self.delta,
+            math.log(self.horizon),
+            reach,
+        )
+
+    @property
+    def start_phase(self) -> int:
+        """Pulls of each arm before any index is drawn."""
+        return 1
+
+    def index_law(self, pulls: int, total: float) -> IndexLaw:
+        """The law of the index of an arm with so many rewards and such a sum of them."""
+        params = self.constants()
+        bonus = params.noise_reach + math.sqrt(params.log_horizon * pulls)
+        return TruncatedLaplaceLaw((total + bonus) / pulls, 1.0 / pulls, self.epsilon, self.delta)
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 16: sum of max{16 log T / gap, 4 n c} over the worse arms, plus 4 an arm."""
+        scaled = unit_gaps(self, environment)
+        if scaled is None or horizon > self.horizon:
+            return None
+        gaps, width = scaled
+        params = self.constants()
+        lost = np.maximum(16.0 * params.log_horizon / gaps[gaps > 0], 4.0 * params.noise_reach)
+        return width * float(lost.sum() + 4.0 * self.arms)

@@ -1,0 +1,89 @@
+"""DP-IMED: IMED for private sums (Azize, Wu, Honda, Orabona, Ito, Basu 2025)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from balaclava._kernel import kernel
+from balaclava.estimation.batches import Batches, arm_in_play, clipped_mean, hand_out
+from balaclava.estimation.kl import private_kl
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.bounded.batched import (
+    BatchRatio,
+    GrowingBatchPolicy,
+    begin_growing,
+    learn_growing,
+)
+
+
+@kernel
+def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = arm_in_play(state)
+    if best < 0:
+        top, lowest = 0.0, math.inf
+        for arm in range(params.arms):
+            top = max(top, clipped_mean(state, arm))
+        for arm in range(params.arms):
+            n = state.weights[arm]
+            index = n * private_kl(clipped_mean(state, arm), top, params.epsilon) + math.log(n)
+            if index < lowest:
+                best, lowest = arm, index
+        state.current[0] = best
+    return hand_out(state, best)
+
+
+@register
+class DPIMED(GrowingBatchPolicy):
+    """IMED in growing batches, with a divergence that allows for the noise of privacy.
+
+    The default for rewards in [0, 1]: the lowest regret of all policies here that protect the
+    whole trajectory. Where a single bad run costs more than a good mean saves, take dp-klucb.
+
+    An arm is played for a whole batch. After its m-th batch it has n_m = ceil(first_batch
+    batch_ratio^(m-1)) pulls, and S_a grows by the sum of the batch + Lap(1/epsilon). With
+    m_a = clip(S_a / n_a), the next batch goes to the arm with the lowest
+
+        n_a d_eps(m_a, max of m) + log n_a,
+        d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
+
+    The paper's rule has first_batch = batch_ratio. With that, the noise of many short batches adds
+    up, and a run may lock onto a wrong arm: at epsilon = 0.1, means 0.3, 0.35, ..., 0.7 and 10^6
+    rounds, 28% of runs do with a ratio of 1.1, 5% with 1.5 and 2% with 2; with the defaults, fewer
+    than one in a thousand. `GrowingBatchPolicy` has the argument. Settings that lock are refused.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
+        batch, of sensitivity 1, which is released once, with noise of scale 1/epsilon, and kept;
+        everything else follows from what was released. A batch that the horizon cuts off
+        releases nothing.
+
+    Parameters:
+        epsilon: privacy loss.
+        batch_ratio: growth of an arm's pulls from batch to batch, above 1.
+        first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("dp-imed", arms=2, epsilon=5.0).agent(seed=1)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [6, 994]
+
+    References:
+        Azize, Wu, Honda, Orabona, Ito, Basu. Optimal regret of Bernoulli bandits under global
+        differential privacy. 2025.
+
+    See Also:
+        dp-klucb, imed, dp-se
+    """
+
+    name = "dp-imed"
+    reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
+    kernels: ClassVar[Kernels] = Kernels(begin_growing, choose, learn_growing)
+    most_draws = 8
+    batch_ratio: BatchRatio = 1.5

@@ -1,0 +1,140 @@
+"""DP-SE: private successive elimination (Sajed and Sheffet 2019, Algorithm 2)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+from balaclava._declared import Epsilon, FailureProbability, Horizon, RadiusScale
+from balaclava._kernel import kernel
+from balaclava.estimation.phases import (
+    Phases,
+    active_arms,
+    begin_phases,
+    choose_in_phases,
+    drop_behind,
+    open_phase,
+    take,
+)
+from balaclava.policies.base import (
+    Kernels,
+    PrivateBoundedPolicy,
+    failure_probability_of,
+    register,
+)
+from balaclava.privacy.laplace import laplace_release
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    arms: int
+    reward_range: tuple[float, float]
+    epsilon: float
+    beta: float
+    radius_scale: float
+
+
+@kernel
+def log_terms(params: Any, active: int, epoch: int) -> tuple[float, float]:
+    """log(8 |S| e^2 / beta) and log(4 |S| e^2 / beta)."""
+    ratio = 4.0 * active * epoch * epoch / params.beta
+    return math.log(2.0 * ratio), math.log(ratio)
+
+
+@kernel
+def epoch_length(params: Any, active: int, epoch: int) -> int:
+    """Pulls of each active arm in an epoch: enough for a radius of 2^-e / 2, noise included."""
+    sampling, noise = log_terms(params, active, epoch)
+    gap = 0.5**epoch / params.radius_scale
+    pulls: float = max(32.0 * sampling / (gap * gap), 8.0 * noise / (params.epsilon * gap)) + 1.0
+    return math.ceil(min(pulls, 2.0**53))
+
+
+@kernel
+def begin(params: Any) -> Phases:
+    state = begin_phases(params)
+    if params.arms > 1:
+        open_phase(state, epoch_length(params, params.arms, 1), True)
+    return state
+
+
+@kernel
+def learn(
+    params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    if not take(state, arm, reward, phase):
+        return
+    epoch, length = state.number[0], state.length[0]
+    sampling, noise = log_terms(params, active_arms(state), epoch)
+    for a in range(params.arms):
+        if state.active[a]:
+            state.sums[a] = laplace_release(rng, state.sums[a], 1.0, params.epsilon)
+    # 2h + 2c, times the number of pulls: sums are compared, not means.
+    margin = 2.0 * math.sqrt(sampling * length / 2.0) + 2.0 * noise / params.epsilon
+    if drop_behind(state, params.radius_scale * margin):
+        open_phase(state, epoch_length(params, active_arms(state), epoch + 1), True)
+
+
+@register
+class DPSE(PrivateBoundedPolicy):
+    """Pull all arms equally, release noisy means once an epoch, drop the arms that fall behind.
+
+    The best known private elimination: simple and easy to defend. Its epochs are long, so for
+    short horizons and for regret prefer dp-imed or dp-klucb.
+
+    In epoch e = 1, 2, ... with active set S, pull each arm of S
+
+        R = ceil(max{32 log(8|S|e^2/beta) / D^2, 8 log(4|S|e^2/beta) / (epsilon D)} + 1)
+
+    times, D = 2^-e, and let m_a be the mean of these pulls + Lap(1/(epsilon R)). Remove a if
+
+        max m - m_a > 2h + 2c,  h = sqrt(log(8|S|e^2/beta) / (2R)),
+                                c = log(4|S|e^2/beta) / (epsilon R).
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory (Theorem 4.2). Each reward enters one
+        released sum, of sensitivity 1; epoch lengths and the active set follow from what was
+        released before. An epoch that the horizon cuts off releases nothing.
+
+    Parameters:
+        epsilon: privacy loss.
+        horizon: rounds that will be played; sets failure_probability.
+        failure_probability: beta, 1/horizon by default.
+        radius_scale: multiplies h and c, and shortens the epochs to match; privacy is untouched.
+
+    Example:
+        >>> import balaclava as bl
+        >>> bl.policy("dp-se", arms=5, epsilon=1.0, horizon=10**6).first_epoch
+        2242
+
+    References:
+        Sajed, Sheffet. An optimal private stochastic-MAB algorithm based on optimal private
+        stopping rule. ICML 2019.
+
+    See Also:
+        gdp-elim-new, dp-imed, successive-elimination
+    """
+
+    name = "dp-se"
+    reference = "Sajed, Sheffet 2019"
+    phased = True
+    kernels: ClassVar[Kernels] = Kernels(begin, choose_in_phases, learn)
+    epsilon: Epsilon
+    horizon: Horizon | None = None
+    failure_probability: FailureProbability | None = None
+    radius_scale: RadiusScale = 1.0
+    examples = ({"horizon": 600},)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        failure_probability_of(self)
+
+    def constants(self) -> Params:
+        beta = failure_probability_of(self)
+        return Params(self.arms, self.reward_range, self.epsilon, beta, self.radius_scale)
+
+    @property
+    def first_epoch(self) -> int:
+        """Pulls of each arm in the first epoch: before that nothing can be dropped."""
+        return epoch_length(self.constants(), self.arms, 1)

@@ -1,0 +1,163 @@
+"""GDP-Elim-New: explore all arms, commit once (Wang and Zhu 2024, Algorithm 4)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, ClassVar, NamedTuple
+
+from balaclava._declared import Delta, EpsilonOrZero, Horizon
+from balaclava._kernel import kernel
+from balaclava.estimation.phases import Phases, begin_phases, choose_in_phases, open_phase, take
+from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.privacy.perturbation import exceeded_with
+from balaclava.privacy.truncated_laplace import truncated_laplace_release
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    arms: int
+    reward_range: tuple[float, float]
+    epsilon: float
+    noise_delta: float
+    log_horizon: float
+    noise_reach: float  # the noise of a sum is beyond this, on either side, with chance 2/T^2
+
+
+@kernel
+def phase_length(params: Any, phase: int) -> int:
+    """Pulls of each arm in a phase: enough for errors of 2^-k / 4 of the mean and of the noise."""
+    gap = 0.5**phase
+    pulls: float = max(32.0 * params.log_horizon / (gap * gap), 4.0 * params.noise_reach / gap)
+    return math.ceil(min(pulls, 2.0**53))
+
+
+@kernel
+def begin(params: Any) -> Phases:
+    state = begin_phases(params)
+    if params.arms > 1:
+        open_phase(state, phase_length(params, 1), True)
+    return state
+
+
+@kernel
+def learn(
+    params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    if not take(state, arm, reward, phase):
+        return
+    best, highest, second = 0, -math.inf, -math.inf
+    for a in range(params.arms):
+        total = truncated_laplace_release(
+            rng, state.sums[a], 1.0, params.epsilon, params.noise_delta
+        )
+        if total > highest:
+            best, highest, second = a, total, highest
+        elif total > second:
+            second = total
+    # theta_i >= max theta_j + 2^-k, times the number of pulls: sums are compared, not means.
+    if highest >= second + 0.5 ** state.number[0] * state.length[0]:
+        state.turn[0] = best  # no phase is opened again: this arm is played for ever
+    else:
+        open_phase(state, phase_length(params, state.number[0] + 1), True)
+
+
+@register
+class GDPElimNew(PrivateBoundedPolicy):
+    """Pull all arms in ever longer phases until one is clearly ahead, then play it for ever.
+
+    Private as a whole run, and simple to the point of waste: a bad arm is pulled as often as the
+    second best until the end of exploration. Its regret matches the lower bound in order, but
+    with large constants: dp-imed and dp-klucb have a far lower one. Two equally good arms are
+    never told apart, and then exploration never ends.
+
+    In phase k = 1, 2, ... with D = 2^-k, pull every arm
+
+        N = ceil(max{32 log T / D^2, 4 log((T^2 E + T^2 delta) / (2E + T^2 delta)) / (epsilon D)})
+
+    times, E = exp(epsilon) - 1, and let theta be the mean of these pulls + w / N with truncated
+    Laplace noise w of sensitivity 1, epsilon and delta/2. If some theta is at least D above all
+    others, play that arm for ever. For epsilon = 0 the second term is
+    4 (T^2 - 2) / (T^2 delta D).
+
+    Privacy:
+        (epsilon, delta)-differential privacy of the whole trajectory. The paper shows a weaker
+        notion for it (Theorem 18). More is true: each reward enters one release, which by itself
+        is (epsilon, delta/2)-private for every event; what is decided, and how long phases last,
+        follows from what was released. A phase that the horizon cuts off releases nothing. So
+        half of delta is not needed, and `tight_delta` uses it.
+
+    Parameters:
+        epsilon: privacy loss; 0 is allowed if delta is not.
+        delta: probability outside it.
+        horizon: T, the rounds that will be played; at least 2.
+        tight_delta: draw the noise for delta in place of the paper's delta/2.
+        reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("gdp-elim-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
+        >>> policy.first_phase
+        1769
+
+    References:
+        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
+        JMLR 2024.
+
+    See Also:
+        dp-se, dp-ftpl-new, dp-imed
+    """
+
+    name = "gdp-elim-new"
+    reference = "Wang, Zhu 2024"
+    phased = True
+    kernels: ClassVar[Kernels] = Kernels(begin, choose_in_phases, learn)
+    epsilon: EpsilonOrZero
+    delta: Delta = 0.0
+    horizon: Horizon
+    tight_delta: bool = False
+    examples = (
+        {"arms": 2, "delta": 0.01, "horizon": 3_000},
+        {"arms": 2, "epsilon": 0.0, "delta": 0.2, "horizon": 3_000, "tight_delta": True},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon == 0.0 and self.delta == 0.0:
+            raise self.refuse("delta", "with epsilon = 0 lets nothing be learned; raise one")
+        if self.horizon < 2:
+            raise self.refuse("horizon", "is too short; give at least 2")
+
+    def constants(self) -> Params:
+        noise_delta = self.delta if self.tight_delta else self.delta / 2.0
+        chance = max(2.0 / self.horizon / self.horizon, sys.float_info.min)
+        return Params(
+            self.arms,
+            self.reward_range,
+            self.epsilon,
+            noise_delta,
+            math.log(self.horizon),
+            float(exceeded_with(chance, self.epsilon, noise_delta)),
+        )
+
+    @property
+    def first_phase(self) -> int:
+        """Pulls of each arm in the first phase: before that nothing is decided."""
+        return phase_length(self.constants(), 1)
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 18, by the smallest gap; None where two arms are the best."""
+        scaled = unit_gaps(self, environment)
+        if scaled is None or horizon > self.horizon:
+            return None
+        gaps, width = scaled
+        worse = gaps[gaps > 0]
+        if worse.size < self.arms - 1:
+            return None
+        params, explored = self.constants(), 0.0
+        if worse.size:
+            least = float(worse.min())
+            explored = 1024.0 * params.log_horizon / least**2 + 32.0 * params.noise_reach / least
+        return width * float(explored * worse.sum() + 4.0 * self.arms)

@@ -1,0 +1,76 @@
+"""Lazy-DP-TS: Thompson sampling on lazily released means (Hu and Hegde 2022)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from balaclava._declared import Epsilon
+from balaclava._kernel import kernel
+from balaclava.estimation.batches import Batches, hand_out, unreleased_arm
+from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.bounded.batched import begin_single, learn_lazily
+
+
+@kernel
+def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    best = unreleased_arm(state)
+    if best < 0:
+        offset, highest = 3.0 * math.log(t) / params.epsilon, -1.0
+        for arm in range(params.arms):
+            pulls = float(state.weights[arm])
+            successes = min(max(state.means[arm] * pulls + offset, 0.0), pulls)
+            theta = rng.beta(successes + 1.0, pulls - successes + 1.0)
+            if theta > highest:
+                best, highest = arm, theta
+    return hand_out(state, best)
+
+
+@register
+class LazyDPTS(PrivateBoundedPolicy):
+    """Thompson sampling whose posterior sees an arm's rewards one private batch at a time.
+
+    It chooses anew in every round, so it spreads its pulls and copes well with late rewards; no
+    horizon to know. It draws one Beta variable for each arm in each round, which makes it slow with
+    many arms, and forgets all but an arm's last batch: for low regret prefer dp-imed.
+
+    An arm's r-th batch has O = 2^r rewards, r = 0, 1, ... When it is full, m_a is its mean plus
+    Lap(1/(epsilon O)), and the rewards are dropped. In every round draw
+
+        theta_a ~ Beta(c_a O_a + 1, (1 - c_a) O_a + 1),
+        c_a = clip(m_a + 3 log t / (epsilon O_a))
+
+    and play the highest; clip moves into [0, 1]. Rewards between 0 and 1 are used as they are.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
+        batch, of sensitivity 1, which is released once, with noise of scale 1/epsilon, and kept;
+        the draws from the posterior see only what was released.
+
+    Parameters:
+        epsilon: privacy loss.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("lazy-dp-ts", arms=2, epsilon=5.0).agent(seed=1)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [17, 983]
+
+    References:
+        Hu, Hegde. Near-optimal Thompson sampling-based algorithms for differentially private
+        stochastic bandits. UAI 2022.
+
+    See Also:
+        lazy-dp-ucb, dp-imed, thompson-beta
+    """
+
+    name = "lazy-dp-ts"
+    reference = "Hu, Hegde 2022"
+    phased = True
+    kernels: ClassVar[Kernels] = Kernels(begin_single, choose, learn_lazily)
+    epsilon: Epsilon

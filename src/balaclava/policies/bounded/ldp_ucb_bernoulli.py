@@ -1,0 +1,84 @@
+"""LDP-UCB-B: UCB on rewards reported as coins (Ren, Zhou, Liu, Shroff 2020)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from balaclava._declared import Epsilon, RadiusScale
+from balaclava._kernel import kernel
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.bounded.local import LocalBoundedPolicy
+from balaclava.policies.classic.ucb1 import Indices, begin, choose
+from balaclava.policies.classic.ucb1 import learn as learn_ucb1
+from balaclava.privacy.randomized_response import bernoulli_report
+
+
+@kernel
+def report(params: Any, reward: float, rng: Any) -> float:
+    """What leaves the owner of the reward: 0 or 1."""
+    return bernoulli_report(rng, reward, params.epsilon)
+
+
+@kernel
+def learn(
+    params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    learn_ucb1(params, state, t, arm, report(params, reward, rng), phase, rng)
+
+
+@register
+class LDPUCBBernoulli(LocalBoundedPolicy):
+    """UCB1 on rewards that each owner reports as a coin.
+
+    For rewards that nobody but their owners may see. The better of the two local policies here:
+    a coin's noise is bounded. Where one trusted party holds the rewards, the central policies
+    lose far less.
+
+    The owner of a reward x in [0, 1] reports y = 1 with probability
+
+        (x e^epsilon + 1 - x) / (1 + e^epsilon),
+
+    otherwise y = 0. After one pull of each arm, play the arm with the largest
+
+        mean of y + sqrt(2 log t / n).
+
+    Reports shrink the gaps between the arms by (e^epsilon - 1) / (e^epsilon + 1) and keep their
+    order.
+
+    Privacy:
+        epsilon-local differential privacy of each report, hence epsilon-differential privacy of
+        the whole trajectory. Both probabilities lie between 1 / (1 + e^epsilon) and
+        e^epsilon / (1 + e^epsilon), whatever x is.
+
+    Parameters:
+        epsilon: privacy loss of a report.
+        radius_scale: multiplies the bonus; privacy is untouched.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("ldp-ucb-bernoulli", arms=3, epsilon=1.0)
+        >>> policy.report(0.3) in (0.0, 1.0)
+        True
+        >>> agent = policy.agent(seed=1)
+        >>> pulls = [0, 0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     pulls[decision.arm] += 1
+        ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
+        >>> pulls
+        [81, 163, 756]
+
+    References:
+        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy.
+        arXiv:2007.03121, 2020.
+
+    See Also:
+        ldp-ucb-laplace, ldpr-se, ucb1
+    """
+
+    name = "ldp-ucb-bernoulli"
+    reference = "Ren, Zhou, Liu, Shroff 2020"
+    report_kernel = staticmethod(report)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    epsilon: Epsilon
+    radius_scale: RadiusScale = 1.0

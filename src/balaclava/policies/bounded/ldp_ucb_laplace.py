@@ -1,0 +1,96 @@
+"""LDP-UCB-L: UCB on rewards reported with Laplace noise (Ren, Zhou, Liu, Shroff 2020)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from balaclava._declared import Epsilon, RadiusScale
+from balaclava._kernel import kernel
+from balaclava.estimation.tally import Tally, begin_tally, learn_tally
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.bounded.local import LocalBoundedPolicy
+from balaclava.privacy.laplace import laplace_report
+
+
+@kernel
+def report(params: Any, reward: float, rng: Any) -> float:
+    """What leaves the owner of the reward."""
+    return laplace_report(rng, reward, 1.0, params.epsilon)
+
+
+@kernel
+def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    enough = 4.0 * math.log(t + 1.0)  # above 0: below it, no mean is ever asked for
+    # sqrt(2 log t / n) + sqrt(32 log t / (epsilon^2 n)) = (1 + 4 / epsilon) sqrt(2 log t / n)
+    scale = params.radius_scale * (1.0 + 4.0 / params.epsilon)
+    bonus = 2.0 * math.log(t)
+    rare, best = -1, 0
+    highest = -math.inf
+    for arm in range(params.arms):
+        n = state.pulls[arm]
+        if n <= enough:
+            if rare < 0 or state.asked[arm] < state.asked[rare]:
+                rare = arm
+        else:
+            index = state.sums[arm] / n + scale * math.sqrt(bonus / n)
+            if index > highest:
+                best, highest = arm, index
+    if rare >= 0:
+        best = rare
+    state.asked[best] += 1
+    return best, 0
+
+
+@kernel
+def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    learn_tally(params, state, t, arm, report(params, reward, rng), phase, rng)
+
+
+@register
+class LDPUCBLaplace(LocalBoundedPolicy):
+    """UCB1 on rewards that each owner reports with Laplace noise.
+
+    For rewards that nobody but their owners may see, where reports should be unbiased: the mean
+    of an arm's reports estimates the mean of its rewards. For regret, ldp-ucb-bernoulli is the
+    better one.
+
+    The owner of a reward x in [0, 1] reports y = x + Lap(1/epsilon). If some arm has
+    n <= 4 log(t + 1) reports, play the one of these that was asked least often. Otherwise play
+    the arm with the largest
+
+        mean of y + sqrt(2 log t / n) + sqrt(32 log t / (epsilon^2 n)).
+
+    Privacy:
+        epsilon-local differential privacy of each report, hence epsilon-differential privacy of
+        the whole trajectory: two rewards in [0, 1] are at most 1 apart.
+
+    Parameters:
+        epsilon: privacy loss of a report.
+        radius_scale: multiplies the bonuses; privacy is untouched.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("ldp-ucb-laplace", arms=3, epsilon=1.0).agent(seed=1)
+        >>> pulls = [0, 0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     pulls[decision.arm] += 1
+        ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
+        >>> pulls
+        [187, 262, 551]
+
+    References:
+        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy.
+        arXiv:2007.03121, 2020.
+
+    See Also:
+        ldp-ucb-bernoulli, ldpr-se, ucb1
+    """
+
+    name = "ldp-ucb-laplace"
+    reference = "Ren, Zhou, Liu, Shroff 2020"
+    report_kernel = staticmethod(report)
+    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
+    epsilon: Epsilon
+    radius_scale: RadiusScale = 1.0

@@ -1,0 +1,36 @@
+"""What the policies with local privacy share: a reward is made private by its owner."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from balaclava.policies.base import PrivateBoundedPolicy
+from balaclava.privacy.guarantee import Model, Scope
+from balaclava.privacy.randomness import SystemRandomness
+
+
+class LocalBoundedPolicy(PrivateBoundedPolicy):
+    """A policy that learns from reports, each made private before it leaves its owner.
+
+    A subclass gives `report_kernel(params, reward, rng) -> float`, the only function that sees a
+    prepared reward. Its `learn` passes the reward through that kernel before anything else, so an
+    agent may be told raw rewards where one party owns them all.
+    """
+
+    model: ClassVar[Model] = "local"
+    scope: ClassVar[Scope] = "report"
+
+    def report(self, reward: float) -> float:
+        """What the owner of a reward sends in its place; fresh noise that is fit for release.
+
+        Needs nothing but the policy's parameters. Each reward is reported once: a second report
+        of the same reward costs epsilon again.
+        """
+        from balaclava.policies.agent import checked_reward
+
+        kernel = type(self).report_kernel
+        if kernel is None:
+            raise NotImplementedError(f"{type(self).__name__} has no report_kernel")
+        params = self.constants()
+        prepared = self.prepare()(params, checked_reward(self, reward))
+        return float(kernel(params, prepared, SystemRandomness()))

@@ -1,0 +1,141 @@
+"""Private-UCB: UCB on tree counters (Mishra and Thakurta 2015)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+from balaclava._declared import Epsilon, FailureProbability, Horizon, RadiusScale
+from balaclava._kernel import kernel
+from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.privacy.counters import Trees, begin_trees, tree_insert, tree_levels, tree_sum
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    arms: int
+    reward_range: tuple[float, float]
+    horizon: int
+    tree_epsilon: float
+    noise_margin: float
+    radius_scale: float
+
+
+class State(NamedTuple):
+    """What the decisions see, and the trees behind it."""
+
+    tally: Tally  # its sums are private: what the trees show
+    trees: Trees
+
+
+@kernel
+def begin(params: Any) -> State:
+    return State(begin_tally(params), begin_trees(params.arms, tree_levels(params.horizon)))
+
+
+@kernel
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    tally = state.tally
+    best = unknown_arm(tally)
+    if best < 0:
+        bonus = 2.0 * math.log(t)
+        highest = -math.inf
+        for arm in range(params.arms):
+            n = tally.pulls[arm]
+            radius = math.sqrt(bonus / n) + params.noise_margin / n
+            index = tally.sums[arm] / n + params.radius_scale * radius
+            if index > highest:
+                best, highest = arm, index
+    tally.asked[best] += 1
+    return best, 0
+
+
+@kernel
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    if state.tally.pulls[arm] == params.horizon:
+        return  # the tree was built for no more
+    tree_insert(rng, state.trees, arm, reward, 1.0, params.tree_epsilon)
+    learn_tally(params, state.tally, t, arm, 0.0, phase, rng)  # counts; the sum comes next
+    state.tally.sums[arm] = tree_sum(state.trees, arm)
+
+
+@register
+class PrivateUCB(PrivateBoundedPolicy):
+    """UCB1 on running sums that a tree counter keeps private, with a bonus for their noise.
+
+    The first private bandit policy of this kind, and a yardstick. Its bonus for the noise is so
+    large that it plays nearly uniformly until each arm has thousands of pulls. dp-ucb-bound needs
+    no horizon and has lower regret; dp-imed and dp-klucb far lower still.
+
+    After one pull of each arm, play the arm with the largest
+
+        s_a / n_a + sqrt(2 log t / n_a) + G / n_a,
+        G = (log T)^2 log(K T log T / g) / epsilon,
+
+    s_a the private sum of the arm's n_a rewards, T the horizon, K the number of arms and g the
+    failure probability. The paper divides epsilon among the arms, which makes G K times as
+    large; that is not needed, since a reward enters one tree only. `split_epsilon` does it all
+    the same.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory. A reward enters the tree of one arm
+        and there one node in each of the floor(log2 T) + 1 levels, each at its share of epsilon.
+        With `split_epsilon` the run costs no more than epsilon / K. Rewards after an arm's T-th
+        are dropped.
+
+    Parameters:
+        epsilon: privacy loss.
+        horizon: T, rounds that will be played.
+        failure_probability: g, the chance that the noise bonus is too small.
+        split_epsilon: give each arm's tree epsilon / K, as in the paper.
+        radius_scale: multiplies both bonuses; privacy is untouched.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("private-ucb", arms=9, epsilon=1.0, horizon=10**6)
+        >>> round(policy.noise_margin, 1)
+        3997.0
+
+    References:
+        Mishra, Thakurta. (Nearly) optimal differentially private stochastic multi-arm bandits.
+        UAI 2015.
+
+    See Also:
+        dp-ucb, dp-ucb-bound, ucb1
+    """
+
+    name = "private-ucb"
+    reference = "Mishra, Thakurta 2015"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    epsilon: Epsilon
+    horizon: Horizon
+    failure_probability: FailureProbability = 0.1
+    split_epsilon: bool = False
+    radius_scale: RadiusScale = 1.0
+    examples = ({}, {"split_epsilon": True})
+
+    @property
+    def tree_epsilon(self) -> float:
+        """What all that one arm's tree ever shows costs."""
+        return self.epsilon / self.arms if self.split_epsilon else self.epsilon
+
+    @property
+    def noise_margin(self) -> float:
+        """G: how far the noise may move a private sum."""
+        log_horizon = math.log(self.horizon)
+        if log_horizon == 0:
+            return 0.0  # one round, which no index decides
+        events = self.arms * self.horizon * log_horizon / self.failure_probability
+        return log_horizon**2 * math.log(events) / self.tree_epsilon
+
+    def constants(self) -> Params:
+        return Params(
+            self.arms,
+            self.reward_range,
+            self.horizon,
+            self.tree_epsilon,
+            self.noise_margin,
+            self.radius_scale,
+        )

@@ -1,0 +1,247 @@
+"""The auditor: catches every planted violator, and raises no false alarm."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.auditing.audit import plan_games
+from balaclava.auditing.bounds import clopper_pearson, epsilon_lower, log_wealth
+from balaclava.auditing.replay import audit_by_replay, choose_neighbours, record
+from balaclava.auditing.statistical import (
+    audit_by_betting,
+    audit_statistically,
+    bet,
+    find_attack,
+    tail_counts,
+)
+from balaclava.errors import ParameterError
+from balaclava.testing import examples
+from violators import HONEST, VIOLATORS, Exp3
+
+ROUNDS = 64
+# What shows in the decisions themselves, within 20,000 pairs of games.
+VISIBLE = [
+    "no-noise",
+    "half-noise",
+    "wrong-sensitivity",
+    "shared-draw",
+    "first-without-noise",
+    "redrawn",
+    "stopped-early",
+    "one-release-a-quarter-more",
+]
+
+
+@pytest.mark.parametrize("name", VIOLATORS)
+def test_replay_catches_every_violator(name):
+    policy = VIOLATORS[name](arms=2, epsilon=1.0)
+    found = audit_by_replay(policy, policy.guarantee, rounds=ROUNDS, pairs=1_000, seed=1)
+    assert found.verdict == "violated"
+    assert found.fault
+
+
+@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_replay_clears_the_honest(name, epsilon):
+    policy = HONEST[name](arms=3, epsilon=epsilon)
+    found = audit_by_replay(policy, policy.guarantee, rounds=ROUNDS, pairs=1_000, seed=1)
+    assert found.verdict == "consistent"
+    assert found.pairs == 1_000
+    assert found.moved > 100
+    assert found.epsilon == pytest.approx(epsilon)
+
+
+@pytest.mark.parametrize("name", VISIBLE)
+def test_betting_catches_what_shows(name):
+    """A policy that spends 1.25 times a tight claim is among them."""
+    policy = VIOLATORS[name](arms=2, epsilon=1.0)
+    found = audit_by_betting(policy, 1.0, 0.0, rounds=ROUNDS, pairs=20_000, seed=1)
+    assert found.verdict == "violated"
+
+
+def test_the_natural_log_tree_costs_what_was_computed():
+    policy = VIOLATORS["natural-log-tree"](arms=2, epsilon=1.0)
+    found = audit_by_replay(policy, policy.guarantee, rounds=ROUNDS, pairs=500, seed=1)
+    # Round 2 is the second item of an arm or the first of another: up to 7 nodes of 1/log(64).
+    assert "mechanisms moved" in found.fault
+    assert any(f"{nodes / math.log(64):.4g}" in found.fault for nodes in (5, 6, 7))
+
+
+def test_exp3_leaks_and_says_so():
+    report = bl.audit(Exp3(arms=2), trials=400_000, pairs=100, seed=1)
+    assert report.verdict == "not private"
+    assert report.replay.verdict == "violated"
+    assert report.statistical.verdict == "violated"
+    assert report.epsilon_lower > 0.0
+    assert "claims nothing" in str(report)
+
+
+def test_a_tight_claim_is_found_tight():
+    """One release, seen plainly: the bound must come within a tenth of the claim."""
+    policy = HONEST["one-release"](arms=2, epsilon=1.0)
+    found = audit_statistically(
+        policy, 1.0, 0.0, rounds=16, trials=400_000, seed=2, confidence=0.95
+    )
+    assert 0.9 < found.epsilon_lower <= 1.0
+    assert found.verdict == "consistent"
+
+
+def test_no_false_alarm_in_a_thousand_bets():
+    """Each fails with probability at most 1e-3: more than 5 in 1,000 has probability 6e-4."""
+    policy = HONEST["one-release"](arms=2, epsilon=1.0)
+    attack = find_attack(policy, 0.0, 16, 16_000, 1_000, seed=3)
+    alarms = sum(
+        bet(policy, attack, 1.0, 0.0, pairs=1_000, seed=seed).verdict == "violated"
+        for seed in range(1_000)
+    )
+    assert alarms <= 5
+
+
+@pytest.mark.slow
+def test_no_false_alarm_in_a_thousand_quick_audits():
+    """Whole audits, search included, of correct policies; the same allowance."""
+    alarms = 0
+    for seed in range(500):
+        for name in HONEST:
+            policy = HONEST[name](arms=2, epsilon=1.0)
+            found = audit_by_betting(policy, 1.0, 0.0, rounds=32, pairs=2_000, seed=seed)
+            alarms += found.verdict == "violated"
+    assert alarms <= 5
+
+
+def private_policies():
+    """Every example of every registered policy that claims anything."""
+    for entry in bl.policies():
+        if entry.policy.model != "none":
+            for number, policy in enumerate(examples(entry.policy)):
+                yield pytest.param(policy, id=f"{entry.name}-{number}")
+
+
+@pytest.mark.parametrize("policy", list(private_policies()))
+def test_every_private_policy_passes_the_quick_audit(policy):
+    report = bl.audit(policy, trials=8_000, pairs=200, seed=4, quick=True)
+    assert report.verdict == "consistent", str(report)
+    assert report.replay.pairs == 200
+    assert report.replay.moved > 0, "no neighbour moved a mechanism: nothing was tested"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dp-se", "adap-ucb", "lazy-dp-ts", "dp-imed"])
+def test_tight_at_two_million_games(name):
+    horizon = {"horizon": 1_000} if name == "dp-se" else {}
+    report = bl.audit(bl.policy(name, arms=2, epsilon=1.0, **horizon), trials=2_000_000, seed=1)
+    assert report.verdict == "consistent"
+    assert report.tight, str(report)
+
+
+def test_every_phase_boundary_is_among_the_places():
+    policy = HONEST["honest"](arms=2, epsilon=1.0)
+    rng = np.random.default_rng(0)
+    game = record(policy, rng.integers(0, 2, (ROUNDS, 2)).astype(float), seed=0)
+    places = {neighbour.place for neighbour in choose_neighbours(policy, game, 200, rng)}
+    phases = [phase for _, phase in game.decisions]
+    changes = {t for t in range(2, ROUNDS + 1) if phases[t - 1] != phases[t - 2]}
+    assert changes
+    assert changes | {t - 1 for t in changes} <= places
+
+
+def test_long_phases_are_shortened_by_radius_scale():
+    plan = plan_games(bl.policy("dp-se", arms=2, epsilon=1.0, horizon=10**6))
+    assert plan.policy.radius_scale < 1
+    assert plan.policy.epsilon == 1.0
+    assert plan.rounds < 500
+    assert "radius_scale" in plan.note
+
+
+def test_the_report_is_one_screen_and_json():
+    policy = bl.policy("dp-se", arms=2, epsilon=1.0, horizon=1_000)
+    report = bl.audit(policy, trials=20_000, pairs=100, seed=1)
+    text = str(report)
+    assert len(text.splitlines()) <= 24
+    for word in ("claims", "verdict", "replay", "exact", "statistical", "loose"):
+        assert word in text
+    again = json.loads(json.dumps(report.to_dict()))
+    assert again["verdict"] == "consistent"
+    assert again["claimed"]["epsilon"] == 1.0
+    assert report.claimed == policy.guarantee
+    assert report.confidence == 0.95
+
+
+def test_the_seed_decides_the_report():
+    policy = HONEST["one-release"](arms=2, epsilon=1.0)
+    reports = [bl.audit(policy, trials=10_000, pairs=50, seed=9) for _ in range(2)]
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("trials", 0),
+        ("trials", 1.5),
+        ("trials", math.nan),
+        ("pairs", 0),
+        ("confidence", 0.0),
+        ("confidence", 1.0),
+        ("confidence", math.nan),
+        ("seed", -1),
+    ],
+)
+def test_bad_numbers_are_named(name, wrong):
+    with pytest.raises(ParameterError, match=name):
+        bl.audit(HONEST["one-release"](arms=2, epsilon=1.0), **{name: wrong})
+
+
+def test_only_policies_can_be_audited():
+    with pytest.raises(ParameterError, match=r"bl\.policy"):
+        bl.audit("dp-se")
+
+
+def test_clopper_pearson_against_closed_forms():
+    low, high = clopper_pearson(np.array([0, 10]), 10, 0.05)
+    assert low[0] == 0.0
+    assert high[1] == 1.0
+    assert high[0] == pytest.approx(1 - 0.05 ** (1 / 10))
+    assert low[1] == pytest.approx(0.05 ** (1 / 10))
+
+
+def test_the_bound_holds_as_often_as_it_says():
+    """At a ratio of e^1 exactly, at most 5 % of 4,000 samples exceed 1 (plus 3 sd)."""
+    rng = np.random.default_rng(0)
+    n, p = 2_000, 0.4
+    left, right = rng.binomial(n, p, 4_000), rng.binomial(n, p / math.e, 4_000)
+    assert np.mean(epsilon_lower(left, right, n, 0.0, 0.05) > 1.0) <= 0.05 + 3 * 0.0035
+
+
+def test_delta_is_taken_off():
+    without = epsilon_lower(500, 100, 1_000, 0.0, 0.05)
+    assert epsilon_lower(500, 100, 1_000, 0.1, 0.05) < without
+    assert epsilon_lower(500, 100, 1_000, 0.9, 0.05) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "q"), [(1.0, 0.0, 0.2), (0.3, 0.1, 0.5), (3.0, 0.0, 0.04)]
+)
+def test_the_bettor_gains_nothing_on_a_true_claim(epsilon, delta, q):
+    """At the edge of the claim the expected wealth is exactly 1: all outcomes of 3 pairs."""
+    p = math.exp(epsilon) * q + delta
+    expected = 0.0
+    for outcome in itertools.product(itertools.product((0, 1), repeat=2), repeat=3):
+        counts = np.zeros((2, 2))
+        probability = 1.0
+        for x, y in outcome:
+            counts[x, y] += 1
+            probability *= (p if x else 1 - p) * (q if y else 1 - q)
+        expected += probability * math.exp(log_wealth(counts, epsilon, delta))
+    assert expected == pytest.approx(1.0, rel=1e-9)
+
+
+def test_tail_counts():
+    histogram = np.array([[[1, 2, 3]]])
+    assert tail_counts(histogram, True).tolist() == [[[6, 5, 3]]]
+    assert tail_counts(histogram, False).tolist() == [[[1, 3, 6]]]

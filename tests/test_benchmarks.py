@@ -1,0 +1,66 @@
+"""The references of the benchmarks play the very policies that they are compared with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import measuring  # noqa: E402
+import processes  # noqa: E402
+import steps  # noqa: E402
+
+
+@pytest.mark.parametrize("rival", steps.RIVALS, ids=lambda rival: rival.name)
+def test_a_loop_written_by_hand_makes_the_decisions_of_the_policy(rival: steps.Rival) -> None:
+    policy = rival.policy(9)
+    # Past the start phase, where there is one.
+    rounds = 400 + 9 * getattr(policy, "start_phase", 1)
+    regret = steps.simulate(policy, rounds, checkpoints=rounds).regret(rival.name)[0]
+    means = steps.PROBLEMS[9]
+    by_hand = [rival.play(9, n) @ (means.max() - means) for n in range(1, rounds + 1)]
+    np.testing.assert_allclose(regret, by_hand, rtol=1e-12, atol=1e-12)
+
+
+def test_the_quick_harness_measures() -> None:
+    lines = [
+        steps.against_its_loop(steps.RIVALS[0], 9, rounds=1000, repeats=3),
+        *processes.threads(quick=True),
+        *processes.start_up(quick=True),
+    ]
+    for line in lines:
+        assert 0.0 < line.lowest <= line.value <= line.highest, line
+        assert line.verdict in ("met", "NOT MET")
+
+
+def test_every_phased_policy_can_be_measured() -> None:
+    assert "dp-se" in steps.phased_names()
+    for name in steps.phased_names():
+        assert steps.usual(name, 1000).arms == 9
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    assert measuring.ratios([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == (2.0, 1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "target", "verdict"),
+    [
+        (1.3, "<=", 1.3, "met"),
+        (1.31, "<=", 1.3, "NOT MET"),
+        (149.0, ">=", 150.0, "NOT MET"),
+        (151.0, ">=", 150.0, "met"),
+        (9.0, "", 0.0, "-"),
+    ],
+)
+def test_a_line_says_whether_its_target_is_met(
+    value: float, sign: str, target: float, verdict: str
+) -> None:
+    line = measuring.Line("what", "1 ns", "2 ns", value, value, value, sign, target)
+    assert line.verdict == verdict
+    assert measuring.table([line]).splitlines()[-1].split("|")[-2].strip() == verdict

@@ -1,0 +1,120 @@
+"""Lower bounds, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import balaclava as bl
+from balaclava.errors import ParameterError
+
+LOG_MILLION = 13.815510557964274
+
+
+def test_wang_zhu_pure() -> None:
+    # L = log(10^3 / 40) = log 25, whatever epsilon is.
+    found = bl.bounds.wang_zhu(horizon=10**6, epsilon=0.5, exponent=0.5, constant=1.0)
+    assert found == pytest.approx(math.log(25) / 8, rel=1e-12)
+    whole = bl.bounds.wang_zhu(
+        horizon=10**6, epsilon=0.5, exponent=0.5, constant=1.0, notion="trajectory"
+    )
+    assert whole == pytest.approx(math.log(25) / (16 * 0.6487212707001282), rel=1e-12)
+
+
+def test_wang_zhu_with_delta() -> None:
+    # E = 1: L = log((100 + 5) / (40 * 0.25 + 5)) = log 7 with S = 100, delta = 0.01, c = 1/4.
+    found = bl.bounds.wang_zhu(
+        horizon=10**4, epsilon=math.log(2), delta=0.01, exponent=0.5, constant=0.25
+    )
+    assert found == pytest.approx(math.log(7) / (16 * math.log(2)), rel=1e-12)
+
+
+def test_wang_zhu_at_epsilon_0_is_the_limit() -> None:
+    common = {"horizon": 10**6, "delta": 0.01, "exponent": 0.5, "constant": 1.0}
+    limit = bl.bounds.wang_zhu(epsilon=0.0, **common)
+    assert limit == pytest.approx((1000 - 40) / (80 * 0.01 * 1000), rel=1e-12)  # 1.2
+    for notion in ("average", "trajectory"):
+        near = bl.bounds.wang_zhu(epsilon=1e-9, notion=notion, **common)
+        assert near == pytest.approx(limit, rel=1e-6)
+
+
+def test_wang_zhu_says_nothing_for_short_horizons() -> None:
+    common = {"exponent": 0.5, "epsilon": 0.001}
+    assert bl.bounds.wang_zhu(horizon=1600, constant=1.0, **common) == 0.0  # log(40/40)
+    # L = log 100, and 3 L / epsilon is above 10^4
+    assert bl.bounds.wang_zhu(horizon=10**4, constant=1 / 40, **common) == 0.0
+    assert bl.bounds.wang_zhu(horizon=10**4, constant=1 / 40, exponent=0.5, epsilon=0.1) > 0
+
+
+def test_wang_zhu_refuses_what_is_in_doubt() -> None:
+    with pytest.raises(ParameterError, match=r"epsilon = 1\.5 is above 1.*notion='trajectory'"):
+        bl.bounds.wang_zhu(horizon=10**6, epsilon=1.5, exponent=0.5, constant=1.0)
+    large = bl.bounds.wang_zhu(
+        horizon=10**6, epsilon=1e4, exponent=0.5, constant=1.0, notion="trajectory"
+    )
+    assert large == pytest.approx(0.0, abs=1e-300)  # no overflow
+    with pytest.raises(ParameterError, match="both 0"):
+        bl.bounds.wang_zhu(horizon=10**6, epsilon=0.0, exponent=0.5, constant=1.0)
+    with pytest.raises(ParameterError, match=r"exponent = 1 .*\[0, 1\)"):
+        bl.bounds.wang_zhu(horizon=10**6, epsilon=0.5, exponent=1, constant=1.0)
+    with pytest.raises(ParameterError, match=r"notion = 'global'"):
+        bl.bounds.wang_zhu(
+            horizon=10**6,
+            epsilon=0.5,
+            exponent=0.5,
+            constant=1.0,
+            notion="global",  # type: ignore[arg-type]
+        )
+
+
+def test_minimax() -> None:
+    # Either term may be the larger one: sqrt(T (K-1)) / 27 = 100 / 27, (K-1) / (131 epsilon) = 1.
+    assert bl.bounds.minimax(arms=2, horizon=10**4, epsilon=1.0) == pytest.approx(100 / 27)
+    assert bl.bounds.minimax(arms=132, horizon=1, epsilon=0.5) == pytest.approx(2.0)
+    assert bl.bounds.minimax(arms=1, horizon=10**4, epsilon=1.0) == 0.0
+    with pytest.raises(ParameterError, match="epsilon = 0"):
+        bl.bounds.minimax(arms=2, horizon=10, epsilon=0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "divergence"),
+    [
+        (0.1, 0.049046982523044465),
+        (0.5, 0.22470217488719435),
+        (1.0, 0.39262598049121145),
+        (5.0, 0.5493061443340548),  # large enough that privacy is free: kl(1/4, 3/4)
+    ],
+)
+def test_private_kl_instance(epsilon: float, divergence: float) -> None:
+    found = bl.bounds.private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=epsilon)
+    assert found == pytest.approx(0.5 * LOG_MILLION / divergence, rel=1e-12)
+
+
+def test_instance() -> None:
+    # kl(1/4, 3/4) = log(3) / 2; the smaller of it and 6 epsilon / 2 counts.
+    common = {"means": [0.25, 0.75, 0.75, 0.25], "horizon": 10**6}
+    learning = bl.bounds.instance(epsilon=1.0, **common)
+    assert learning == pytest.approx(2 * LOG_MILLION / math.log(3), rel=1e-12)
+    privacy = bl.bounds.instance(epsilon=0.01, **common)
+    assert privacy == pytest.approx(2 * LOG_MILLION / 0.06, rel=1e-12)
+
+
+def test_instance_bounds_at_the_edges() -> None:
+    for bound in (bl.bounds.instance, bl.bounds.private_kl_instance):
+        assert bound([0.5, 0.5], horizon=10, epsilon=1.0) == 0.0  # nothing to learn
+        assert bound([0.5], horizon=10, epsilon=1.0) == 0.0
+        assert bound([0.5, 0.5 + 2e-16], horizon=10, epsilon=1.0) > 1e12
+        with pytest.raises(ParameterError, match=r"means\[1\] = 1\.5"):
+            bound([0.5, 1.5], horizon=10, epsilon=1.0)
+    # A best arm that never fails: kl is infinite, so only privacy costs.
+    assert bl.bounds.instance([0.5, 1.0], horizon=10**6, epsilon=1.0) == pytest.approx(
+        LOG_MILLION / 6
+    )
+
+
+def test_the_two_instance_bounds_agree_without_privacy() -> None:
+    means = [0.3, 0.5, 0.6]
+    bounds = (bl.bounds.instance, bl.bounds.private_kl_instance)
+    one, two = (bound(means, horizon=1000, epsilon=50.0) for bound in bounds)
+    assert one == pytest.approx(two, rel=1e-12)

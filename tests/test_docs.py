@@ -1,0 +1,182 @@
+"""The documentation: its code runs, its site builds, its links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import balaclava as bl
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def python_blocks(path: Path) -> str:
+    """The code of a page as one script, each line where it stands on the page."""
+    lines, inside = [], False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        fence = line.startswith("```")
+        lines.append(line if inside and not fence else "")
+        inside = (line.strip() == "```python") if fence and not inside else inside and not fence
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
+    code = python_blocks(page)
+    if not code.strip():
+        pytest.skip("no code on this page")
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script.name],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class Page(HTMLParser):
+    """What a page links to, what can be linked to on it, and its words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.loads: list[str] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("id"):
+            self.anchors.add(str(given["id"]))
+        if tag == "a":
+            self.links.append(str(given["href"]))
+        if tag in ("link", "script", "img", "iframe"):
+            self.loads.append(str(given))
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, ROOT / "docs" / "build.py", folder],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return {
+        path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.html")
+    }
+
+
+def test_every_policy_and_environment_has_a_page(site: dict[str, Page]) -> None:
+    listed = subprocess.run(  # in a process of its own: other tests register policies too
+        [
+            sys.executable,
+            "-c",
+            "import balaclava as bl\n"
+            "for e in bl.policies(): print(f'policies/{e.name}.html')\n"
+            "for e in bl.environments(): print(f'environments/{e.name}.html')",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert len(listed) > 10
+    assert set(listed) <= set(site)
+    assert {"index.html", "api.html", "errata.html", "contributing.html"} <= set(site)
+
+
+def test_a_policy_page_says_what_matters(site: dict[str, Page]) -> None:
+    page = site["policies/dp-se.html"]
+    assert {"privacy", "parameters", "example", "references", "see-also"} <= page.anchors
+    for words in ("central, trajectory", "a number above 0", "required", "Sajed"):
+        assert words in page.words
+
+
+def test_public_names_are_on_the_api_page(site: dict[str, Page]) -> None:
+    for name in bl.__all__:
+        assert f"bl{name}".lower() in site["api.html"].anchors, name
+
+
+def test_links_resolve(site: dict[str, Page]) -> None:
+    checked = 0
+    for path, page in site.items():
+        for link in page.links:
+            assert not re.match(r"\w+:", link), f"{path} links to {link}"
+            target, _, anchor = unquote(link).partition("#")
+            home = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+            assert home in site, f"{path} links to {link}"
+            assert not anchor or anchor in site[home].anchors, f"{path} links to {link}"
+            checked += 1
+    assert checked > len(site)
+
+
+def test_pages_fetch_nothing(site: dict[str, Page]) -> None:
+    assert not [(path, page.loads) for path, page in site.items() if page.loads]
+
+
+# Paths of a machine, issue numbers, and whatever else only makes sense outside the project.
+OUTSIDE = re.compile(
+    r"/work/|/tmp/|/home/|/root/|\bshared/|\bissue ?#?\d|\bcards? [A-Z]\d|\balgorithms\.md"
+    r"|\b(TODO|FIXME|XXX)\b|\bAI\b|localhost",
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_keep_to_the_project(page: Path) -> None:
+    found = OUTSIDE.search(page.read_text(encoding="utf-8"))
+    assert found is None, f"{page.name} mentions {found[0]!r}" if found else ""
+
+
+def test_generated_pages_keep_to_the_project(site: dict[str, Page]) -> None:
+    assert not [
+        (path, OUTSIDE.findall(page.words))
+        for path, page in site.items()
+        if OUTSIDE.search(page.words)
+    ]
+
+
+@functools.cache
+def errata_tests() -> dict[str, str]:
+    """The tests of test_errata.py by name, and the entry that each one's docstring names."""
+    tree = ast.parse((ROOT / "tests" / "test_errata.py").read_text(encoding="utf-8"))
+    return {
+        node.name: (ast.get_docstring(node) or "").partition(":")[0]
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_every_erratum_names_its_test() -> None:
+    text = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^### (\w+ \d+)\. .*\n\n((?:- .*\n)+)", text, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^### ", text, re.MULTILINE)) > 30
+    named = {}
+    for entry, body in entries:
+        assert re.findall(r"^- ([A-Z][a-z]+(?: by)?): ", body, re.MULTILINE)[1:] == [
+            "Right",
+            "Why",
+            "Shown by",
+        ], entry
+        (test,) = re.findall(r"^- Shown by: `(\w+)`$", body, re.MULTILINE)
+        named[test] = entry
+    assert named == errata_tests()
