@@ -65,8 +65,9 @@ def test_learning_is_counting_reports(name: str) -> None:
     for reward in (0.0, 0.25, 1.0):
         learn(params, state, 1, 1, reward, 0, recorder)
     assert [entry.terms[1:] for entry in recorder.tape if entry.terms] == [(1.0, 1.0, 0.0)] * 3
-    assert getattr(state, "tally", state).sums[1] == sum(entry.answer for entry in recorder.tape)
-    assert state.pulls.tolist() == [0, 3, 0]
+    tally = getattr(state, "tally", state)
+    assert tally.sums[1] == sum(entry.answer for entry in recorder.tape)
+    assert tally.pulls.tolist() == [0, 3, 0]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -83,9 +83,7 @@ def next_pull(state: Phases) -> tuple[int, int]:
 
 
 @kernel
-def choose_in_phases(
-    params: Any, state: Phases, t: int, context: Any, rng: Any
-) -> tuple[int, int]:
+def choose_in_phases(params: Any, state: Phases, t: int, context: Any, rng: Any) -> tuple[int, int]:
     """`choose` of an elimination policy: the next pull, or the last arm for ever."""
     if state.waiting[0] == 0:  # no phase is open: one arm is left
         return state.turn[0], SPARE
