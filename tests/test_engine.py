@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.errors import IncompatibleError, ParameterError, PolicyError
+from balaclava.estimation.tally import begin_tally, learn_tally
 from balaclava.simulation.engine import checkpoint_rounds, label_policies
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
@@ -169,3 +170,28 @@ def test_signal_module_is_left_alone():
     before = signal.getsignal(signal.SIGINT)
     simulate()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@bl.kernel
+def choose_a_stranger(params, state, t, context, rng):
+    return (t - 1) if t < 9 else -1, 0
+
+
+class Stray(bl.Policy):
+    """Leaves its arms in round 4."""
+
+    name = "stray"
+    kernels = bl.Kernels(begin_tally, choose_a_stranger, learn_tally)
+
+
+def test_an_arm_that_does_not_exist_is_an_error_not_a_crash():
+    policy = Stray(arms=3)
+    with pytest.raises(PolicyError, match="stray chose an arm that does not exist in round 4"):
+        simulate(policy)
+    agent = policy.agent()
+    for _ in range(3):
+        agent.ask()
+    with pytest.raises(PolicyError, match="round 4"):
+        agent.ask()
+    with pytest.raises(PolicyError, match="round 4"):
+        bl.audit(policy, trials=100, pairs=10)

@@ -34,6 +34,10 @@ class IncompatibleError(BalaclavaError, ValueError):
     """A policy and an environment that cannot be played against each other."""
 
 
+class PolicyError(BalaclavaError, RuntimeError):
+    """A policy that breaks its contract: it chose an arm that does not exist."""
+
+
 class SavedStateError(BalaclavaError, ValueError):
     """A saved agent that cannot be restored."""
 
@@ -48,6 +52,20 @@ class ExperimentFileError(BalaclavaError, ValueError):
 
 class PrivacyError(BalaclavaError, ValueError):
     """A privacy statement that cannot be made."""
+
+
+def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
+    """The error for a choice outside the arms."""
+    return PolicyError(
+        f"{policy} chose an arm that does not exist in round {t}; its `choose` must return an arm "
+        f"from 0 to {arms - 1}"
+    )
+
+
+def require_arm(policy: str, t: int, arm: int, arms: int) -> None:
+    """Refuse a choice outside the arms."""
+    if not 0 <= arm < arms:
+        raise no_such_arm(policy, t, arms)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

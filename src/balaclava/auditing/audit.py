@@ -19,7 +19,7 @@ from balaclava.auditing.statistical import (
     audit_by_betting,
     audit_statistically,
 )
-from balaclava.errors import ParameterError
+from balaclava.errors import ParameterError, require_arm
 from balaclava.policies.base import Policy
 
 _SCALES = (0.3, 0.1, 0.03, 0.01)
@@ -162,6 +162,7 @@ def first_release(policy: Policy, limit: int) -> int | None:
     for t in range(1, min(limit, horizon) + 1):
         start = len(recorder.tape)
         arm, phase = choose(params, state, t, None, recorder)
+        require_arm(policy.name, t, arm, policy.arms)
         learn(params, state, t, arm, prepare(params, middle), phase, recorder)
         released += sum(entry.terms is not None for entry in recorder.tape[start:])
         if released >= policy.arms:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._kernel import compiled
+from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
@@ -56,7 +57,7 @@ def make_count_games(
         probes: np.ndarray,
         histogram: np.ndarray,
         rng: Any,
-    ) -> None:
+    ) -> int:
         arms = rewards.shape[1]
         given = 0
         pulls = np.zeros(arms, np.int64)
@@ -68,6 +69,8 @@ def make_count_games(
                 while t < probes[probe]:
                     t += 1
                     arm, phase = choose(params, state, t, None, rng)
+                    if arm < 0 or arm >= arms:  # compiled code would write anywhere
+                        return t
                     reward = prepare(params, rewards[t - 1, arm])
                     learn(params, state, t, arm, reward, phase, rng)
                     pulls[arm] += 1
@@ -75,6 +78,7 @@ def make_count_games(
                         given = arm
                 for arm in range(arms):
                     histogram[given, arm, probe, pulls[arm]] += 1
+        return 0
 
     return count_games
 
@@ -102,7 +106,9 @@ def count_games(
     def block(number: int) -> np.ndarray:
         histogram = np.zeros(shape, np.int64)
         rng = seeded(seed, *path, number)
-        play(params, rewards, int(sizes[number]), place, probes, histogram, rng)
+        lost = play(params, rewards, int(sizes[number]), place, probes, histogram, rng)
+        if lost:
+            raise no_such_arm(policy.name, lost, policy.arms)
         histogram[-1] = histogram.sum(axis=0)
         return histogram
 

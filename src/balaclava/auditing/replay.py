@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
+from balaclava.errors import require_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
@@ -124,6 +125,7 @@ def record(policy: Policy, rewards: np.ndarray, seed: int) -> _Game:
     for t in range(1, len(rewards) + 1):
         game.marks.append(len(recorder.tape))
         arm, phase = choose(params, state, t, None, recorder)
+        require_arm(policy.name, t, arm, policy.arms)
         game.after_choice.append(len(recorder.tape))
         game.decisions.append((int(arm), int(phase)))
         reward = prepare(params, float(rewards[t - 1, arm]))

@@ -18,6 +18,7 @@ from balaclava.errors import (
     ParameterError,
     RewardError,
     SavedStateError,
+    require_arm,
 )
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee, not_private
@@ -94,6 +95,7 @@ class Agent:
                 arm, phase = self._policy.kernels.choose(
                     self._params, self._state, t, context, self._rng
                 )
+            require_arm(self._policy.name, t, arm, self._policy.arms)
             decision = Decision(t, int(arm), int(phase))
             self._clock = t
             self._open[t] = decision

@@ -14,12 +14,13 @@ import numpy as np
 from balaclava._declared import Range, brief, check
 from balaclava._kernel import compiled
 from balaclava.environments.base import Environment
-from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.results import Results, Run
 
 POLICY_STREAM, ENVIRONMENT_STREAM = 0, 1
+STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
 _BREATH = 1 << 16  # rounds between two looks at the stop flag
 
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
@@ -41,7 +42,7 @@ def make_play(
         checkpoints: np.ndarray,
         policy_rng: Any,
         environment_rng: Any,
-        signals: np.ndarray,  # [rounds played, stop when not 0]
+        signals: np.ndarray,  # [rounds played, 0 or why to stop]
     ) -> np.ndarray:
         state = begin(params)
         pulls = np.zeros(arms, np.int64)
@@ -53,6 +54,9 @@ def make_play(
                 while t < until:
                     t += 1
                     arm, phase = choose(params, state, t, None, policy_rng)
+                    if arm < 0 or arm >= arms:  # compiled code would write anywhere
+                        signals[0], signals[1] = t, NO_SUCH_ARM
+                        return history
                     reward = prepare(params, draw(world, t, arm, environment_rng))
                     learn(params, state, t, arm, reward, phase, policy_rng)
                     pulls[arm] += 1
@@ -138,6 +142,8 @@ def simulate(
             seeded(seed, job.repetition, ENVIRONMENT_STREAM),
             job.signals,
         )
+        if job.signals[1] == NO_SUCH_ARM:
+            raise no_such_arm(job.label, int(job.signals[0]), environment.arms)
         return history
 
     try:
@@ -183,7 +189,7 @@ class _Pool:
 
     def __exit__(self, *_: object) -> None:
         for job in self._started:
-            job.signals[1] = 1
+            job.signals[1] = STOP
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
