@@ -25,8 +25,13 @@ class Environment(Declared):
 
     @property
     def holds_data(self) -> bool:
-        """Whether it holds somebody's rewards, which no message repeats."""
+        """Whether it holds somebody's rewards, which no message and no file repeats."""
         return False
+
+    @property
+    def public_parameters(self) -> dict[str, Any]:
+        """The parameters, less the rewards that it holds."""
+        return self.parameters
 
     @property
     def draw(self) -> Callable[..., float]:

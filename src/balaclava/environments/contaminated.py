@@ -138,6 +138,11 @@ class Contaminated(Environment):
         return self.inner.holds_data
 
     @property
+    def public_parameters(self) -> dict[str, Any]:
+        inner = {"name": self.inner.name, **self.inner.public_parameters}
+        return {**self.parameters, "inner": inner}
+
+    @property
     def gaps(self) -> np.ndarray:
         return self.inner.gaps
 

@@ -143,6 +143,12 @@ class Empirical(Environment):
         return True
 
     @property
+    def public_parameters(self) -> dict[str, Any]:
+        count = sum(rewards.size for rewards in self._samples.values())
+        samples = None if self.path else f"withheld: {count} rewards"
+        return {**self.parameters, "samples": samples}
+
+    @property
     def draw(self) -> Callable[..., float]:
         return draw
 

@@ -72,6 +72,10 @@ class Table(Environment):
         return True
 
     @property
+    def public_parameters(self) -> dict[str, Any]:
+        return {"rewards": f"withheld: {self.rewards.size} rewards"}
+
+    @property
     def draw(self) -> Callable[..., float]:
         return draw
 

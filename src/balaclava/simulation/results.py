@@ -109,7 +109,7 @@ class Results:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything into one Parquet file, whole or not at all; `bl.load` reads it.
 
-        Parameters are part of it: where the environment was given recorded rewards, so are those.
+        Parameters are part of it, but never the rewards that an environment was made from.
         """
         from balaclava.simulation.storage import save
 

@@ -7,19 +7,27 @@ the file depends on when or where it was written: equal results give equal bytes
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import balaclava
+from balaclava._declared import Range
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
-from balaclava.errors import BalaclavaError, ResultsFileError, UnknownNameError
+from balaclava.environments.base import Environment
+from balaclava.errors import (
+    BalaclavaError,
+    IncompatibleError,
+    ResultsFileError,
+    UnknownNameError,
+)
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.simulation.results import Results, Run
 
@@ -131,8 +139,9 @@ def _description(results: Results) -> dict[str, Any]:
             for label, policy in results.policies.items()
         },
         "environment": {
-            "name": world.name,
-            "parameters": world.parameters,
+            "name": getattr(world, "family", world.name),
+            "parameters": world.public_parameters,
+            "holds_data": world.holds_data,
             "gaps": world.gaps.tolist(),
         },
         "horizon": results.horizon,
@@ -151,6 +160,48 @@ def _versions() -> dict[str, str]:
     }
 
 
+def _environment(saved: dict[str, Any]) -> Environment:
+    if not saved["holds_data"]:
+        return ENVIRONMENTS.create(saved["name"], saved["parameters"])
+    return Recorded(family=saved["name"], known=saved["parameters"], regrets=saved["gaps"])
+
+
+class Recorded(Environment):
+    """What a results file keeps of an environment that holds somebody's rewards: no reward."""
+
+    name = "recorded"
+    family: str
+    known: dict  # type: ignore[type-arg]
+    regrets: Annotated[np.ndarray, Range(0), 1]
+
+    @property
+    def gaps(self) -> np.ndarray:
+        return self.regrets
+
+    @property
+    def arms(self) -> int:
+        return int(self.regrets.size)
+
+    @property
+    def holds_data(self) -> bool:
+        return True
+
+    @property
+    def public_parameters(self) -> dict[str, Any]:
+        return self.known
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        raise IncompatibleError(
+            f"the results file does not hold the rewards of its {self.family} environment; make "
+            "the environment again from the data"
+        )
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (-math.inf, math.inf)
+
+
 def _rebuild(path: str | os.PathLike[str], description: dict[str, Any], table: Any) -> Results:
     try:
         policies = {
@@ -158,7 +209,7 @@ def _rebuild(path: str | os.PathLike[str], description: dict[str, Any], table: A
             for label, saved in description["policies"].items()
         }
         world = description["environment"]
-        environment = ENVIRONMENTS.create(world["name"], world["parameters"])
+        environment = _environment(world)
     except UnknownNameError as error:
         raise ResultsFileError(
             f"{path}: {error}; if it is your own, import what registers it, then load again"
@@ -168,13 +219,8 @@ def _rebuild(path: str | os.PathLike[str], description: dict[str, Any], table: A
         raise ResultsFileError(
             f"{path}: {error}; the file was written by balaclava {wrote}"
         ) from error
-    # An environment that reads a log is only the same while the log is.
-    gaps = np.array(world["gaps"])
-    if gaps.shape != environment.gaps.shape or not np.allclose(gaps, environment.gaps):
-        raise ResultsFileError(
-            f"{path}: what the environment {environment.name} reads has changed since the "
-            "simulation; put the old data back, or simulate again"
-        )
+    if not np.array_equal(world["gaps"], environment.gaps):
+        raise _damaged(path, "its gaps are not those of its environment")
     checkpoints = np.array(description["checkpoints"], dtype=np.int64)
     results = Results.empty(
         policies,
