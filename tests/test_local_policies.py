@@ -11,7 +11,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
-from balaclava.errors import ParameterError, RewardError
+from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.privacy.randomness import seeded
 from balaclava.testing.policies import interpreted_arms
 
@@ -154,3 +154,32 @@ def test_small_and_bad_input(name: str) -> None:
     quiet = make(name).agent(seed=1)  # no reward ever comes: asking goes on, evenly
     asked = np.bincount([quiet.ask().arm for _ in range(300)])
     assert asked.tolist() == [100, 100, 100]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_operator_learns_from_reports_alone(name: str) -> None:
+    """Owners report, the operator is told reports: no reward is ever handed to the agent."""
+    policy = make(name)
+    agent = policy.agent()
+    pulls = np.zeros(policy.arms, np.int64)
+    for _ in range(3_000):
+        decision = agent.ask()
+        pulls[decision.arm] += 1
+        agent.tell_report(decision, policy.report(1.0 if decision.arm == 1 else 0.0))
+    assert pulls.argmax() == 1
+    decision = agent.ask()
+    for bad in (math.nan, math.inf, "1", None):
+        with pytest.raises(RewardError, match="report"):
+            agent.tell_report(decision, bad)
+    agent.tell_report(decision, 1.0)
+    with pytest.raises(DecisionError):
+        agent.tell_report(decision, 1.0)
+
+
+def test_only_local_policies_take_reports() -> None:
+    agent = bl.policy("dp-se", arms=2, epsilon=1.0, horizon=10).agent()
+    with pytest.raises(RewardError, match="use tell"):
+        agent.tell_report(agent.ask(), 1.0)
+    agent = make("ldp-ucb-bernoulli").agent()
+    with pytest.raises(RewardError, match="0 to 1"):
+        agent.tell_report(agent.ask(), 2.0)

@@ -6,7 +6,7 @@ import base64
 import math
 import numbers
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,20 +103,25 @@ class Agent:
 
     def tell(self, decision: Decision, reward: float) -> None:
         """The reward of a decision: in any order, each once."""
-        value = checked_reward(self._policy, reward)
+        prepared = self._prepare(self._params, checked_reward(self._policy, reward))
+        self._learn(self._policy.kernels.learn, decision, prepared)
+
+    def tell_report(self, decision: Decision, report: float) -> None:
+        """What the owner of the reward reported (`policy.report`), for policies of local privacy.
+
+        The agent then never sees the reward.
+        """
+        learn = self._policy.learn_report
+        if learn is None:
+            raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
+        low, high = getattr(self._policy, "reports", (-math.inf, math.inf))
+        self._learn(learn, decision, checked_number(self._policy.name, "report", report, low, high))
+
+    def _learn(self, learn: Callable[..., None], decision: Decision, value: float) -> None:
         with self._lock:
-            decision = self._known(decision)
-            prepared = self._prepare(self._params, value)
-            self._policy.kernels.learn(
-                self._params,
-                self._state,
-                decision.id,
-                decision.arm,
-                prepared,
-                decision.phase,
-                self._rng,
-            )
-            del self._open[decision.id]
+            known = self._known(decision)
+            learn(self._params, self._state, known.id, known.arm, value, known.phase, self._rng)
+            del self._open[known.id]
 
     def cancel(self, decision: Decision) -> None:
         """The reward of this decision will never come.
@@ -184,22 +189,26 @@ class Agent:
 
 def checked_reward(policy: Policy, reward: Any) -> float:
     """The reward as a float that the policy takes, or an error that does not repeat it."""
-    low, high = policy.accepts
-    allowed = f"{policy.name} takes finite numbers"
+    return checked_number(policy.name, "reward", reward, *policy.accepts)
+
+
+def checked_number(policy: str, what: str, value: Any, low: float, high: float) -> float:
+    """A reward or a report as a finite float in [low, high]."""
+    allowed = f"{policy} takes finite numbers"
     if math.isfinite(low) or math.isfinite(high):
-        allowed = f"{policy.name} takes numbers from {low:g} to {high:g}"
-    if not isinstance(reward, numbers.Real | np.bool_):
-        raise RewardError(f"the reward is not a number but a {type(reward).__name__}; {allowed}")
-    value = float(reward)
-    if not math.isfinite(value):
-        raise RewardError(f"the reward is {value}; {allowed}")
-    if not low <= value <= high:
-        side = "below" if value < low else "above"
+        allowed = f"{policy} takes numbers from {low:g} to {high:g}"
+    if not isinstance(value, numbers.Real | np.bool_):
+        raise RewardError(f"the {what} is not a number but a {type(value).__name__}; {allowed}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise RewardError(f"the {what} is {number}; {allowed}")
+    if not low <= number <= high:
+        side = "below" if number < low else "above"
         raise RewardError(
-            f"the reward is {side} what is allowed (its value is withheld); {allowed}: rescale "
+            f"the {what} is {side} what is allowed (its value is withheld); {allowed}: rescale "
             "it, or choose another policy or reward_range"
         )
-    return value
+    return number
 
 
 def restore(saved: dict[str, Any]) -> Agent:

@@ -78,7 +78,9 @@ class Policy(Declared):
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
     assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
-    report_kernel: ClassVar[Callable[..., float] | None] = None  # of a local policy
+    # Of a local policy: what an owner does to a reward, and how a report is learned from.
+    report_kernel: ClassVar[Callable[..., float] | None] = None
+    learn_report: ClassVar[Callable[..., None] | None] = None
     kernels: ClassVar[Kernels]
 
     arms: Arms

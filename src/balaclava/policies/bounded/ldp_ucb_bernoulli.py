@@ -79,6 +79,8 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     name = "ldp-ucb-bernoulli"
     reference = "Ren, Zhou, Liu, Shroff 2020"
     report_kernel = staticmethod(report)
+    learn_report = staticmethod(learn_ucb1)
+    reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -91,6 +91,7 @@ class LDPUCBLaplace(LocalBoundedPolicy):
     name = "ldp-ucb-laplace"
     reference = "Ren, Zhou, Liu, Shroff 2020"
     report_kernel = staticmethod(report)
+    learn_report = staticmethod(learn_tally)
     kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

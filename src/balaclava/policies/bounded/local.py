@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from balaclava.policies.base import PrivateBoundedPolicy
@@ -13,12 +14,14 @@ class LocalBoundedPolicy(PrivateBoundedPolicy):
     """A policy that learns from reports, each made private before it leaves its owner.
 
     A subclass gives `report_kernel(params, reward, rng) -> float`, the only function that sees a
-    prepared reward. Its `learn` passes the reward through that kernel before anything else, so an
-    agent may be told raw rewards where one party owns them all.
+    prepared reward, and `learn_report`, which learns from what it returns. An owner calls
+    `policy.report(reward)`, the operator `agent.tell_report(decision, report)`. The policy's
+    `learn` does both, so an agent may be told raw rewards where one party owns them all.
     """
 
     model: ClassVar[Model] = "local"
     scope: ClassVar[Scope] = "report"
+    reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
 
     def report(self, reward: float) -> float:
         """What the owner of a reward sends in its place; fresh noise that is fit for release.
