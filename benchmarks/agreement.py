@@ -1,5 +1,4 @@
 """Does every policy for bounded rewards play as its paper says?
-# ruff: noqa: NPY002 - the generator that numba seeds, so as to share no stream
 
 Each policy is written here a second time, straight from the published rule: plain loops that
 share nothing with the package, neither its kernels, its mechanisms nor its random streams. Both
@@ -14,6 +13,8 @@ the means in combined standard errors; where a few runs lock in to a wrong arm, 
 the mean and its error and z says little. The p-values of Kolmogorov-Smirnov and of Mann-Whitney
 ask about all runs alike. A row agrees when |z| <= 4 and both p-values are above 1e-4.
 """
+
+# ruff: noqa: NPY002 (numba's own generator, so as to share no stream with the package)
 
 from __future__ import annotations
 
@@ -792,9 +793,8 @@ def main() -> int:
     horizon, runs = (20_000, 40) if chosen.quick else (1_000_000, 50)
     cases = [case for case in CASES if not chosen.policies or case.policy in chosen.policies]
     started, apart = time.perf_counter(), 0
-    print(
-        f"final regret after {horizon:,} rounds, {runs} runs each ({4 * runs} of cheap policies)\n\n{HEAD}"
-    )
+    print(f"final regret after {horizon:,} rounds, {runs} runs each", end=" ")
+    print(f"({4 * runs} of {', '.join(sorted(CHEAP))})\n\n{HEAD}", flush=True)
     for case in cases:
         times = runs * 4 if case.policy in CHEAP else runs
         found = compare(case.ours(horizon, times), case.independent(horizon, times))
