@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from balaclava.privacy.budget import check_budget
 from balaclava.privacy.mechanism import Terms, mechanism_of
 from balaclava.privacy.randomness import seeded
 
@@ -16,6 +17,7 @@ class Entry(NamedTuple):
     name: str
     terms: Terms | None  # None for a plain draw, which no claim of privacy rests on
     answer: Any
+    arguments: tuple[Any, ...] = ()  # of a plain draw
 
 
 class Divergence(Exception):  # noqa: N818 (it is a finding, not an error)
@@ -32,8 +34,11 @@ class Recorder:
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Let the mechanism answer, and write down what it was given."""
         mechanism = mechanism_of(body)
+        terms = mechanism.terms(*arguments)
+        check_budget(terms.epsilon, terms.delta, terms.sensitivity)
+        mechanism.require(terms)
         answer = body(self._generator, *arguments)
-        self.tape.append(Entry(mechanism.name, mechanism.terms(*arguments), answer))
+        self.tape.append(Entry(mechanism.name, terms, answer))
         return answer
 
     def __getattr__(self, method: str) -> Any:
@@ -42,7 +47,7 @@ class Recorder:
 
         def draw(*arguments: Any) -> Any:
             answer = getattr(self._generator, method)(*arguments)
-            self.tape.append(Entry(method, None, answer))
+            self.tape.append(Entry(method, None, answer, arguments))
             return answer
 
         return draw
@@ -54,6 +59,7 @@ class Move(NamedTuple):
     name: str
     distance: float
     terms: Terms
+    local: bool = False
 
 
 @dataclass
@@ -79,10 +85,21 @@ class Player:
         if now[1:] != then[1:]:
             raise Divergence(f"the sensitivity, epsilon or delta of {mechanism.name} changed")
         if now.value != then.value:
-            self.moves.append(Move(mechanism.name, abs(now.value - then.value), now))
+            self.moves.append(
+                Move(mechanism.name, abs(now.value - then.value), now, mechanism.local)
+            )
         return entry.answer
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):
             raise AttributeError(method)
-        return lambda *_: self._next(method).answer
+
+        def draw(*arguments: Any) -> Any:
+            entry = self._next(method)
+            if arguments != entry.arguments:
+                raise Divergence(
+                    f"what it asked of {method} depends on a reward, past every mechanism"
+                )
+            return entry.answer
+
+        return draw

@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
-from balaclava.errors import require_arm
+from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
 _TOLERANCE = 1e-9  # of floating-point sums
+_HUGE = 1e30  # a reward that no honest sensitivity covers, where rewards are not bounded
+_DELAY = 8  # rounds by which rewards are late in some streams
+_FAR = 1_000  # rounds of a few streams: some faults show late
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class _Game:
     decisions: list[tuple[int, int]]
     tape: list[Entry]
     marks: list[int]  # length of the tape before each round's choice; last: the end
-    after_choice: list[int]  # and after it, before learning
+    tells: list[list[int]]  # the rounds whose rewards are told after each round's choice
     fingerprints: dict[int, bytes]  # the state after rounds in which something was released
 
 
@@ -68,15 +71,27 @@ def audit_by_replay(
     policy: Policy, claim: Guarantee, *, rounds: int, pairs: int, seed: int
 ) -> ReplayAudit:
     """Try `pairs` neighbours spread over many streams: what one stream hides another shows."""
+    if claim.scope == "report" and policy.report_kernel is None:
+        fault = "claims that each reward is reported by its owner, but has no report_kernel"
+        return ReplayAudit("violated", 0, 0, 0.0, 0.0, fault)
+    if policy.report_kernel is not None and (fault := fault_of_reports(policy, claim, seed)):
+        return ReplayAudit("violated", 0, 0, 0.0, 0.0, fault)
     streams = max(6, pairs // 20)
+    far = max(rounds, min(_FAR, getattr(policy, "horizon", None) or _FAR))
     rng = np.random.default_rng([seed, 0])
     tried = moved = 0
     epsilon = delta = 0.0
     for number in range(streams):
-        game = record(policy, reward_stream(policy, rounds, number, rng), seed + number)
+        length = far if number % 10 == 5 else rounds
+        tells = schedule(length, _DELAY if number % 3 == 2 else 0, rng)
+        try:
+            game = record(policy, reward_stream(policy, length, number, rng), seed + number, tells)
+        except PrivacyError as error:
+            return ReplayAudit("violated", tried, moved, epsilon, delta, str(error))
         wanted = math.ceil((pairs - tried) / (streams - number))
         neighbours = choose_neighbours(policy, game, wanted, rng)
-        for neighbour, outcome in replay_all(policy, game, neighbours, claim.scope == "decision"):
+        by_round = claim.scope in ("decision", "report")
+        for neighbour, outcome in replay_all(policy, game, neighbours, by_round):
             tried += 1
             fault = outcome if isinstance(outcome, str) else fault_of(outcome, claim)
             if fault:
@@ -115,24 +130,41 @@ def reward_limits(policy: Policy) -> tuple[float, float]:
     return -1e3, 1e3
 
 
-def record(policy: Policy, rewards: np.ndarray, seed: int) -> _Game:
+def schedule(rounds: int, delay: int, rng: np.random.Generator) -> list[list[int]]:
+    """After which round's choice each reward is told; what would be told after the end is lost."""
+    tells: list[list[int]] = [[] for _ in range(rounds)]
+    for t in range(1, rounds + 1):
+        due = t + (int(rng.integers(0, delay + 1)) if delay else 0)
+        if due <= rounds:
+            tells[due - 1].append(t)
+    return tells
+
+
+def record(
+    policy: Policy, rewards: np.ndarray, seed: int, tells: list[list[int]] | None = None
+) -> _Game:
     """Play a stream once and write everything down."""
     params, recorder = policy.constants(), Recorder(seed)
     begin, choose, learn = policy.kernels
     prepare = policy.prepare()
     state = begin(params)
-    game = _Game(rewards, [], recorder.tape, [], [], {})
+    before = fingerprint(params)
+    tells = schedule(len(rewards), 0, np.random.default_rng(0)) if tells is None else tells
+    game = _Game(rewards, [], recorder.tape, [], tells, {})
     for t in range(1, len(rewards) + 1):
         game.marks.append(len(recorder.tape))
         arm, phase = choose(params, state, t, None, recorder)
         require_arm(policy.name, t, arm, policy.arms)
-        game.after_choice.append(len(recorder.tape))
         game.decisions.append((int(arm), int(phase)))
-        reward = prepare(params, float(rewards[t - 1, arm]))
-        learn(params, state, t, arm, reward, phase, recorder)
+        for told in tells[t - 1]:
+            arm, phase = game.decisions[told - 1]
+            reward = prepare(params, float(rewards[told - 1, arm]))
+            learn(params, state, told, arm, reward, phase, recorder)
         if any(entry.terms for entry in recorder.tape[game.marks[-1] :]):
             game.fingerprints[t] = fingerprint(state)
     game.marks.append(len(recorder.tape))
+    if fingerprint(params) != before:
+        raise PrivacyError("the kernels write to params, which no replay can follow; use the state")
     return game
 
 
@@ -155,6 +187,10 @@ def choose_neighbours(
     for place in places:
         arm, _ = game.decisions[place - 1]
         now = game.rewards[place - 1, arm]
+        if not all(map(math.isfinite, policy.accepts)) and rng.random() < 0.1:
+            low, high = -_HUGE, _HUGE
+        else:
+            low, high = reward_limits(policy)
         far = high if now < (low + high) / 2 else low
         other = far if rng.random() < 0.7 else low + (high - low) * rng.random()
         neighbours.append(Neighbour(int(place), float(other)))
@@ -172,35 +208,60 @@ def replay_all(
     waiting = defaultdict(list)
     for neighbour in neighbours:
         waiting[neighbour.place].append(neighbour)
-    for t in range(1, max(waiting, default=0) + 1):
-        arm, phase = choose(params, state, t, None, player)
-        for neighbour in waiting[t]:
-            branch = copy_state(state)
-            yield neighbour, replay_one(policy, params, branch, game, neighbour, by_round)
-        reward = prepare(params, float(game.rewards[t - 1, arm]))
-        learn(params, state, t, arm, reward, phase, player)
+    for t in range(1, len(game.decisions) + 1):
+        choose(params, state, t, None, player)
+        for order, told in enumerate(game.tells[t - 1]):
+            start = Start(t, order, player.position)
+            for neighbour in waiting.pop(told, ()):
+                branch = copy_state(state)
+                yield (
+                    neighbour,
+                    replay_one(policy, params, branch, game, neighbour, start, by_round),
+                )
+            arm, phase = game.decisions[told - 1]
+            reward = prepare(params, float(game.rewards[told - 1, arm]))
+            learn(params, state, told, arm, reward, phase, player)
+        if not waiting:
+            return
+    for neighbour in (neighbour for late in waiting.values() for neighbour in late):
+        yield neighbour, []  # its reward was never told
+
+
+class Start(NamedTuple):
+    """Where a changed reward is told: after which round's choice, in which order, the tape."""
+
+    round: int
+    order: int
+    position: int
 
 
 def replay_one(
-    policy: Policy, params: Any, state: Any, game: _Game, neighbour: Neighbour, by_round: bool
+    policy: Policy,
+    params: Any,
+    state: Any,
+    game: _Game,
+    neighbour: Neighbour,
+    start: Start,
+    by_round: bool,
 ) -> list[list[Move]] | str:
     """Go on from a changed reward until the state is the recorded one again, or to the end."""
     _, choose, learn = policy.kernels
     prepare = policy.prepare()
-    player = Player(game.tape, game.after_choice[neighbour.place - 1])
-    reward = neighbour.reward
+    player = Player(game.tape, start.position)
     groups: list[list[Move]] = []
-    for t in range(neighbour.place, len(game.decisions) + 1):
+    for t in range(start.round, len(game.decisions) + 1):
         try:
-            if t > neighbour.place:
+            if t > start.round:
                 decision = choose(params, state, t, None, player)
                 if (int(decision[0]), int(decision[1])) != game.decisions[t - 1]:
                     return (
                         f"the decision of round {t} differs though every mechanism answered alike"
                     )
-                reward = float(game.rewards[t - 1, decision[0]])
-            arm, phase = game.decisions[t - 1]
-            learn(params, state, t, arm, prepare(params, reward), phase, player)
+            for told in game.tells[t - 1][start.order if t == start.round else 0 :]:
+                arm, phase = game.decisions[told - 1]
+                changed = told == neighbour.place
+                reward = neighbour.reward if changed else float(game.rewards[told - 1, arm])
+                learn(params, state, told, arm, prepare(params, reward), phase, player)
         except Divergence as divergence:
             return f"in round {t} {divergence}"
         if player.position != game.marks[t]:
@@ -215,9 +276,12 @@ def replay_one(
 
 def fault_of(groups: list[list[Move]], claim: Guarantee) -> str:
     """What is wrong with the moves of a neighbour, or ""."""
-    for moves in groups:
+    for number, moves in enumerate(groups):
         for move in moves:
-            if move.distance > move.terms.sensitivity * (1 + _TOLERANCE) + _TOLERANCE * 1e-3:
+            if claim.scope == "report" and (number > 0 or not move.local):
+                return f"a reward moved {move.name}, which is not its owner's report of it"
+            limit = move.terms.sensitivity * (1 + _TOLERANCE) + _TOLERANCE * 1e-3
+            if not move.distance <= limit:  # not a number is no distance either
                 times = move.distance / move.terms.sensitivity
                 return f"the input of {move.name} moved by {times:.4g} times its sensitivity"
         epsilon, delta = loss_of(moves, claim)
@@ -226,6 +290,28 @@ def fault_of(groups: list[list[Move]], claim: Guarantee) -> str:
                 f"{len(moves)} mechanisms moved, which costs epsilon {epsilon:.4g} and delta "
                 f"{delta:.3g}; claimed are {claim.epsilon:.4g} and {claim.delta:.3g}"
             )
+    return ""
+
+
+def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> str:
+    """What is wrong with the reports that leave their owners, or "": they are replayed too."""
+    params, prepare, report = policy.constants(), policy.prepare(), policy.report_kernel
+    assert report is not None  # the caller has looked
+    rng = np.random.default_rng([seed, 1])
+    low, high = reward_limits(policy)
+    for _ in range(100):
+        one, other = rng.choice([low, high, *(low + (high - low) * rng.random(4))], 2)
+        recorder = Recorder(int(rng.integers(2**32)))
+        try:
+            answer = report(params, prepare(params, float(one)), recorder)
+            player = Player(recorder.tape, 0)
+            again = report(params, prepare(params, float(other)), player)
+        except (Divergence, PrivacyError) as error:
+            return f"a report: {error}"
+        if again != answer:
+            return "a report depends on the reward though every mechanism answered alike"
+        if fault := fault_of([player.moves], claim):
+            return f"a report: {fault}"
     return ""
 
 
@@ -254,7 +340,7 @@ def copy_state(state: Any) -> Any:
 
 
 def fingerprint(state: Any) -> bytes:
-    """The bytes of all arrays of a state."""
-    return b"".join(
-        part.tobytes() if isinstance(part, np.ndarray) else fingerprint(part) for part in state
-    )
+    """The bytes of all arrays of a state or of parameters."""
+    if isinstance(state, np.ndarray):
+        return state.tobytes()
+    return b"".join(map(fingerprint, state)) if isinstance(state, tuple) else b""

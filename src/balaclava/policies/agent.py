@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import math
 import numbers
 import threading
@@ -26,6 +27,11 @@ from balaclava.privacy.randomness import SystemRandomness, seeded
 
 SCHEMA = 1
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
+
+_GOES_ON_ONCE = (
+    "of the saved agent and what was restored from it only one went on: every copy that goes on "
+    "releases the same rewards again and costs epsilon again"
+)
 
 
 class Decision(NamedTuple):
@@ -65,6 +71,7 @@ class Agent:
         self._state = policy.kernels.begin(self._params)
         self._seeded = seed is not None
         self._rng: Any = SystemRandomness() if seed is None else seeded(seed)
+        self._restored = False
         self._clock = 0
         self._open: dict[int, Decision] = {}
         self._lost: list[Decision] = []
@@ -82,7 +89,12 @@ class Agent:
             return not_private(
                 "the agent was seeded: who knows the seed can take the noise away", ""
             )
-        return self._policy.guarantee
+        guarantee = self._policy.guarantee
+        if self._restored and guarantee.private:
+            return dataclasses.replace(
+                guarantee, assumptions=(*guarantee.assumptions, _GOES_ON_ONCE)
+            )
+        return guarantee
 
     def ask(self, context: Any = None) -> Decision:
         """The next decision. Never waits for a reward."""
@@ -120,8 +132,9 @@ class Agent:
     def _learn(self, learn: Callable[..., None], decision: Decision, value: float) -> None:
         with self._lock:
             known = self._known(decision)
-            learn(self._params, self._state, known.id, known.arm, value, known.phase, self._rng)
+            # First: if learning is interrupted, the reward may be lost but never counts twice.
             del self._open[known.id]
+            learn(self._params, self._state, known.id, known.arm, value, known.phase, self._rng)
 
     def cancel(self, decision: Decision) -> None:
         """The reward of this decision will never come.
@@ -138,6 +151,9 @@ class Agent:
 
     def save(self) -> dict[str, Any]:
         """Everything needed to go on later, as a JSON-able dict for `bl.restore`.
+
+        Only one agent may go on from it: where the saved one, or a second one restored from the
+        same save, goes on too, unfinished batches are released twice and epsilon doubles.
 
         It holds raw sums: keep it as secret as the rewards. Secure randomness is not part of it,
         a seeded agent's generator is.
@@ -163,7 +179,10 @@ class Agent:
     def _known(self, decision: Decision) -> Decision:
         identity = decision.id if isinstance(decision, Decision) else decision
         if isinstance(identity, bool) or not isinstance(identity, int):
-            raise DecisionError(f"{brief(decision)} is not a decision; give what ask() returned")
+            # It may be a reward, given in the wrong place: it is not repeated.
+            raise DecisionError(
+                f"a {type(decision).__name__} is not a decision; give what ask() returned"
+            )
         known = self._open.get(identity)
         if known is None:
             if 1 <= identity <= self._clock:
@@ -199,9 +218,12 @@ def checked_number(policy: str, what: str, value: Any, low: float, high: float) 
         allowed = f"{policy} takes numbers from {low:g} to {high:g}"
     if not isinstance(value, numbers.Real | np.bool_):
         raise RewardError(f"the {what} is not a number but a {type(value).__name__}; {allowed}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
-        raise RewardError(f"the {what} is {number}; {allowed}")
+        raise RewardError(f"the {what} is not finite; {allowed}")
     if not low <= number <= high:
         side = "below" if number < low else "above"
         raise RewardError(
@@ -224,6 +246,7 @@ def restore(saved: dict[str, Any]) -> Agent:
         agent = Agent(policy, seed=None if saved["generator"] is None else 0)
         if saved["generator"] is not None:
             agent._rng.bit_generator.state = _array_state(saved["generator"])
+        agent._restored = True
         agent._clock = int(saved["clock"])
         decisions = [Decision(*(int(part) for part in item)) for item in saved["open"]]
         agent._open = {decision.id: decision for decision in decisions}

@@ -130,6 +130,8 @@ class BoundedPolicy(Policy):
         low, high = self.reward_range
         if not low < high:
             raise self.refuse("reward_range", "is empty; give (smallest, largest)")
+        if not math.isfinite(high - low):
+            raise self.refuse("reward_range", "is too wide for 64-bit floats; rescale the rewards")
 
     @property
     def accepts(self) -> tuple[float, float]:

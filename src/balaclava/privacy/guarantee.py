@@ -47,9 +47,9 @@ _OBSERVER = {
 
 _ONCE = {
     "trajectory": (
-        "The number of decisions does not multiply: each reward enters, once, the noisy release "
-        "that ε pays for, the noise is never drawn again, and all decisions (here {n}) are "
-        "computed from what was released."
+        "The number of decisions does not multiply: ε pays for all noisy releases that a reward "
+        "ever enters, their noise is drawn once, and all decisions (here {n}) are computed from "
+        "what was released."
     ),
     "report": (
         "The number of decisions does not multiply: each reward is reported once, with its noise "

@@ -41,6 +41,7 @@ class Mechanism:
     exact: Callable[[Terms], float]  # the same law on an integer grid, with exact noise
     local: bool  # whether the answer is a report that leaves its owner
     arguments: tuple[str, ...]
+    require: Callable[[Terms], None]  # raises where the law does not keep its terms
 
     def terms(self, *arguments: Any) -> Terms:
         """The terms of a call, from what the kernel was given after `rng`."""
@@ -53,7 +54,11 @@ _TABLE: dict[Callable[..., Any], Mechanism] = {}
 
 
 def mechanism(
-    name: str, exact: Callable[[Terms], float], *, local: bool = False
+    name: str,
+    exact: Callable[[Terms], float],
+    *,
+    local: bool = False,
+    require: Callable[[Terms], None] = lambda _: None,
 ) -> Callable[[Function], Function]:
     """Mark a kernel `(rng, value, [sensitivity,] epsilon[, delta])` as a mechanism.
 
@@ -68,7 +73,7 @@ def mechanism(
                 f"{function.__name__}: the arguments of a mechanism are rng, value, [sensitivity,] "
                 f"epsilon and [delta], not {', '.join(arguments)}"
             )
-        _TABLE[function] = Mechanism(name, exact, local, tuple(arguments))
+        _TABLE[function] = Mechanism(name, exact, local, tuple(arguments), require)
         return _kernel.mechanism(function)
 
     return mark

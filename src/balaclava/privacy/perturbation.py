@@ -94,15 +94,23 @@ def beta_shape(mean: float, step: float) -> tuple[float, float]:
     return successes + extra, n - successes + extra
 
 
+def require_gaussian(terms: Terms) -> None:
+    """Refuse an index of too few rewards."""
+    _require_pulls("Gaussian", gaussian_threshold(terms.epsilon, terms.delta), terms.sensitivity)
+
+
+def require_beta(terms: Terms) -> None:
+    """Refuse an index of too few rewards."""
+    _require_pulls("Beta", beta_threshold(terms.epsilon, terms.delta), terms.sensitivity)
+
+
 def exact_gaussian(terms: Terms) -> float:
     """An index for a released run."""
-    _require_pulls("Gaussian", gaussian_threshold(terms.epsilon, terms.delta), terms.sensitivity)
     return draw_gaussian(SystemRandomness(), terms.value, terms.sensitivity)
 
 
 def exact_beta(terms: Terms) -> float:
     """An index for a released run."""
-    _require_pulls("Beta", beta_threshold(terms.epsilon, terms.delta), terms.sensitivity)
     return float(SystemRandomness().beta(*beta_shape(terms.value, terms.sensitivity)))
 
 
@@ -115,7 +123,7 @@ def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
         )
 
 
-@mechanism("Gaussian index", exact_gaussian)
+@mechanism("Gaussian index", exact_gaussian, require=require_gaussian)
 def gaussian_index(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
@@ -123,7 +131,7 @@ def gaussian_index(
     return draw_gaussian(rng, value, sensitivity)
 
 
-@mechanism("Beta index", exact_beta)
+@mechanism("Beta index", exact_beta, require=require_beta)
 def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:
     """A draw around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity is 1/n."""
     a, b = beta_shape(value, sensitivity)

@@ -35,11 +35,17 @@ class SystemRandomness:
         mechanism = mechanism_of(body)
         terms = mechanism.terms(*arguments)
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
+        mechanism.require(terms)
         return mechanism.exact(terms)
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_") or method in ("bit_generator", "spawn"):
             raise AttributeError(method)
+        if method == "laplace":
+            raise PrivacyError(
+                "Laplace noise in floating point gives its input away; use laplace_release of "
+                "balaclava.privacy.laplace, which is exact here"
+            )
         entropy = np.random.SeedSequence(int.from_bytes(os.urandom(32)), pool_size=8)
         return getattr(np.random.Generator(np.random.SFC64(entropy)), method)
 

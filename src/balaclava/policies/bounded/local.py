@@ -21,6 +21,11 @@ class LocalBoundedPolicy(PrivateBoundedPolicy):
 
     model: ClassVar[Model] = "local"
     scope: ClassVar[Scope] = "report"
+    assumptions: ClassVar[tuple[str, ...]] = (
+        *PrivateBoundedPolicy.assumptions,
+        "each reward is reported by its owner (policy.report, agent.tell_report); an agent that is "
+        "told raw rewards keeps the decisions private, but its operator sees the rewards",
+    )
     reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
 
     def report(self, reward: float) -> float:
