@@ -1,6 +1,6 @@
 """Audit every private policy at the full setting; write the table into docs/audit.md and README.md.
 
-    python benchmarks/full_audit.py [--trials 2000000] [--out docs/audit.md]
+python benchmarks/full_audit.py [--trials 2000000] [--out docs/audit.md]
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from balaclava.testing.examples import USUAL
 ROOT = Path(__file__).parent.parent
 START, END = "<!-- audit: written by make audit -->", "<!-- end of audit -->"
 HEADER = (
-    "| policy | claims | verdict | replayed pairs, largest loss | true delta | epsilon at least | tight |\n"
+    "| policy | claims | verdict | replayed pairs, largest loss | true delta | epsilon at least "
+    "| tight |\n"
     "|---|---|---|---|---|---|---|"
 )
 
@@ -26,7 +27,9 @@ def policy_of(name: str) -> bl.Policy:
     """Two arms, epsilon 1, and a horizon that lets phases end."""
     cls = type_of(name)
     wanted = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
-    parameters = {key: value for key, value in {**USUAL, **wanted}.items() if key in cls.annotations}
+    parameters = {
+        key: value for key, value in {**USUAL, **wanted}.items() if key in cls.annotations
+    }
     return cls.create(parameters)
 
 

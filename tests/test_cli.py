@@ -159,7 +159,8 @@ def test_demo_policies_fit_together() -> None:
 
     chosen = _demo_policies()
     assert "ucb1" in [policy.name for policy in chosen]
-    assert len(chosen) <= 6
+    assert len(chosen) == 6
+    assert {policy.scope for policy in chosen} == {"none", "trajectory", "decision", "report"}
     world = bl.environment("bernoulli", means=_DEMO_MEANS)
     for policy in chosen:
         require_compatible(policy.name, policy, world, _DEMO_HORIZON)
@@ -167,7 +168,7 @@ def test_demo_policies_fit_together() -> None:
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One policy for speed: which are chosen is tested above."""
-    monkeypatch.setattr("balaclava.cli.play._DEMO_COUNT", 1)
+    monkeypatch.setattr("balaclava.cli.play._DEMO_POLICIES", {"ucb1": {}})
     answer = invoke("demo", "--out", tmp_path / "pictures")
     assert answer.exit_code == 0, answer.output
     assert answer.output.endswith(f"wrote {tmp_path / 'pictures' / 'demo.png'}\n")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import sys
 import types
 import typing
 from collections import namedtuple
@@ -49,8 +50,10 @@ class Range:
         return f"in {left}{self.low:g}, {self.high:g}{right}"
 
 
+MAX = sys.float_info.max
+MOST_ROUNDS = 10**18  # 64-bit integers count further
 Arms = Annotated[int, Range(1, meaning="number of arms")]
-Horizon = Annotated[int, Range(1, meaning="number of rounds that will be played")]
+Horizon = Annotated[int, Range(1, MOST_ROUNDS, "number of rounds that will be played")]
 Epsilon = Annotated[float, Range(0, meaning="privacy loss", open_low=True)]
 EpsilonOrZero = Annotated[float, Range(0, meaning="privacy loss")]
 Delta = Annotated[float, Range(0, 1, "probability outside the privacy loss", open_high=True)]
@@ -177,16 +180,12 @@ def check(label: str, value: Any, annotation: Any) -> Any:
 
 
 def check_number(label: str, value: Any, base: type, limits: Range, annotation: Any) -> Any:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+    real = isinstance(value, int | float | np.integer | np.floating)
+    if not real or isinstance(value, bool) or not -MAX <= value <= MAX or value not in limits:
         raise refusal(label, value, annotation)
-    number = float(value)
-    if not math.isfinite(number) or number not in limits:
+    if base is int and value != int(value):
         raise refusal(label, value, annotation)
-    if base is int:
-        if number != int(value):
-            raise refusal(label, value, annotation)
-        return int(value)
-    return number
+    return base(value)
 
 
 def check_tuple(label: str, value: Any, base: Any, limits: Range | None, annotation: Any) -> Any:

@@ -20,10 +20,13 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+
+from balaclava.errors import PolicyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -104,8 +107,31 @@ def _only_borrows(body: Callable[..., Any]) -> bool:
     their caller holds the arrays they are given.
     """
     words = set(re.findall(r"\w+", str(body.__annotations__.get("return", "unknown"))))
-    ours = body.__module__.split(".")[0] == __name__.split(".")[0]
-    return ours and words <= {"tuple", "int", "float", "bool", "None"}
+    return not is_foreign(body) and words <= {"tuple", "int", "float", "bool", "None"}
+
+
+def is_foreign(function: Callable[..., Any]) -> bool:
+    """Whether a function is not one of the package's own."""
+    return (function.__module__ or "").split(".")[0] != __name__.split(".")[0]
+
+
+@contextmanager
+def compiling(what: str) -> Iterator[None]:
+    """Say in a few lines what the compiler says in a hundred; the whole is in `__cause__`."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.split(".")[0] != "numba":
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        starts = [i for i, line in enumerate(lines[:-1]) if "Failed in nopython mode" in line]
+        told = lines[starts[-1] + 1] if starts else lines[0]
+        places = [line for line in lines if line.startswith("File ") and "engine.py" not in line]
+        raise PolicyError(
+            f"{what} cannot be compiled: {told} {(places or [''])[0]} "
+            "Kernels may use numbers, arrays, named tuples, math, numpy and other functions "
+            "marked @bl.kernel"
+        ) from error
 
 
 def _keep_on_disk(dispatcher: Any, directory: Path) -> None:
@@ -129,7 +155,7 @@ def _keep_on_disk(dispatcher: Any, directory: Path) -> None:
 
 def cache_directory(*functions: Callable[..., Any]) -> Path | None:
     """Where the machine code of these functions is kept; None when it cannot be kept."""
-    if any(function.__module__ == "__main__" for function in functions):
+    if any(function.__module__ in ("__main__", None) for function in functions):
         return None
     root = _cache_root()
     try:

@@ -45,9 +45,9 @@ class Registry(Generic[Kind]):
     def get(self, name: str) -> type[Kind]:
         """The class of that name."""
         classes = self.classes()
-        if name not in classes:
+        if not isinstance(name, str) or name not in classes:
             raise UnknownNameError(
-                f"no {self._base.kind} is called {name!r}; {nearest(name, classes)}"
+                f"no {self._base.kind} is called {name!r}; {nearest(str(name), classes)}"
             )
         return classes[name]
 

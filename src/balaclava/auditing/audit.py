@@ -81,6 +81,11 @@ def audit(
     notes = [plan.note] if plan.note else []
     if not claim.private:
         notes.append(f"claims nothing: {'; '.join(claim.assumptions)}")
+    if claim.private and replay.verdict == "consistent" and replay.moved == 0:
+        notes.append(
+            "no game got as far as a release that depends on rewards, so that replay and games "
+            "could find nothing; audit with a longer horizon or a larger epsilon"
+        )
     epsilon, delta = (claim.epsilon, claim.delta) if claim.private else (0.0, 0.0)
     statistical: StatisticalAudit | BettingAudit
     if policy.report_kernel is not None:

@@ -23,6 +23,7 @@ import numpy as np
 
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.perturbation import NEVER
 
 _HORIZON = 10**6  # where the policy does not say how long it will be played
 _SPARSE = 40  # sizes beyond those that are all checked, spread evenly on a logarithmic scale
@@ -90,6 +91,8 @@ def audit_exactly(
     claim = policy.guarantee if claim is None else claim
     law = getattr(policy, "index_law", None)
     if claim.scope != "decision" or law is None or claim.epsilon > _LARGEST:
+        return None
+    if getattr(policy, "start_phase", 1) >= NEVER:
         return None
     sizes, all_until = sample_sizes(policy, horizon, dense)
     worst, delta, half_lines, verdict = Case(sizes[0], 0), 0.0, 0.0, "consistent"

@@ -20,14 +20,15 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
 
+_WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
 
 
 class Event(NamedTuple):
     """Arm `arm` was pulled at least (or at most) `pulls` times in the first `round` rounds.
 
-    And arm `given` was pulled in the round that differs, unless that is the number of arms, which
-    stands for any.
+    And arm `given` was pulled in the round that differs, unless that is the number of arms that
+    are watched, which stands for any.
     """
 
     given: int
@@ -58,7 +59,7 @@ def make_count_games(
         histogram: np.ndarray,
         rng: Any,
     ) -> int:
-        arms = rewards.shape[1]
+        arms, watched = rewards.shape[1], histogram.shape[1]
         given = 0
         pulls = np.zeros(arms, np.int64)
         for _ in range(games):
@@ -76,8 +77,8 @@ def make_count_games(
                     pulls[arm] += 1
                     if t == place:
                         given = arm
-                for arm in range(arms):
-                    histogram[given, arm, probe, pulls[arm]] += 1
+                for arm in range(watched):
+                    histogram[min(given, watched), arm, probe, pulls[arm]] += 1
         return 0
 
     return count_games
@@ -99,7 +100,8 @@ def count_games(
     """
     play = compiled(make_count_games, *policy.kernels, policy.prepare())
     params = policy.constants()
-    shape = (policy.arms + 1, policy.arms, probes.size, int(probes[-1]) + 1)
+    watched = min(policy.arms, _WATCHED)
+    shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)
     sizes = np.full(_BLOCKS, games // _BLOCKS)
     sizes[: games % _BLOCKS] += 1
 

@@ -74,8 +74,10 @@ def main(modules: tuple[str, ...]) -> None:
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
+            hint = f"; write --import {module[:-3]}" if module.endswith(".py") else ""
             raise BalaclavaError(
-                f"--import {module}: {error}; give a module in this folder or an installed one"
+                f"--import {module}: {error}; give a module in this folder or an installed "
+                f"one{hint}"
             ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 _DEMO_MEANS = (0.3, 0.4, 0.5, 0.6, 0.75)
 _DEMO_HORIZON = 20_000
 _DEMO_REPETITIONS = 40
-# Yardsticks first, then one policy for each thing that epsilon can cover; those after the first
-# six stand in for what is not there.
-_DEMO_POLICIES = (
-    *("ucb1", "thompson-beta", "adap-klucb", "dp-se", "dp-ftpl-gauss", "ldp-ucb-laplace"),
-    *("lazy-dp-ts", "dp-ucb", "kl-ucb", "imed", "thompson-gauss", "successive-elimination"),
-)
-_DEMO_COUNT = 6
+# Two yardsticks, then policies for each thing that epsilon can cover.
+_DEMO_POLICIES: dict[str, dict[str, float]] = {
+    "ucb1": {},
+    "imed": {},
+    "dp-imed": {"epsilon": 1.0},
+    "dp-se": {"epsilon": 1.0, "horizon": _DEMO_HORIZON},
+    "dp-ftpl-new": {"epsilon": 1.0, "delta": 1e-6, "horizon": _DEMO_HORIZON},
+    "ldp-ucb-bernoulli": {"epsilon": 1.0},
+}
 
 
 @click.command(short_help="Play a few policies, print a table, draw demo.png.")
@@ -127,29 +130,19 @@ def _make_folder(out: Path) -> None:
 
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass  # hours of work must not end at a folder that may not be written to
     except OSError as error:
         raise ResultsFileError(
-            f"--out {out} cannot be made: {error.strerror}; choose another folder"
+            f"--out {out} cannot be made or written to: {error.strerror}; choose another folder"
         ) from error
 
 
 def _demo_policies() -> list[Policy]:
-    from dataclasses import fields
+    from balaclava.policies.base import policy
 
-    from balaclava._declared import is_required
-    from balaclava.policies.base import REGISTRY
-
-    offered = {"arms": len(_DEMO_MEANS), "horizon": _DEMO_HORIZON, "epsilon": 1.0, "delta": 1e-6}
-    chosen: list[Policy] = []
-    for name in _DEMO_POLICIES:
-        cls = REGISTRY.classes().get(name)
-        if cls is None or len(chosen) == _DEMO_COUNT:
-            continue
-        needed = {field.name for field in fields(cls) if is_required(field)}
-        needed |= {"horizon"} & set(cls.annotations)  # optional, but known here
-        if needed <= set(offered):
-            chosen.append(cls.create({key: offered[key] for key in needed}))
-    return chosen
+    arms = len(_DEMO_MEANS)
+    return [policy(name, arms=arms, **given) for name, given in _DEMO_POLICIES.items()]
 
 
 @contextmanager

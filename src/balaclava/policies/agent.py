@@ -251,11 +251,14 @@ def restore(saved: dict[str, Any]) -> Agent:
         decisions = [Decision(*(int(part) for part in item)) for item in saved["open"]]
         agent._open = {decision.id: decision for decision in decisions}
         agent._lost = [Decision(*(int(part) for part in item)) for item in saved["lost"]]
+        for decision in (*decisions, *agent._lost):
+            if not (1 <= decision.id <= agent._clock and 0 <= decision.arm < policy.arms):
+                raise ValueError("a decision that was never made")
         for name, array in _arrays(agent._state):
             array[...] = _unpack(name, saved["state"][name], array)
     except BalaclavaError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SavedStateError(
             f"the saved agent is incomplete or damaged ({type(error).__name__}); use an intact copy"
         ) from None

@@ -74,9 +74,12 @@ def _smaller(log_first: float, second: float, epsilon: float) -> float:
     return min(first, second / epsilon / epsilon) if epsilon > 0.0 else first
 
 
+NEVER = 2.0**53  # pulls: a start phase of so many does not end
+
+
 def whole_pulls(threshold: float) -> int:
     """The least number of pulls that is at least 1 and at least `threshold`."""
-    return max(1, math.ceil(min(threshold, 2.0**53)))
+    return max(1, math.ceil(min(threshold, NEVER)))
 
 
 @kernel

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
-from balaclava._declared import Range, brief, check
-from balaclava._kernel import compiled
+from balaclava._declared import Horizon, Range, brief, check
+from balaclava._kernel import compiled, compiling, is_foreign
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
@@ -21,6 +22,7 @@ from balaclava.simulation.results import Results, Run
 
 POLICY_STREAM, ENVIRONMENT_STREAM = 0, 1
 STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
+_REHEARSAL = 500  # rounds that foreign kernels are first played without the compiler
 _BREATH = 1 << 16  # rounds between two looks at the stop flag
 
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
@@ -120,10 +122,12 @@ def simulate(
         >>> results.summary()[0].label
         'ucb1'
     """
-    horizon = check("horizon", horizon, _whole(1))
+    horizon = check("horizon", horizon, Horizon)
     repetitions = check("repetitions", repetitions, _whole(1))
     seed = check("seed", seed, _whole(0))
-    workers = check("workers", workers, _whole(1)) if workers is not None else available_cores()
+    workers = (
+        check("workers", workers, _whole(1, 1024)) if workers is not None else available_cores()
+    )
     rounds = checkpoint_rounds(checkpoints, horizon)
     labelled = label_policies(policies)
     for label, policy in labelled.items():
@@ -197,10 +201,16 @@ def _prepared(
     policy: Policy, environment: Environment, rounds: np.ndarray
 ) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
     """The compiled loop of a pair with everything but its streams filled in, compiled now."""
-    play = compiled(make_play, *policy.kernels, policy.prepare(), environment.draw)
+    kernels = (*policy.kernels, policy.prepare(), environment.draw)
     fixed = (policy.constants(), environment.constants(), environment.arms)
-    # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
-    play(*fixed, rounds[:0], seeded(0), seeded(0), np.zeros(2, np.int64))
+    if any(is_foreign(function) for function in kernels):
+        # Python checks every index, which compiled code does not, and names the faulty line.
+        few = rounds[:1].clip(max=_REHEARSAL)
+        make_play(*kernels)(*fixed, few, seeded(0), seeded(1), np.zeros(2, np.int64))
+    play = compiled(make_play, *kernels)
+    with compiling(f"{policy.name} on {environment.name}"):
+        # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
+        play(*fixed, rounds[:0], seeded(0), seeded(0), np.zeros(2, np.int64))
     return lambda policy_rng, environment_rng, signals: play(
         *fixed, rounds, policy_rng, environment_rng, signals
     )
@@ -208,17 +218,18 @@ def _prepared(
 
 def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
     """Policies by label: the name, with what sets it apart where that is not enough."""
-    if isinstance(policies, Policy | str):
+    if isinstance(policies, Policy | str | type) or not isinstance(policies, Iterable):
         policies = [policies]
     if isinstance(policies, Mapping):
         labelled = dict(policies)
     else:
+        policies = list(policies)
         names = [getattr(policy, "name", None) for policy in policies]
         labelled = {}
         for policy, name in zip(policies, names, strict=True):
             label = str(name)
             if name is not None and names.count(name) > 1:
-                label = _distinguished(policy, list(policies))
+                label = _distinguished(policy, policies)
             if label in labelled:
                 raise ParameterError(
                     f"policies: {label!r} is given twice; give a mapping from label to policy"
@@ -296,5 +307,5 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _whole(low: int) -> Any:
-    return Annotated[int, Range(low)]
+def _whole(low: int, high: float = math.inf) -> Any:
+    return Annotated[int, Range(low, high)]

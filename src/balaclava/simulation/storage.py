@@ -116,7 +116,7 @@ def _read(path: Path) -> Any:
         raise ResultsFileError(f"{path} does not exist; check the path") from None
     except PermissionError:
         raise ResultsFileError(f"{path} may not be read; check its permissions") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, "it is truncated or not Parquet") from error
 
 

@@ -26,6 +26,10 @@ ROUNDS = 300
 
 def check_policy(policy: Policy) -> None:
     """Run every check; the first that fails raises `ConformanceError`."""
+    require(
+        isinstance(policy, Policy),
+        f"{policy!r} is not a policy; give an object such as Mine(arms=3)",
+    )
     for check in POLICY_CHECKS:
         check(policy)
 

@@ -69,8 +69,9 @@ class DPFTPLBeta(PrivateBoundedPolicy):
 
     Privacy:
         (epsilon, delta)-differential privacy of each decision (Theorem 13; the exact audit closes
-        the gap that its proof has for epsilon above 1.1). Tossing a coin for a reward cannot tell
-        more about it than the reward. Decisions add up: the run as a whole is not protected.
+        the gap that its proof has for epsilon above 1.1). A reward between 0 and 1 becomes
+        a coin, over which the guarantee then averages. Decisions add up: the run as a whole is
+        not protected.
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.

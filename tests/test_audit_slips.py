@@ -1,0 +1,17 @@
+"""Violators that once passed the audit: each is now caught by the replay."""
+
+from __future__ import annotations
+
+import pytest
+
+from balaclava.auditing.audit import plan_games
+from balaclava.auditing.replay import audit_by_replay
+from violators_slip import ALL
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_replay_catches_it(name):
+    policy = ALL[name]
+    rounds = 232 if name == "radius-scaled" else plan_games(policy).rounds
+    found = audit_by_replay(policy, policy.guarantee, rounds=rounds, pairs=1_000, seed=1)
+    assert found.verdict == "violated", str(found)
