@@ -47,6 +47,8 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
     Example:
       balaclava audit dp-se --epsilon 1 --horizon 10000
     """
+    from rich.console import Console
+
     from balaclava.auditing.audit import audit as run_audit
     from balaclava.policies.base import REGISTRY
 
@@ -56,14 +58,16 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
     if "horizon" in cls.annotations:
         parameters.setdefault("horizon", 1_000)
     parameters |= dict(parameter(text) for text in others)
-    report = run_audit(
-        cls.create(parameters),
-        trials=options["trials"],
-        pairs=options["pairs"],
-        seed=options["seed"],
-        confidence=options["confidence"],
-        quick=options["quick"],
-    )
+    audited = cls.create(parameters)
+    with Console(stderr=True).status(f"trying to refute {policy} ..."):  # on a terminal only
+        report = run_audit(
+            audited,
+            trials=options["trials"],
+            pairs=options["pairs"],
+            seed=options["seed"],
+            confidence=options["confidence"],
+            quick=options["quick"],
+        )
     click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.verdict == "violated":
         raise SystemExit(1)

@@ -93,7 +93,8 @@ class GDPElimNew(PrivateBoundedPolicy):
         epsilon: privacy loss; 0 is allowed if delta is not.
         delta: probability outside it.
         horizon: T, the rounds that will be played; at least 2.
-        tight_delta: draw the noise for delta in place of the paper's delta/2.
+        tight_delta: draw the noise for delta in place of the paper's delta/2, and make the phases
+            as long as that noise needs.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
