@@ -131,7 +131,7 @@ class Plan:
         """For a thorough search: long enough that batches of some size are released too."""
         if self.policy.scope == "decision":
             return self.rounds
-        return min(max(self.rounds, _THOROUGH), getattr(self.policy, "horizon", None) or _THOROUGH)
+        return _within_horizon(self.policy, max(self.rounds, _THOROUGH))
 
 
 def plan_games(policy: Policy) -> Plan:
@@ -160,6 +160,10 @@ def _rounds(policy: Policy, first: int | None) -> int:
         rounds = first  # the first decision that depends on data, and no other
     else:
         rounds = first + max(32, first // 4)
+    return _within_horizon(policy, rounds)
+
+
+def _within_horizon(policy: Policy, rounds: int) -> int:
     horizon = getattr(policy, "horizon", None)
     return rounds if horizon is None else min(rounds, horizon)
 
@@ -172,9 +176,8 @@ def first_release(policy: Policy, limit: int) -> int | None:
     state = begin(params)
     low, high = policy.accepts
     middle = (low + high) / 2 if np.isfinite(low + high) else 0.0
-    horizon = getattr(policy, "horizon", None) or limit
     released = 0
-    for t in range(1, min(limit, horizon) + 1):
+    for t in range(1, _within_horizon(policy, limit) + 1):
         start = len(recorder.tape)
         try:
             arm, phase = choose(params, state, t, None, recorder)

@@ -101,8 +101,7 @@ class Agent:
         with self._lock:
             t = self._clock + 1
             if self._lost:
-                arm, phase = self._lost[-1].arm, self._lost[-1].phase
-                self._lost.pop()
+                _, arm, phase = self._lost.pop()
             else:
                 arm, phase = self._policy.kernels.choose(
                     self._params, self._state, t, context, self._rng
@@ -126,8 +125,8 @@ class Agent:
         learn = self._policy.learn_report
         if learn is None:
             raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
-        low, high = getattr(self._policy, "reports", (-math.inf, math.inf))
-        self._learn(learn, decision, checked_number(self._policy.name, "report", report, low, high))
+        value = checked_number(self._policy.name, "report", report, *self._policy.reports)
+        self._learn(learn, decision, value)
 
     def _learn(self, learn: Callable[..., None], decision: Decision, value: float) -> None:
         with self._lock:

@@ -81,6 +81,7 @@ class Policy(Declared):
     # Of a local policy: what an owner does to a reward, and how a report is learned from.
     report_kernel: ClassVar[Callable[..., float] | None] = None
     learn_report: ClassVar[Callable[..., None] | None] = None
+    reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
     kernels: ClassVar[Kernels]
 
     arms: Arms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 from balaclava.policies.base import PrivateBoundedPolicy
@@ -26,7 +25,6 @@ class LocalBoundedPolicy(PrivateBoundedPolicy):
         "each reward is reported by its owner (policy.report, agent.tell_report); an agent that is "
         "told raw rewards keeps the decisions private, but its operator sees the rewards",
     )
-    reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
 
     def report(self, reward: float) -> float:
         """What the owner of a reward sends in its place; fresh noise that is fit for release.
