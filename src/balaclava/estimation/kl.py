@@ -38,7 +38,8 @@ def kl_exceeds(p: float, q: float, level: float) -> bool:
     inequality puts it above (q-p)^2 / (2 m(1-m)), where m = (p+2q)/3.
     """
     m = (p + 2.0 * q) / 3.0
-    return (q - p) * (q - p) > 2.0 * level * m * (1.0 - m) or kl(p, q) > level
+    rest = ((1.0 - p) + 2.0 * (1.0 - q)) / 3.0  # 1-m, without its rounding error near 1
+    return (q - p) * (q - p) > 2.0 * level * m * rest or kl(p, q) > level
 
 
 @kernel
