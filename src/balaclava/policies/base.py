@@ -153,6 +153,20 @@ class PrivateBoundedPolicy(BoundedPolicy):
         return onto_unit_grid
 
 
+class PrivateRealPolicy(Policy):
+    """A policy that protects rewards of any size, all decisions of a run together.
+
+    What it knows of their tails serves its regret only: its privacy holds for all rewards.
+    """
+
+    rewards: ClassVar[RewardKind] = "real"
+    model: ClassVar[Model] = "central"
+    scope: ClassVar[Scope] = "trajectory"
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "a reward beyond the truncation level counts as 0",
+    )
+
+
 def failure_probability_of(policy: Any) -> float:
     """`failure_probability`, or 1/horizon; an error that names both if neither is given."""
     if policy.failure_probability is not None:

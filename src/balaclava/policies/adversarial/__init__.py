@@ -1,0 +1,1 @@
+"""Policies for losses in [0, 1] that an adversary chose."""

@@ -1,0 +1,1 @@
+"""Policies for heavy-tailed rewards of which a share are outliers."""

@@ -1,0 +1,1 @@
+"""Policies that follow the advice of experts."""

@@ -1,0 +1,1 @@
+"""Policies for rewards of which a moment is finite."""

@@ -1,0 +1,21 @@
+"""Truncation: what makes the sum of rewards of any size private (Tao et al. 2022, Wu et al. 2023).
+
+A reward beyond the level counts as 0. It is not clipped to the level: the bias of both is of the
+same order, and zeroing is what the papers analyse.
+
+Proof.
+    Whatever two rewards are, their truncations lie in [-level, level], at most 2 level apart, so
+    a sum of truncated rewards has sensitivity 2 level. The level must not depend on the rewards
+    that it truncates, other than through what was released.
+"""
+
+from __future__ import annotations
+
+from balaclava._kernel import kernel
+from balaclava.privacy.secure import to_grid
+
+
+@kernel
+def truncated(reward: float, level: float) -> float:
+    """The reward, or 0 if it is beyond the level; on a grid of 2^-20 of the level."""
+    return to_grid(reward, level) if abs(reward) <= level else 0.0
