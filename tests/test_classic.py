@@ -402,9 +402,9 @@ def test_compiled_and_interpreted_make_the_same_decisions(name: str) -> None:
     world = bl.environment("bernoulli", means=MEANS)
     policy = make(name, 3)
     played = bl.simulate(policy, world, horizon=300, repetitions=2, seed=9, checkpoints=300)
-    play = make_play(*policy.kernels, policy.prepare(), world.draw)
+    play = make_play(*policy.kernels, policy.prepare(), world.draw, world.advise)
     for repetition in range(2):
-        history = play(
+        history, _ = play(
             policy.constants(),
             world.constants(),
             3,

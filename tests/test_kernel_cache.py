@@ -48,7 +48,7 @@ RUN = """
     policy = bl.policy("walk", arms=3)
     world = bl.environment("bernoulli", means=[0.1, 0.5, 0.9])
     pulls = bl.simulate(policy, world, horizon=7, repetitions=1, seed=1).pulls("walk")
-    play = compiled(make_play, *policy.kernels, policy.prepare(), world.draw)
+    play = compiled(make_play, *policy.kernels, policy.prepare(), world.draw, world.advise)
     hits = sum(play.stats.cache_hits.values())
     print(json.dumps({"pulls": pulls[0].tolist(), "hits": hits}))
 """

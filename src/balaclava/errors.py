@@ -34,6 +34,10 @@ class IncompatibleError(BalaclavaError, ValueError):
     """A policy and an environment that cannot be played against each other."""
 
 
+class ContextError(BalaclavaError, ValueError):
+    """A context that the policy cannot decide by: advice of the wrong shape, or none."""
+
+
 class PolicyError(BalaclavaError, RuntimeError):
     """A policy that breaks its contract: it chose an arm that does not exist."""
 

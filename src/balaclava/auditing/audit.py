@@ -180,7 +180,7 @@ def first_release(policy: Policy, limit: int) -> int | None:
     for t in range(1, _within_horizon(policy, limit) + 1):
         start = len(recorder.tape)
         try:
-            arm, phase = choose(params, state, t, None, recorder)
+            arm, phase = choose(params, state, t, policy.practice_context, recorder)
             require_arm(policy.name, t, arm, policy.arms)
             learn(params, state, t, arm, prepare(params, middle), phase, recorder)
         except PrivacyError:

@@ -52,6 +52,7 @@ def make_count_games(
 
     def count_games(
         params: Any,
+        context: Any,
         rewards: np.ndarray,
         games: int,
         place: int,
@@ -69,7 +70,7 @@ def make_count_games(
             for probe in range(probes.size):
                 while t < probes[probe]:
                     t += 1
-                    arm, phase = choose(params, state, t, None, rng)
+                    arm, phase = choose(params, state, t, context, rng)
                     if arm < 0 or arm >= arms:  # compiled code would write anywhere
                         return t
                     reward = prepare(params, rewards[t - 1, arm])
@@ -99,7 +100,7 @@ def count_games(
     No probe comes before `place`.
     """
     play = compiled(make_count_games, *policy.kernels, policy.prepare())
-    params = policy.constants()
+    params, context = policy.constants(), policy.practice_context
     watched = min(policy.arms, _WATCHED)
     shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)
     sizes = np.full(_BLOCKS, games // _BLOCKS)
@@ -108,7 +109,16 @@ def count_games(
     def block(number: int) -> np.ndarray:
         histogram = np.zeros(shape, np.int64)
         rng = seeded(seed, *path, number)
-        lost = play(params, rewards, int(sizes[number]), place, probes, histogram, rng)
+        lost = play(
+            params,
+            policy.practice_context,
+            rewards,
+            int(sizes[number]),
+            place,
+            probes,
+            histogram,
+            rng,
+        )
         if lost:
             raise no_such_arm(policy.name, lost, policy.arms)
         histogram[-1] = histogram.sum(axis=0)

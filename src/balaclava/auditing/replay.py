@@ -153,7 +153,7 @@ def record(
     game = _Game(rewards, [], recorder.tape, [], tells, {})
     for t in range(1, len(rewards) + 1):
         game.marks.append(len(recorder.tape))
-        arm, phase = choose(params, state, t, None, recorder)
+        arm, phase = choose(params, state, t, policy.practice_context, recorder)
         require_arm(policy.name, t, arm, policy.arms)
         game.decisions.append((int(arm), int(phase)))
         for told in tells[t - 1]:
@@ -209,7 +209,7 @@ def replay_all(
     for neighbour in neighbours:
         waiting[neighbour.place].append(neighbour)
     for t in range(1, len(game.decisions) + 1):
-        choose(params, state, t, None, player)
+        choose(params, state, t, policy.practice_context, player)
         for order, told in enumerate(game.tells[t - 1]):
             start = Start(t, order, player.position)
             for neighbour in waiting.pop(told, ()):
@@ -252,7 +252,7 @@ def replay_one(
     for t in range(start.round, len(game.decisions) + 1):
         try:
             if t > start.round:
-                decision = choose(params, state, t, None, player)
+                decision = choose(params, state, t, policy.practice_context, player)
                 if (int(decision[0]), int(decision[1])) != game.decisions[t - 1]:
                     return (
                         f"the decision of round {t} differs though every mechanism answered alike"

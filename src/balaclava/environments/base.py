@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from balaclava._declared import Declared, summary_line
+from balaclava._kernel import kernel
 from balaclava._registry import Registry
 from balaclava.errors import IncompatibleError
 
 
+@kernel
+def no_advice(world: Any, t: int) -> None:
+    """The context of environments that have none."""
+    return None
+
+
 class Environment(Declared):
-    """A source of rewards.
+    """A source of rewards, or of losses.
 
     `draw(world, t, arm, rng) -> reward` is a kernel; `world` holds the parameters. Each draw takes
     the same random numbers whichever arm is pulled, so that two policies that pull the same arm
@@ -22,6 +29,17 @@ class Environment(Declared):
 
     kind: ClassVar[str] = "environment"
     reference: ClassVar[str] = ""
+    feedback: ClassVar[Literal["reward", "loss"]] = "reward"  # what `draw` gives
+
+    @property
+    def experts(self) -> int | None:
+        """How many experts give advice, where there are any."""
+        return None
+
+    @property
+    def advise(self) -> Callable[..., Any]:
+        """The kernel `advise(world, t)`: the context of round t, advice[expert, arm], or None."""
+        return no_advice
 
     @property
     def holds_data(self) -> bool:
@@ -59,6 +77,15 @@ class Environment(Declared):
         """How far each arm's clean mean is below the best."""
         gaps: np.ndarray = self.means.max() - self.means
         return gaps
+
+    def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """The regret after each of `rounds`.
+
+        `pulls[i, arm]` counts the pulls by then and `totals[i]` is the sum of what they gave. For
+        random rewards regret is the sum of the gaps of what was pulled; `totals` are not used.
+        """
+        regret: np.ndarray = pulls @ self.gaps
+        return regret
 
     @property
     def rounds(self) -> int | None:

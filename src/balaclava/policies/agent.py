@@ -97,7 +97,12 @@ class Agent:
         return guarantee
 
     def ask(self, context: Any = None) -> Decision:
-        """The next decision. Never waits for a reward."""
+        """The next decision. Never waits for a reward.
+
+        `context` is what the policy decides by where it takes any: advice[expert, arm], each row
+        a distribution over the arms, for policies that follow experts.
+        """
+        context = self._policy.checked_context(context)
         with self._lock:
             t = self._clock + 1
             if self._lost:

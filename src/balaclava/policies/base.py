@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from balaclava._declared import Arms, Declared, RewardRange, summary_line
 from balaclava._kernel import kernel
 from balaclava._registry import Registry
-from balaclava.errors import ParameterError
+from balaclava.errors import ContextError, ParameterError
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 from balaclava.privacy.secure import to_unit_grid
 
@@ -105,6 +105,19 @@ class Policy(Declared):
         """The smallest and the largest reward that the policy takes."""
         return (-math.inf, math.inf)
 
+    def checked_context(self, context: Any) -> Any:
+        """The context of a decision as `choose` takes it, or an error."""
+        if context is not None:
+            raise ContextError(
+                f"{self.name} takes no context, but got a {type(context).__name__}; ask without one"
+            )
+        return None
+
+    @property
+    def practice_context(self) -> Any:
+        """A context for every round of games that nobody gives one for: checks and audits."""
+        return None
+
     def prepare(self) -> Callable[..., float]:
         """The kernel that every reward passes through before `learn` sees it."""
         return as_it_is
@@ -162,9 +175,7 @@ class PrivateRealPolicy(Policy):
     rewards: ClassVar[RewardKind] = "real"
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
-    assumptions: ClassVar[tuple[str, ...]] = (
-        "a reward beyond the truncation level counts as 0",
-    )
+    assumptions: ClassVar[tuple[str, ...]] = ("a reward beyond the truncation level counts as 0",)
 
 
 def failure_probability_of(policy: Any) -> float:

@@ -34,6 +34,7 @@ def make_play(
     learn: Callable[..., Any],
     prepare: Callable[..., Any],
     draw: Callable[..., Any],
+    advise: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The loop, closed over one policy's and one environment's kernels."""
 
@@ -45,27 +46,32 @@ def make_play(
         policy_rng: Any,
         environment_rng: Any,
         signals: np.ndarray,  # [rounds played, 0 or why to stop]
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, np.ndarray]:
         state = begin(params)
         pulls = np.zeros(arms, np.int64)
         history = np.zeros((checkpoints.size, arms), np.int64)
+        totals = np.zeros(checkpoints.size)
+        total = 0.0
         t = 0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
                 until = min(checkpoints[c], t + _BREATH)
                 while t < until:
                     t += 1
-                    arm, phase = choose(params, state, t, None, policy_rng)
+                    arm, phase = choose(params, state, t, advise(world, t), policy_rng)
                     if arm < 0 or arm >= arms:  # compiled code would write anywhere
                         signals[0], signals[1] = t, NO_SUCH_ARM
-                        return history
-                    reward = prepare(params, draw(world, t, arm, environment_rng))
+                        return history, totals
+                    drawn = draw(world, t, arm, environment_rng)
+                    total += drawn
+                    reward = prepare(params, drawn)
                     learn(params, state, t, arm, reward, phase, policy_rng)
                     pulls[arm] += 1
                 signals[0] = t
+            totals[c] = total
             for arm in range(arms):  # `history[c] = pulls` takes a second longer to compile
                 history[c, arm] = pulls[arm]
-        return history
+        return history, totals
 
     return play
 
@@ -140,20 +146,22 @@ def simulate(
     ]
     results = Results.empty(labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds)
 
-    def run(job: _Job) -> np.ndarray:
-        history: np.ndarray = plays[job.label](
+    def run(job: _Job) -> Run:
+        history, totals = plays[job.label](
             seeded(seed, job.repetition, POLICY_STREAM),
             seeded(seed, job.repetition, ENVIRONMENT_STREAM),
             job.signals,
         )
         if job.signals[1] == NO_SUCH_ARM:
             raise no_such_arm(job.label, int(job.signals[0]), environment.arms)
-        return history
+        return Run(
+            job.label, job.repetition, environment.regret(rounds, history, totals), history[-1]
+        )
 
     try:
         with _Pool(run, workers) as pool:
-            for job, history in pool.finished(jobs, progress, horizon):
-                results.add(Run(job.label, job.repetition, history @ environment.gaps, history[-1]))
+            for finished in pool.finished(jobs, progress, horizon):
+                results.add(finished)
     except KeyboardInterrupt:
         raise Interrupted(results) from None
     return results
@@ -162,7 +170,7 @@ def simulate(
 class _Pool:
     """Runs jobs on threads, reports progress, and stops them all at once on Ctrl-C."""
 
-    def __init__(self, run: Callable[[_Job], np.ndarray], workers: int) -> None:
+    def __init__(self, run: Callable[[_Job], Run], workers: int) -> None:
         self._run = run
         self._at_once = 2 * workers  # the next job waits ready, and no queue grows long
         self._executor = ThreadPoolExecutor(max_workers=workers)
@@ -170,9 +178,9 @@ class _Pool:
 
     def finished(
         self, jobs: Sequence[_Job], progress: Progress | None, horizon: int
-    ) -> Iterator[tuple[_Job, np.ndarray]]:
-        """Each job with its result, as it comes."""
-        running: dict[Future[np.ndarray], _Job] = {}
+    ) -> Iterator[Run]:
+        """The result of each job, as it comes."""
+        running: dict[Future[Run], _Job] = {}
         waiting, done = iter(jobs), 0
         while done < len(jobs):
             for job in itertools.islice(waiting, self._at_once - len(running)):
@@ -183,7 +191,7 @@ class _Pool:
                 job = running.pop(future)
                 self._started.remove(job)
                 done += 1
-                yield job, future.result()
+                yield future.result()
             if progress is not None:
                 under_way = sum(int(job.signals[0]) for job in running.values())
                 progress(done * horizon + under_way, len(jobs) * horizon)
@@ -199,9 +207,9 @@ class _Pool:
 
 def _prepared(
     policy: Policy, environment: Environment, rounds: np.ndarray
-) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+) -> Callable[[Any, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """The compiled loop of a pair with everything but its streams filled in, compiled now."""
-    kernels = (*policy.kernels, policy.prepare(), environment.draw)
+    kernels = (*policy.kernels, policy.prepare(), environment.draw, environment.advise)
     fixed = (policy.constants(), environment.constants(), environment.arms)
     if any(is_foreign(function) for function in kernels):
         # Python checks every index, which compiled code does not, and names the faulty line.
@@ -262,6 +270,19 @@ def require_compatible(label: str, policy: Policy, environment: Environment, hor
     if policy.arms != environment.arms:
         raise IncompatibleError(
             f"{label}: arms = {policy.arms}, but {environment.name} has {environment.arms} arms"
+        )
+    if (policy.rewards == "loss") != (environment.feedback == "loss"):
+        wants = "losses" if policy.rewards == "loss" else "rewards"
+        gives = "losses" if environment.feedback == "loss" else "rewards"
+        raise IncompatibleError(
+            f"{label} learns from {wants}, but {environment.name} gives {gives}; choose another "
+            "policy or environment"
+        )
+    experts = getattr(policy, "experts", None)
+    if experts is not None and experts != environment.experts:
+        has = f"that of {environment.experts}" if environment.experts else "none"
+        raise IncompatibleError(
+            f"{label} follows the advice of {experts} experts, but {environment.name} gives {has}"
         )
     low, high = policy.accepts
     least, most = environment.reward_range

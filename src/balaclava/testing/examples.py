@@ -61,4 +61,8 @@ def matching_environment(policy: Policy) -> Environment:
             for arm in range(policy.arms)
         ]
         return make_environment("empirical", samples=samples)
+    if policy.rewards == "loss":
+        world = make_environment("stochastic-losses", means=means)
+        advice = policy.practice_context
+        return world if advice is None else make_environment("advice", losses=world, advice=advice)
     return make_environment("gaussian", means=means)

@@ -156,7 +156,7 @@ def takes_late_rewards(policy: Policy) -> None:
     order = np.random.default_rng(SEED)
     rewards = reward_source(policy)
     for batch in (1, 2, 7, 40, 3, 100):
-        decisions = [agent.ask() for _ in range(batch)]
+        decisions = [agent.ask(policy.practice_context) for _ in range(batch)]
         for i in order.permutation(batch):
             agent.tell(decisions[i], rewards(decisions[i]))
         before = saved_text(agent)
@@ -175,7 +175,7 @@ def does_without_missing_rewards(policy: Policy) -> None:
     rewards = reward_source(policy)
     phases = set()
     for _ in range(6 * ROUNDS):
-        decision = agent.ask()
+        decision = agent.ask(policy.practice_context)
         require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm}")
         phases.add(decision.phase)
         if lost.random() < 0.3:
@@ -189,13 +189,13 @@ def does_without_missing_rewards(policy: Policy) -> None:
     )
     silent = policy.agent(seed=SEED)
     for _ in range(ROUNDS):
-        silent.ask()
+        silent.ask(policy.practice_context)
 
 
 def refuses_bad_rewards(policy: Policy) -> None:
     """Not a number, infinite, out of range, of no decision: refused, and nothing is lost."""
     agent = policy.agent(seed=SEED)
-    decision = agent.ask()
+    decision = agent.ask(policy.practice_context)
     before = saved_text(agent)
     low, high = policy.accepts
     bad: list[Any] = [math.nan, math.inf, -math.inf, "1", None, [1.0], 1j]
@@ -254,8 +254,14 @@ def keeps_rewards_to_itself(policy: Policy) -> None:
     marked = low + (high - low) * 0.7310585786300049
     agent = policy.agent(seed=SEED)
     for _ in range(3 * policy.arms):
-        agent.tell(agent.ask(), marked)
-    texts = [repr(agent), str(agent), repr(policy), str(agent.guarantee), repr(agent.ask())]
+        agent.tell(agent.ask(policy.practice_context), marked)
+    texts = [
+        repr(agent),
+        str(agent),
+        repr(policy),
+        str(agent.guarantee),
+        repr(agent.ask(policy.practice_context)),
+    ]
     texts += [repr(vars(policy))]
     if REGISTRY.classes().get(policy.name) is type(policy):
         texts.append(json.dumps(agent.save()))
@@ -315,7 +321,7 @@ def played(
     rewards = reward_source(policy)
     waiting = list(pending or [])
     for _ in range(start, rounds + 1):
-        decision = agent.ask()
+        decision = agent.ask(policy.practice_context)
         waiting.append(decision)
         while len(waiting) > delay:
             late = waiting.pop(0)
@@ -333,7 +339,7 @@ def interpreted_arms(policy: Policy, environment: Environment, repetition: int) 
     state = begin(params)
     arms = np.zeros(ROUNDS, np.int64)
     for t in range(1, ROUNDS + 1):
-        arm, phase = choose(params, state, t, None, policy_rng)
+        arm, phase = choose(params, state, t, environment.advise(world, t), policy_rng)
         reward = prepare(params, environment.draw(world, t, arm, environment_rng))
         learn(params, state, t, arm, reward, phase, policy_rng)
         arms[t - 1] = arm

@@ -1,0 +1,93 @@
+"""Losses that are given, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.environments._losses import LossEnvironment
+from balaclava.environments._moments import checked_rewards
+from balaclava.environments.base import register
+from balaclava.errors import ParameterError
+
+LossTable = Annotated[np.ndarray, Range(0, 1, "loss of each round and arm"), 2]
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return float(world.losses[t - 1, arm])
+
+
+@register
+class Losses(LossEnvironment):
+    """Losses that are given: one row a round, one column an arm.
+
+    The adversary of the theory, written down before the game. Regret is own loss less that of the
+    column that lost least so far, at every checkpoint.
+
+    Parameters:
+        losses: losses[T, K] in [0, 1]; round t gives row t.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("losses", losses=[[0, 1], [1, 0.5], [0, 0.5]])
+        >>> world.rounds, world.gaps.round(3).tolist()
+        (3, [0.0, 0.333])
+
+    See Also:
+        switching, stochastic-losses, table
+    """
+
+    name = "losses"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"losses": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 1.0]]},
+    )
+    losses: LossTable
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "losses", checked_losses(self._label("losses"), self.losses))
+        super().__post_init__()
+
+    def __repr__(self) -> str:
+        return f"Losses(rounds={self.rounds}, arms={self.arms})"
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        means: np.ndarray = self.losses.mean(axis=0)
+        return means
+
+    @property
+    def rounds(self) -> int:
+        return int(self.losses.shape[0])
+
+    @property
+    def holds_data(self) -> bool:
+        return True
+
+    @property
+    def public_parameters(self) -> dict[str, Any]:
+        return {"losses": f"withheld: {self.losses.size} losses"}
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    def loss_rows(self, first: int, last: int) -> np.ndarray:
+        return self.losses[first:last]
+
+
+def checked_losses(label: str, given: Any) -> np.ndarray:
+    """A table of losses in [0, 1]; the error names a place, never a loss."""
+    losses = checked_rewards(label, given, 2)
+    wrong = np.argwhere((losses < 0) | (losses > 1))
+    if len(wrong):
+        at = ", ".join(str(i) for i in wrong[0])
+        raise ParameterError(
+            f"{label} is outside [0, 1] at row and column {at} (from 0); rescale the losses"
+        )
+    return losses

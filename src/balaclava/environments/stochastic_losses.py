@@ -1,0 +1,51 @@
+"""Losses 0 and 1, drawn anew each round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava.environments._losses import LossEnvironment
+from balaclava.environments.base import register
+from balaclava.environments.bernoulli import draw
+
+Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a loss of 1"), 1]
+
+
+@register
+class StochasticLosses(LossEnvironment):
+    """Losses 0 and 1, the chance of each arm's loss being the same in every round.
+
+    Regret is the sum of the gaps of the mean losses of what was pulled, as for rewards.
+
+    Parameters:
+        means: the chance of a loss of 1, for each arm.
+
+    Example:
+        >>> import balaclava as bl
+        >>> bl.environment("stochastic-losses", means=[0.5, 0.4, 0.5]).gaps.round(3).tolist()
+        [0.1, 0.0, 0.1]
+
+    See Also:
+        bernoulli, losses, switching
+    """
+
+    name = "stochastic-losses"
+    means: Probabilities
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    def loss_rows(self, first: int, last: int) -> np.ndarray:
+        return np.broadcast_to(self.means, (last - first, self.arms))
+
+    def arm_losses(self, rounds: np.ndarray) -> np.ndarray:
+        return np.outer(rounds, self.means)
+
+    def own_losses(self, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        own: np.ndarray = pulls @ self.means
+        return own

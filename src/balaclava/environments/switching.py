@@ -1,0 +1,91 @@
+"""Constant losses that change once (Asi, Raman, Talwar 2025, Lemma 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from balaclava._declared import Horizon, Range
+from balaclava._kernel import kernel
+from balaclava.environments._losses import LossEnvironment
+from balaclava.environments.base import register
+
+Vector = Annotated[np.ndarray, Range(0, 1, "loss of each arm"), 1]
+
+
+@kernel
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    return float(world.before[arm]) if t <= world.switch else float(world.after[arm])
+
+
+@register
+class Switching(LossEnvironment):
+    """The same losses in every round up to `switch`, and others after it.
+
+    With two arms, losses (1/2, 1) that turn to (1/2, 0): hard for a policy that settles early,
+    since what it never pulls again it never sees improve. Nothing is random and nothing stored.
+
+    Parameters:
+        horizon: number of rounds.
+        switch: the last round with the losses `before`, from 0 to horizon.
+        before: the loss of each arm up to then.
+        after: the loss of each arm from then on.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("switching", horizon=100, switch=40, before=[0.5, 1],
+        ...                        after=[0.5, 0])
+        >>> world.means.tolist()
+        [0.5, 0.4]
+
+    References:
+        Asi, Raman, Talwar: Faster rates for private adversarial bandits, ICML 2025.
+
+    See Also:
+        losses, stochastic-losses
+    """
+
+    name = "switching"
+    reference = "Asi, Raman, Talwar 2025"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"switch": 100, "before": [0.5, 1.0], "after": [0.5, 0.0]},
+    )
+    horizon: Horizon
+    switch: Annotated[int, Range(0, meaning="last round before the change")]
+    before: Vector
+    after: Vector
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.switch > self.horizon:
+            raise self.refuse("switch", f"is after the last round, {self.horizon}")
+        if self.before.size != self.after.size:
+            raise self.refuse("after", f"does not fit {self.before.size} arms; give one for each")
+
+    @property
+    def means(self) -> np.ndarray:
+        means: np.ndarray = self.arm_losses(np.array([self.horizon]))[0] / self.horizon
+        return means
+
+    @property
+    def arms(self) -> int:
+        return int(self.before.size)
+
+    @property
+    def rounds(self) -> int:
+        return self.horizon
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    def loss_rows(self, first: int, last: int) -> np.ndarray:
+        late = np.arange(first + 1, last + 1)[:, None] > self.switch
+        return np.where(late, self.after, self.before)
+
+    def arm_losses(self, rounds: np.ndarray) -> np.ndarray:
+        early = np.minimum(rounds, self.switch)
+        losses: np.ndarray = np.outer(early, self.before) + np.outer(rounds - early, self.after)
+        return losses
