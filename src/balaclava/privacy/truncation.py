@@ -11,6 +11,8 @@ Proof.
 
 from __future__ import annotations
 
+import math
+
 from balaclava._kernel import kernel
 from balaclava.privacy.secure import to_grid
 
@@ -19,3 +21,19 @@ from balaclava.privacy.secure import to_grid
 def truncated(reward: float, level: float) -> float:
     """The reward, or 0 if it is beyond the level; on a grid of 2^-20 of the level."""
     return to_grid(reward, level) if abs(reward) <= level else 0.0
+
+
+@kernel
+def exact_step(level: float, items: float) -> float:
+    """The step of the finest grid on which a sum of so many truncated rewards is exact.
+
+    A power of two: the sum is below 2^53 of them, which is what a 64-bit float counts to.
+    """
+    _, exponent = math.frexp(items * level)
+    return math.ldexp(1.0, exponent - 53)
+
+
+@kernel
+def truncated_onto(reward: float, level: float, step: float) -> float:
+    """As `truncated`, on the grid of that step; rounded towards 0, so that it stays in reach."""
+    return int(reward / step) * step if abs(reward) <= level else 0.0

@@ -1,0 +1,172 @@
+"""How often the estimates of prae-raw and prae-central miss their radius, and by how much not.
+
+Each line is one law and one setting: of that many estimates, made by the policy's own kernels, the
+share that is further from the clean mean than beta, beside the delta that is promised, and the
+error that only a share of delta exceeds, in units of beta.
+
+    python benchmarks/radius_coverage.py          # 100,000 estimates a line: a quarter of an hour
+    python benchmarks/radius_coverage.py --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import balaclava as bl
+from balaclava._kernel import compiled, kernel
+from balaclava.policies.contaminated.elimination import level_of, open_batch, radius_of
+from balaclava.privacy.randomness import seeded
+
+DELTA = 0.05
+LONGEST = 6_000  # pulls in a batch, beyond which it is tried less often
+ORDERS, EPSILONS, SHARES = (2.0, 3.0, 8.0), (0.1, 1.0), (0.0, 0.05, 0.2)
+LAWS = ("pareto", "student-t", "two-point")
+# Of batches; None: the first that the proof allows.
+SIZES: dict[str, tuple[int | None, ...]] = {"prae-raw": (16, 1024), "prae-central": (None,)}
+
+
+class Coverage(NamedTuple):
+    """What was seen of one setting."""
+
+    missed: float  # share of the estimates beyond beta
+    error: float  # the 1 - delta quantile of |estimate - mean| / beta
+    runs: int
+
+
+@kernel
+def as_it_is(state: Any) -> Any:
+    return state
+
+
+@kernel
+def its_batch(state: Any) -> Any:
+    return state.batch
+
+
+def make_estimates(
+    begin: Callable[..., Any],
+    learn: Callable[..., Any],
+    draw: Callable[..., Any],
+    batch_of: Callable[..., Any],
+) -> Callable[..., Any]:
+    """A loop that fills `found` with estimates of the first arm from a batch of `size` pulls."""
+
+    def estimates(
+        params: Any, world: Any, size: int, found: np.ndarray, policy_rng: Any, rng: Any
+    ) -> None:
+        for run in range(found.size):
+            state = begin(params)
+            batch = batch_of(state)
+            batch.phases.length[0] = size // 2
+            open_batch(params, batch)
+            phase = batch.phases.number[0]
+            batch.phases.waiting[0] = size  # the first arm alone
+            batch.phases.active[1] = False
+            for t in range(1, size + 1):
+                learn(params, state, t, 0, draw(world, t, 0, rng), phase, policy_rng)
+            found[run] = batch.means[0]
+
+    return estimates
+
+
+def estimates_of(
+    policy: bl.Policy, world: bl.Environment, size: int, runs: int, seed: int
+) -> np.ndarray:
+    """Independent estimates of the mean of the first arm, each from a batch of `size` pulls."""
+    batch_of = its_batch if policy.name == "prae-central" else as_it_is
+    kernels = policy.kernels
+    loop = compiled(make_estimates, kernels.begin, kernels.learn, world.draw, batch_of)
+    found = np.empty(runs)
+    loop(policy.constants(), world.constants(), size, found, seeded(seed, 0), seeded(seed, 1))
+    return found
+
+
+def coverage(policy: Any, world: bl.Environment, size: int, runs: int, seed: int = 1) -> Coverage:
+    """How the estimates of a batch of `size` pulls compare with their radius."""
+    errors = np.abs(estimates_of(policy, world, size, runs, seed) - world.means[0])
+    beta = radius_of(policy.constants(), size)
+    return Coverage(
+        float((errors > beta).mean()), float(np.quantile(errors, 1 - DELTA)) / beta, runs
+    )
+
+
+def clean_parameters(law: str, order: float, centre: float, level: float) -> dict[str, Any]:
+    """A law that has just about no moment beyond the given order, with its mean at `centre`."""
+    if law == "pareto":
+        return {"means": [centre or 1.0] * 2, "shape": order + 0.3}
+    if law == "student-t":
+        return {"means": [centre] * 2, "degrees": order + 0.3}
+    # All of the mean is just beyond what truncation lets through, as rarely as the moment allows.
+    value = max(1.001 * level, 1.0)
+    return {"values": [value] * 2, "probabilities": [value**-order] * 2}
+
+
+def setting(
+    name: str, law: str, order: float, epsilon: float, share: float, size: int | None
+) -> tuple[Any, bl.Environment, int]:
+    """The policy, the contaminated law, and the batch size, by default the first of the proof.
+
+    The outliers sit at the very edge of what is not truncated, on the side of the bias.
+    """
+    central = name == "prae-central"
+    make = partial(
+        bl.policy,
+        name,
+        arms=2,
+        epsilon=epsilon,
+        moment_order=order,
+        contamination=share,
+        failure_probability=DELTA,
+    )
+    if central:
+        make = partial(make, mean_range=500.0)
+    if size is None:
+        needed = make(moment_bound=1.0).needed_threshold
+        size = max(2 ** int(np.ceil(np.log2(needed))), 2)
+    level = level_of(make(moment_bound=1.0).constants(), size)
+    clean = bl.environment(law, **clean_parameters(law, order, 7.7 if central else 0.0, level))
+    moment = clean.moment(order, central=central)
+    policy = make(moment_bound=1.0 if law == "two-point" else moment, threshold=0)
+    params = policy.constants()
+    edge = level_of(params, size)
+    if central:  # about the left end of the bin in which the mean lies
+        edge += params.low + params.width * ((clean.means[0] - params.low) // params.width)
+    outliers = {"kind": "point", "value": -edge if law == "two-point" else edge}
+    world = bl.environment("contaminated", inner=clean, fraction=share, outliers=outliers)
+    return policy, world, size
+
+
+def lines(names: Sequence[str], runs: int) -> Iterator[str]:
+    """The table."""
+    yield "| policy | law | k | epsilon | alpha | B | estimates | missed | promised | error/beta |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for name, law, order, epsilon, share in itertools.product(
+        names, LAWS, ORDERS, EPSILONS, SHARES
+    ):
+        for size in SIZES[name]:
+            policy, world, used = setting(name, law, order, epsilon, share, size)
+            tried = max(min(runs, runs * LONGEST // used), 1000)
+            seen = coverage(policy, world, used, tried)
+            yield (
+                f"| {name} | {law} | {order:g} | {epsilon:g} | {share:g} | {used} | {seen.runs} "
+                f"| {seen.missed:.5f} | {DELTA:g} | {seen.error:.3f} |"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="2,000 estimates a line")
+    parser.add_argument("--policy", choices=SIZES, action="append", help="only this one")
+    given = parser.parse_args()
+    for line in lines(given.policy or list(SIZES), 2_000 if given.quick else 100_000):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

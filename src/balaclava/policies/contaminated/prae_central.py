@@ -1,0 +1,241 @@
+"""PRAE with central moments (Wu et al. 2023, Algorithms 1 and 3, Theorems 6.10 and 6.12)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import MeanRange
+from balaclava._kernel import kernel
+from balaclava.estimation.phases import take
+from balaclava.estimation.truncation_radius import located_threshold, located_width, mixed_terms
+from balaclava.policies.base import Kernels, failure_probability_of, register
+from balaclava.policies.contaminated.elimination import (
+    Elimination,
+    EliminationPolicy,
+    Params,
+    begin_elimination,
+    choose_in_batches,
+    end_batch,
+    in_batch,
+)
+from balaclava.privacy.histogram import private_argmax_histogram
+from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.truncation import truncated_onto
+
+_MOST_BINS = 10**6  # a noisy count for each of them, arm and batch
+_BREAKDOWN = 0.25  # from this share of outliers on they may fill a bin as well as the mean does
+
+
+class Located(NamedTuple):
+    """The batch, the histogram of its first fold, and what it showed."""
+
+    batch: Elimination
+    counts: np.ndarray  # [arm, bin]
+    centres: np.ndarray  # J, the left end of each arm's fullest bin
+
+
+@kernel
+def begin(params: Any) -> Located:
+    return Located(
+        begin_elimination(params),
+        np.zeros((params.arms, params.bins), np.int64),
+        np.zeros(params.arms),
+    )
+
+
+@kernel
+def choose(params: Any, state: Located, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    return choose_in_batches(params, state.batch, t, context, rng)
+
+
+@kernel
+def learn(
+    params: Any, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    phases, M = state.batch.phases, state.batch.level[0]
+    if phase != phases.number[0]:
+        return
+    # The first half of an arm's rewards, in the order of their coming, is the first fold.
+    n, told = phases.length[0] // 2, phases.pulls[arm]
+    if told < n:
+        count_in_bin(params, state, arm, reward)
+        take(phases, arm, 0.0, phase)
+        if told + 1 == n:
+            locate(params, state, arm, rng)
+        return
+    offset = truncated_onto(reward - state.centres[arm], M, state.batch.step[0])
+    if take(phases, arm, offset, phase):
+        for a in range(params.arms):
+            if in_batch(state.batch, a):
+                total = laplace_release(rng, phases.sums[a], 2.0 * M, params.epsilon)
+                state.batch.means[a] = state.centres[a] + total / n
+        end_batch(params, state.batch)
+
+
+@kernel
+def count_in_bin(params: Any, state: Located, arm: int, reward: float) -> None:
+    """Count a reward in its bin; beyond the histogram it counts nowhere."""
+    place = (reward - params.low) / params.width
+    if 0.0 <= place < params.bins:
+        state.counts[arm, int(place)] += 1
+
+
+@kernel
+def locate(params: Any, state: Located, arm: int, rng: Any) -> None:
+    """Release the fullest bin of an arm, and empty its histogram."""
+    fullest = private_argmax_histogram(rng, state.counts[arm], params.epsilon)
+    state.centres[arm] = params.low + fullest * params.width
+    for j in range(params.bins):
+        state.counts[arm, j] = 0
+
+
+@register
+class PRAECentral(EliminationPolicy):
+    """Elimination in doubling batches, with means first located and then truncated about there.
+
+    For rewards that vary little about a mean that may be far from 0: the k-th central moment is
+    known, k >= 2, and a share may be arbitrary outliers. The price of a large mean_range is a
+    longer first phase, by its logarithm; prae-raw would pay in every radius. Where means are near
+    0, prae-raw is better by far: it needs no first phase and its radius is several times smaller.
+
+    Batches B = 2^tau below a threshold are spent on one arm each (`first_phase`). From there on
+    pull every active arm B times, n = B/2 for each of two folds. In units of moment_bound^(1/k),
+    with bins of width r over [-D - r, D + r), D = mean_range, and c = 1 + 2r:
+
+        J   = left end of the bin with the largest (count in the first fold)/n + Lap(2/(n epsilon)),
+        m_a = J + (1/n) sum over the second fold of (x - J) 1{|x - J| <= M} + Lap(2M/(n epsilon)),
+        M   = c min{(n epsilon / log(1/delta))^(1/k), alpha^(-1/k)}
+
+    (in M no epsilon counts as more than 4.5 (k - 1): from there on beta would grow again). Remove
+    a if max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
+
+        c sqrt(2 (1 + alpha (M/c)^2) L / n) + 2 M L / (3n) + c^k M^(1-k) + alpha (M + c)
+            + (2M / (n epsilon)) log(4/delta),                     L = log(8/delta).
+
+    r = 10^(1/k) without contamination; otherwise r = ((1 - alpha) / (o - alpha))^(1/k) with
+    o = (alpha + 1/4)/2, wider than the paper's, which would need millions of rewards. With m bins
+    and g = (1 - 4o)/3 (0.2 without contamination) the threshold is
+
+        B >= 2 max{(8/g^2) log(8m/delta), (8/(g epsilon)) log(4m/delta)}.
+
+    Each estimate is within beta of its mean with probability 1 - delta, both steps together; there
+    is one for each arm and batch, so that all hold with probability 1 - arms log2(T) delta.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory, for the rewards as they were
+        observed, outliers included. Each reward enters one fold of one batch: a histogram, in
+        which it moves two counts that are each released at epsilon/2, or a sum of sensitivity 2M
+        about a J that is known by then. M, B and the bins are public, the active set follows from
+        what was released. Which fold a reward enters depends on when it comes, not on what it is.
+        A batch that the horizon cuts off decides nothing.
+
+    Parameters:
+        epsilon: privacy loss.
+        moment_order: k, at least 2.
+        moment_bound: bound on E|X - mean|^k of the clean rewards of every arm.
+        mean_range: D, the means lie in [-D, D]; at least 2r in the units above.
+        contamination: alpha, a bound on the share of outliers, below 1/4.
+        horizon: T, rounds that will be played; sets failure_probability.
+        failure_probability: delta, of one estimate; 1/horizon by default.
+        radius_scale: multiplies beta; privacy is untouched. Batches are powers of two and stay so.
+        threshold: batches with fewer pulls remove no arm; by default as above.
+        first_phase: what these are spent on: an arm drawn for the batch ("uniform") or for each
+            round ("each-round"), their rewards unused; or the arm with the highest released
+            estimate ("greedy"), or it or any arm with equal chance ("half-greedy").
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("prae-central", arms=5, epsilon=1.0, moment_order=2, mean_range=100,
+        ...                    horizon=10**6)
+        >>> round(policy.needed_threshold)
+        8034
+
+    References:
+        Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
+
+    See Also:
+        prae-raw, dpr-se
+    """
+
+    name = "prae-central"
+    reference = "Wu, Zhou, Tao, Wang 2023"
+    central_moments: ClassVar[bool] = True
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "a reward further from the located centre than the truncation level counts as the centre",
+    )
+    mean_range: MeanRange
+    examples = (
+        {
+            "horizon": 600,
+            "moment_order": 2,
+            "mean_range": 7,
+            "threshold": 0,
+            "radius_scale": 0.02,
+        },
+        {
+            "horizon": 600,
+            "moment_order": 4,
+            "moment_bound": 16.0,
+            "mean_range": 10,
+            "contamination": 0.1,
+            "threshold": 8,
+            "radius_scale": 0.02,
+            "first_phase": "greedy",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.contamination >= _BREAKDOWN:
+            raise self.refuse(
+                "contamination",
+                f"is not below {_BREAKDOWN:g}, from where on outliers can fill a bin of the "
+                "histogram as well as the mean does; give less, or take prae-raw",
+            )
+        width, _ = self._bins()
+        if self.mean_range < 2 * width:
+            raise self.refuse(
+                "mean_range",
+                f"is below 2r = {2 * width:g}, r the width of the bins; give at least that: a "
+                "larger range holds as well",
+            )
+        if 2 * (self.mean_range + width) / width > _MOST_BINS:
+            raise self.refuse(
+                "mean_range",
+                f"makes more than {_MOST_BINS:,} bins of width {width:.3g}; give a smaller range, "
+                "or subtract a rough mean from the rewards",
+            )
+        self.require_levels()
+
+    def _bins(self) -> tuple[float, float]:
+        """r in the units of the rewards, and the margin g."""
+        width, margin = located_width(self.moment_order, self.contamination)
+        return width * self.moment_bound ** (1.0 / self.moment_order), margin
+
+    @property
+    def bins(self) -> int:
+        """m, the bins that cover [-D - r, D + r)."""
+        width, _ = self._bins()
+        return math.ceil(2 * (self.mean_range + width) / width)
+
+    @property
+    def needed_threshold(self) -> float:
+        _, margin = self._bins()
+        return 2 * located_threshold(self.bins, margin, self.epsilon, failure_probability_of(self))
+
+    def constants(self) -> Params:
+        width, _ = self._bins()
+        c = self.moment_bound ** (1.0 / self.moment_order) + 2 * width
+        # Half of delta is for the first step.
+        terms = mixed_terms(self.contamination, failure_probability_of(self) / 2)
+        return self.frame(c, terms)._replace(
+            folds=2, low=-self.mean_range - width, width=width, bins=self.bins
+        )
+
+    def _is_proved_for(self, environment: Any) -> bool:
+        within = bool(np.abs(environment.means).max() <= self.mean_range)
+        return within and super()._is_proved_for(environment)
