@@ -109,16 +109,8 @@ def count_games(
     def block(number: int) -> np.ndarray:
         histogram = np.zeros(shape, np.int64)
         rng = seeded(seed, *path, number)
-        lost = play(
-            params,
-            policy.practice_context,
-            rewards,
-            int(sizes[number]),
-            place,
-            probes,
-            histogram,
-            rng,
-        )
+        size = int(sizes[number])
+        lost = play(params, context, rewards, size, place, probes, histogram, rng)
         if lost:
             raise no_such_arm(policy.name, lost, policy.arms)
         histogram[-1] = histogram.sum(axis=0)

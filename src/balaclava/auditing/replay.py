@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
+from balaclava.auditing.reports import first_level
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
@@ -127,6 +128,12 @@ def reward_limits(policy: Policy) -> tuple[float, float]:
     low, high = policy.accepts
     if math.isfinite(low) and math.isfinite(high):
         return low, high
+    if policy.rewards == "loss":  # larger ones it may leave out, and then show nothing
+        return 0.0, 1.0
+    bound, order = getattr(policy, "moment_bound", None), getattr(policy, "moment_order", None)
+    if bound is not None and order is not None:  # the size of rewards: most survive truncation
+        size = float(bound ** (1.0 / order))
+        return -size, size
     return -1e3, 1e3
 
 
@@ -298,14 +305,20 @@ def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> str:
     params, prepare, report = policy.constants(), policy.prepare(), policy.report_kernel
     assert report is not None  # the caller has looked
     rng = np.random.default_rng([seed, 1])
-    low, high = reward_limits(policy)
+    low, high = policy.accepts
+    bounded = math.isfinite(low) and math.isfinite(high)
     for _ in range(100):
-        one, other = rng.choice([low, high, *(low + (high - low) * rng.random(4))], 2)
+        level = first_level(policy)
+        if not bounded:  # a server may send any level: the report must be private at all of them
+            level *= float(10.0 ** rng.integers(-6, 7))
+            low, high = -level, level
+        rewards = [low, high, *(low + (high - low) * rng.random(4))]
+        one, other = rng.choice(rewards if bounded else [*rewards, 2 * high, _HUGE], 2)
         recorder = Recorder(int(rng.integers(2**32)))
         try:
-            answer = report(params, prepare(params, float(one)), recorder)
+            answer = report(params, prepare(params, float(one)), level, recorder)
             player = Player(recorder.tape, 0)
-            again = report(params, prepare(params, float(other)), player)
+            again = report(params, prepare(params, float(other)), level, player)
         except (Divergence, PrivacyError) as error:
             return f"a report: {error}"
         if again != answer:

@@ -20,10 +20,10 @@ _THRESHOLDS = 200
 def make_reports(report: Callable[..., Any], prepare: Callable[..., Any]) -> Callable[..., Any]:
     """A loop that reports one reward again and again."""
 
-    def reports(params: Any, reward: float, count: int, rng: Any) -> np.ndarray:
+    def reports(params: Any, reward: float, level: float, count: int, rng: Any) -> np.ndarray:
         answers = np.empty(count)
         for i in range(count):
-            answers[i] = report(params, prepare(params, reward), rng)
+            answers[i] = report(params, prepare(params, reward), level, rng)
         return answers
 
     return reports
@@ -37,10 +37,13 @@ def audit_reports(
     reports = compiled(make_reports, policy.report_kernel, policy.prepare())
     params, half = policy.constants(), max(trials // 4, 1)
     low, high = policy.accepts
-    extremes = (low, high) if math.isfinite(low + high) else (-1e6, 1e6)
+    level = first_level(policy)
+    extremes = (low, high) if math.isfinite(low + high) else (-level, level)
 
     def sample(side: int, stage: int) -> np.ndarray:
-        answers: np.ndarray = reports(params, extremes[side], half, seeded(seed, side, stage))
+        answers: np.ndarray = reports(
+            params, extremes[side], level, half, seeded(seed, side, stage)
+        )
         return answers
 
     train = [sample(0, 0), sample(1, 0)]
@@ -63,6 +66,14 @@ def audit_reports(
         event=f"the report is {'at least' if at_least else 'at most'} {threshold:.4g}",
         place=1,
     )
+
+
+def first_level(policy: Policy) -> float:
+    """The level that is sent with the first decision; 1 where none is."""
+    if policy.report_level is None:
+        return 1.0
+    params = policy.constants()
+    return float(policy.report_level(params, policy.kernels.begin(params), 0, 1))
 
 
 def _counts(answers: np.ndarray, thresholds: np.ndarray, at_least: bool) -> np.ndarray:

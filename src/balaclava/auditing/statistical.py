@@ -7,6 +7,7 @@ enters the bound, so the search costs no confidence.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +16,8 @@ import numpy as np
 
 from balaclava.auditing.bounds import epsilon_lower, log_wealth
 from balaclava.auditing.games import Event, count_games
+from balaclava.auditing.recorder import Recorder
+from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
 _SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
@@ -247,13 +250,35 @@ def neighbours_at(policy: Policy, gap: float, place: int, rounds: int) -> Neighb
     """Constant rewards, arm 0 `gap` above arm 1; in round `place` the least or the largest."""
     low, high = policy.accepts
     if not (math.isfinite(low) and math.isfinite(high)):
-        low, high = -1.0, 1.0
+        high = 1.0 if policy.rewards == "loss" else reach(policy, rounds)
+        low = 0.0 if policy.rewards == "loss" else -high
     unit = np.zeros((rounds, policy.arms))
     unit[:, 0] = 0.5 + gap / 2
     unit[:, 1:2] = 0.5 - gap / 2
     streams = np.stack([unit, unit])
     streams[0, place - 1], streams[1, place - 1] = 0.0, 1.0
     return Neighbours(low + (high - low) * streams, place)
+
+
+@functools.lru_cache(maxsize=64)
+def reach(policy: Policy, rounds: int) -> float:
+    """The largest first reward, a power of two, that gets past truncation; 1 if there is none."""
+    params, prepare = policy.constants(), policy.prepare()
+    begin, choose, learn = policy.kernels
+    for exponent in range(20, -41, -1):
+        state, recorder = begin(params), Recorder(0)
+        for t in range(1, rounds + 1):
+            arm, phase = choose(params, state, t, policy.practice_context, recorder)
+            reward = prepare(params, 2.0**exponent if t <= policy.arms else 0.0)
+            try:
+                learn(params, state, t, arm, reward, phase, recorder)
+            except PrivacyError:
+                return 1.0  # a mechanism was asked for what it cannot keep; the replay says so
+            released = [entry.terms for entry in recorder.tape if entry.terms is not None]
+            if any(terms.value != 0.0 for terms in released):
+                return float(2.0**exponent)
+            recorder.tape.clear()
+    return 1.0
 
 
 def probe_rounds(rounds: int, place: int) -> np.ndarray:
@@ -280,6 +305,7 @@ def best_event(
             given, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
             bound = float(bounds[given, arm, probe, pulls])
             if bound > best.bound:
+                pulls = min(pulls, int(probes[probe]))  # at most all of them: always so
                 event = Event(given, arm, int(probes[probe]), pulls, at_least)
                 best = BestEvent(bound, event, side)
     return best

@@ -20,7 +20,7 @@ FORGOTTEN = -1
 class Pending(NamedTuple):
     """Notes on the latest decisions."""
 
-    count: np.ndarray  # one element: decisions so far
+    count: np.ndarray  # type: ignore[assignment]  # one element: decisions so far
     numbers: np.ndarray  # [room]: the decision whose notes are here, 0 for none
     notes: np.ndarray  # [room, width]
 
@@ -48,3 +48,9 @@ def take_note(pending: Pending, number: int) -> int:
         return FORGOTTEN
     pending.numbers[row] = 0
     return int(row)
+
+
+@kernel
+def next_is_taken(pending: Pending) -> bool:
+    """Whether the next note will push out one whose reward has not come."""
+    return bool(pending.numbers[(pending.count[0] + 1) % pending.numbers.size] != 0)

@@ -1,0 +1,118 @@
+"""EXP4: exponential weights over experts (Auer, Cesa-Bianchi, Freund, Schapire 2002, Section 7)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from balaclava._declared import Horizon, Range
+from balaclava._kernel import kernel
+from balaclava.estimation.pending import FORGOTTEN, take_note
+from balaclava.estimation.weights import (
+    Weights,
+    begin_weights,
+    draw_advised,
+    learn_weights,
+    note_arm,
+)
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.experts.base import ExpertPolicy
+from balaclava.policies.losses import LearningRateScale, Outstanding
+
+Mixing = Annotated[float, Range(0, 1, "share of uniform draws", open_high=True)]
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    experts: int
+    outstanding: int
+    learning_rate: float
+    mixing: float
+
+
+@kernel
+def begin(params: Any) -> Weights:
+    return begin_weights(params.experts, params.outstanding)
+
+
+@kernel
+def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    arm = draw_advised(state, context, params.mixing, rng)
+    return arm, note_arm(state, context, params.mixing, arm)
+
+
+@kernel
+def learn(
+    params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    row = take_note(state.pending, phase)
+    if row != FORGOTTEN:
+        learn_weights(state, row, params.learning_rate * reward)
+
+
+@register
+class Exp4(ExpertPolicy):
+    """Follow experts in proportion to weights that fall exponentially with their estimated losses.
+
+    The yardstick for policies that follow experts. It claims no privacy, and it has none: each
+    loss moves the chances of all later decisions, by amounts that have no bound.
+
+    With weights w_j = 1 at first, P = w / sum of w and advice mu_j of expert j, draw arm I from
+
+        Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K
+
+    and after its loss y set w_j <- w_j exp(-eta mu_j(I) y / Q(I)), where eta = sqrt(2 log N / TK).
+    Losses of any size are taken; the bound on the regret holds for those in [0, 1].
+
+    A loss that comes late is weighed by the Q and the advice of its own decision.
+
+    Parameters:
+        experts: N.
+        horizon: T.
+        mixing: gamma, which keeps every arm's chance above gamma / K.
+        learning_rate_scale: multiplies eta.
+        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+
+    Example:
+        >>> import balaclava as bl
+        >>> agent = bl.policy("exp4", arms=2, experts=3, horizon=500).agent(seed=1)
+        >>> advice = [[1, 0], [0.5, 0.5], [0, 1]]
+        >>> pulls = [0, 0]
+        >>> for _ in range(500):
+        ...     decision = agent.ask(advice)
+        ...     pulls[decision.arm] += 1
+        ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
+        >>> pulls
+        [38, 462]
+
+    References:
+        Auer, Cesa-Bianchi, Freund, Schapire. The nonstochastic multiarmed bandit problem.
+        SIAM Journal on Computing 32, 2002.
+
+    See Also:
+        dp-exp4, ldp-exp4, dp-htinf-experts
+    """
+
+    name = "exp4"
+    reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    horizon: Horizon
+    mixing: Mixing = 0.0
+    learning_rate_scale: LearningRateScale = 1.0
+    outstanding: Outstanding = 256
+
+    def constants(self) -> Params:
+        eta = math.sqrt(2.0 * math.log(self.experts) / (self.horizon * self.arms))
+        return Params(self.experts, self.outstanding, self.learning_rate_scale * eta, self.mixing)
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """log N / eta + eta T K / 2, plus T gamma: sqrt(2 T K log N) at the default settings."""
+        low, high = environment.reward_range
+        if low < 0.0 or high > 1.0 or horizon > self.horizon:
+            return None
+        if self.experts == 1:
+            return self.mixing * horizon
+        eta = self.constants().learning_rate
+        spread = math.log(self.experts) / eta + eta * horizon * self.arms / 2.0
+        return spread + self.mixing * horizon

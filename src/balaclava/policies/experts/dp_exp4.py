@@ -1,0 +1,240 @@
+"""Private, batched EXP4 (Asi, Raman, Talwar 2025, Algorithm 2, Theorem 4.5)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Delta, Epsilon, Horizon
+from balaclava._kernel import kernel
+from balaclava.estimation.pending import FORGOTTEN, next_is_taken, take_note
+from balaclava.estimation.phases import SPARE
+from balaclava.estimation.weights import (
+    Weights,
+    begin_weights,
+    draw_advised,
+    note_arm,
+    renew_shares,
+)
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.experts.base import PrivateExpertPolicy
+from balaclava.policies.losses import LearningRateScale, Outstanding
+from balaclava.privacy.accounting import advanced_epsilon
+from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.secure import grid_step
+
+MOST_MIXING = 0.5
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    experts: int
+    outstanding: int
+    learning_rate: float  # eta
+    batch: int  # tau, whole
+    mixing: float  # gamma
+    width: float  # K / gamma: what one loss moves an expert's sum by, at most
+    step: float  # of the grid on which the sums are exact
+    epsilon: float  # of one expert's release
+
+    @property
+    def noise_scale(self) -> float:
+        """lambda, of the noise in an expert's mean."""
+        return self.width / (self.batch * self.epsilon)
+
+
+class State(NamedTuple):
+    """The weights, which stand still within a batch, and the batch."""
+
+    weights: Weights
+    asked: np.ndarray  # one element: decisions of the batch that may still be learned from
+    told: np.ndarray  # one element: its losses
+    sums: np.ndarray  # [N], in grid steps: raw, and never read but to be released
+
+
+@kernel
+def begin(params: Any) -> State:
+    return State(
+        begin_weights(params.experts, params.outstanding),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(params.experts),
+    )
+
+
+@kernel
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    arm = draw_advised(state.weights, context, params.mixing, rng)
+    if state.asked[0] >= params.batch:
+        return arm, SPARE
+    # Where the notes are full the oldest decision is forgotten, and this one takes its place.
+    if not next_is_taken(state.weights.pending):
+        state.asked[0] += 1
+    return arm, note_arm(state.weights, context, params.mixing, arm)
+
+
+@kernel
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    row = take_note(state.weights.pending, phase)
+    if row == FORGOTTEN:
+        return
+    notes = state.weights.pending.notes
+    most = math.floor(params.width / params.step)
+    ratio = reward / notes[row, 0] / params.step
+    for expert in range(params.experts):
+        steps = math.floor(ratio * notes[row, expert + 1] + 0.5)
+        state.sums[expert] += min(steps, most)
+    state.told[0] += 1
+    if state.told[0] == params.batch:
+        release_batch(params, state, rng)
+
+
+@kernel
+def release_batch(params: Any, state: State, rng: Any) -> None:
+    """One release for each expert; the next batch opens with no data."""
+    for expert in range(params.experts):
+        total = state.sums[expert] * params.step
+        released = laplace_release(rng, total, params.width, params.epsilon)
+        state.weights.logs[expert] -= params.learning_rate * released / params.batch
+        state.sums[expert] = 0.0
+    renew_shares(state.weights)
+    state.asked[0] = 0
+    state.told[0] = 0
+
+
+@register
+class DPExp4(PrivateExpertPolicy):
+    """EXP4 in batches, at the end of which each expert's estimated loss is released with noise.
+
+    For very many experts, a small epsilon and a very long horizon: its regret grows as
+    N^(1/6) T^(2/3) / epsilon^(1/3), but with constants by which its bound is the least only from
+    about 10^5 experts and 10^12 rounds on. Short of that dp-htinf-experts or ldp-exp4 is better;
+    `bl.recommend_experts` compares. Horizons that are too short for its batches are refused.
+
+    With n = N log(1/delta), L = log(N T) and l = log N,
+
+        eta = n^(1/6) L^(1/3) l^(1/3) / (T^(1/3) K^(1/2) epsilon^(1/3))
+        tau = n^(1/3) L^(2/3) T^(1/3) / (epsilon^(2/3) l^(1/3)), rounded up
+        gamma = max{eta^(1/3) n^(1/3) K^(2/3) L^(2/3) / (epsilon tau)^(2/3),
+                    12 eta K n^(1/2) L / (epsilon tau)}.
+
+    The weights stand still for tau rounds, in each of which the arm I is drawn from
+
+        Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K.
+
+    Then w_j <- w_j exp(-eta (m_j + Lap(lambda))), where m_j is the mean of l(I) mu_j(I) / Q(I)
+    over the batch and lambda = 3 K n^(1/2) / (gamma tau epsilon). A batch that the horizon cuts
+    off changes nothing. (The printed first branch of gamma lacks log^(1/3)(1/delta).)
+
+    Privacy:
+        (epsilon, delta)-differential privacy of the whole trajectory with respect to the losses.
+        A loss enters one batch. As Q(I) >= gamma / K it moves each of the N sums by K / gamma at
+        most; each is released once with epsilon_0 = epsilon / (3 n^(1/2)), and N such releases
+        come to (epsilon, delta) by advanced composition, or basic where that is less; settings
+        where neither holds are refused (none with epsilon <= 1 and delta <= 1/e). Each term of
+        a sum is rounded onto a grid of 2^-20 of K / gamma, so that sums are exact. Composition
+        leaves a third of epsilon unspent, and decisions show little of one release: audits by
+        games find far less than epsilon.
+
+    Parameters:
+        experts: N.
+        horizon: T.
+        epsilon: privacy loss.
+        delta: probability outside it, above 0.
+        learning_rate_scale: multiplies eta, from which gamma follows; privacy is untouched.
+        outstanding: decisions that may wait for their losses at once; older ones are replaced.
+        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dp-exp4", arms=5, experts=20, horizon=10**6, epsilon=1.0,
+        ...                    delta=1e-5)
+        >>> batch = policy.constants()
+        >>> batch.batch, round(batch.mixing, 6), round(batch.noise_scale, 6)
+        (2791, 0.224288, 0.363607)
+        >>> round(policy.regret_bound(None, 10**6))
+        649609
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+
+    See Also:
+        ldp-exp4, dp-htinf-experts, exp4
+    """
+
+    name = "dp-exp4"
+    reference = "Asi, Raman, Talwar 2025"
+    phased = True
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"learning_rate_scale": 0.1},)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    horizon: Horizon
+    epsilon: Epsilon
+    delta: Delta
+    learning_rate_scale: LearningRateScale = 1.0
+    outstanding: Outstanding = 4096
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta == 0.0:
+            raise self.refuse(
+                "delta", "is not enough; give one above 0, or take dp-htinf-experts or ldp-exp4"
+            )
+        each = self._epsilon_of_a_release
+        spent = min(self.experts * each, advanced_epsilon(each, self.experts, self.delta))
+        if spent > self.epsilon:
+            raise self.refuse(
+                "delta",
+                f"is too large for epsilon = {self.epsilon:g}: the noise of the paper would cost "
+                f"epsilon = {spent:.3g}; lower delta",
+            )
+        if (mixing := self.constants().mixing) > MOST_MIXING:
+            raise self.refuse(
+                "horizon",
+                f"is too short: gamma, the share of arms that are drawn blindly, would have to be "
+                f"{mixing:.2g}, above {MOST_MIXING:g}; raise horizon or epsilon, or lower "
+                "learning_rate_scale",
+            )
+
+    @property
+    def _cost(self) -> float:
+        return self.experts * math.log(1.0 / self.delta)  # n
+
+    @property
+    def _epsilon_of_a_release(self) -> float:
+        return self.epsilon / (3.0 * math.sqrt(self._cost))
+
+    def constants(self) -> Params:
+        K, T, epsilon, n = float(self.arms), float(self.horizon), self.epsilon, self._cost
+        L, few = math.log(self.experts * T), math.log(max(self.experts, 2))
+        eta = self.learning_rate_scale * (n**0.5 * L * few / (T * epsilon)) ** (1 / 3) / K**0.5
+        tau = (n * L**2 * T / (epsilon**2 * few)) ** (1 / 3)
+        gamma = max(
+            (eta * n * K**2 * L**2 / (epsilon * tau) ** 2) ** (1 / 3),
+            12.0 * eta * K * n**0.5 * L / (epsilon * tau),
+        )
+        batch, width = math.ceil(tau), K / gamma
+        return Params(
+            self.experts,
+            min(self.outstanding, batch),
+            eta,
+            batch,
+            gamma,
+            width,
+            grid_step(width),
+            self._epsilon_of_a_release,
+        )
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.
+
+        The proof of Theorem 4.5 with the variance of the noise, 2 lambda^2, where it has a bound
+        on the square of the largest draw, 10 lambda^2 L^2.
+        """
+        if horizon > self.horizon:
+            return None
+        p = self.constants()
+        each = p.mixing + p.learning_rate * (self.arms + 2.0 * p.noise_scale**2)
+        return p.batch * (math.log(self.experts) / p.learning_rate + 2.0) + horizon * each

@@ -1,0 +1,104 @@
+"""Any bandit made to follow experts (Asi, Raman, Talwar 2025, Algorithm 5).
+
+Experts are the arms of an inner bandit. It names an expert, the arm is drawn from that expert's
+advice, and its loss is told to the inner bandit as the loss of the expert.
+
+Proof.
+    If the inner policy protects the losses it is told, so does this one: a changed loss changes
+    one loss of the inner policy, and the arm is drawn from the expert's public advice, without
+    another look at the losses. The advice itself is not protected, although the paper says so:
+    the arm of a round is drawn from the advice of that very round.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from balaclava._declared import Epsilon, Horizon
+from balaclava._kernel import kernel
+from balaclava.estimation.importance import draw_arm
+from balaclava.estimation.phases import SPARE
+from balaclava.policies.adversarial.conversion import Batch, TunedPolicy
+from balaclava.policies.base import Kernels, Policy
+from balaclava.policies.experts.base import PrivateExpertPolicy
+from balaclava.policies.losses import LearningRateScale
+
+
+class Params(NamedTuple):
+    """What the kernels need."""
+
+    experts: int
+    inner: Any
+
+
+class Rivals(NamedTuple):
+    """The experts as the inner policy's regret bound sees them: arms with losses in [0, 1]."""
+
+    feedback: str = "loss"
+    experts: None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+
+
+@functools.cache
+def with_experts(
+    begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any]
+) -> Kernels:
+    """The kernels around those of an inner policy; the same each time, so they compile once.
+
+    The phase of a decision carries both the inner phase and the expert: phase N + expert.
+    """
+
+    def begin_inner(params: Any) -> Any:
+        return begin(params.inner)
+
+    def choose_by_expert(
+        params: Any, state: Any, t: int, context: Any, rng: Any
+    ) -> tuple[int, int]:
+        expert, phase = choose(params.inner, state, t, None, rng)
+        arm = draw_arm(context[expert], rng)
+        if phase == SPARE:
+            return arm, SPARE
+        return arm, phase * params.experts + expert
+
+    def learn_of_expert(
+        params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        if phase != SPARE:
+            inner, expert = phase // params.experts, phase % params.experts
+            learn(params.inner, state, t, expert, reward, inner, rng)
+
+    return Kernels(kernel(begin_inner), kernel(choose_by_expert), kernel(learn_of_expert))
+
+
+class ConvertedExpertPolicy(PrivateExpertPolicy):
+    """Experts as the arms of a private bandit. A subclass says which: `inner_class`."""
+
+    phased: ClassVar[bool] = True
+    inner_class: ClassVar[type[TunedPolicy]]
+    horizon: Horizon
+    epsilon: Epsilon
+    batch: Batch | None = None
+    learning_rate_scale: LearningRateScale = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.inner  # refuses what it does not take
+
+    @functools.cached_property
+    def inner(self) -> Policy:
+        """The policy whose arms are the experts."""
+        shared = ("horizon", "epsilon", "batch", "learning_rate_scale", "clip")
+        return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in shared})
+
+    @functools.cached_property
+    def kernels(self) -> Kernels:  # type: ignore[override]
+        return with_experts(*self.inner.kernels)
+
+    def constants(self) -> Params:
+        return Params(self.experts, self.inner.constants())
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 4.1: that of the inner policy, with experts for arms."""
+        return self.inner.regret_bound(Rivals(), horizon) if horizon <= self.horizon else None

@@ -1,0 +1,68 @@
+"""What the policies that learn from losses share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.policies.base import Policy, RewardKind
+from balaclava.privacy.secure import to_unit_grid
+
+LearningRate = Annotated[float, Range(0, meaning="learning rate")]
+LearningRateScale = Annotated[
+    float, Range(0, meaning="multiplies the learning rate; never touches privacy", open_low=True)
+]
+Outstanding = Annotated[int, Range(1, 10**7, "decisions that may wait for their losses at once")]
+LossNoise = Annotated[float, Range(0, meaning="scale of Laplace noise in the losses it is told")]
+
+# In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
+REACH = math.sqrt(10.0)
+
+
+class LossPolicy(Policy):
+    """A policy that learns from losses of any size, negative ones too, and hides none of them.
+
+    Its rates are right for losses in [0, 1] to which noise of scale `loss_noise` was added, which
+    is what the conversion into a private policy feeds it.
+    """
+
+    rewards: ClassVar[RewardKind] = "loss"
+    loss_noise: LossNoise = 0.0
+    learning_rate_scale: LearningRateScale = 1.0
+    outstanding: Outstanding = 256
+
+
+class PrivateLossPolicy(Policy):
+    """A policy that protects losses in [0, 1]."""
+
+    rewards: ClassVar[RewardKind] = "loss"
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "losses outside [0, 1] are refused, or clipped to it if `clip` is set",
+    )
+    clip: bool = False
+
+    @property
+    def accepts(self) -> tuple[float, float]:
+        return (-math.inf, math.inf) if self.clip else (0.0, 1.0)
+
+    def prepare(self) -> Callable[..., float]:
+        return onto_unit_grid
+
+
+@kernel
+def onto_unit_grid(params: Any, loss: float) -> float:
+    """Clipped to [0, 1], whatever comes in, and rounded onto a grid on which sums are exact."""
+    return to_unit_grid(min(max(loss, 0.0), 1.0))
+
+
+def rivals_are_arms(environment: Any) -> bool:
+    """Whether regret is against the best arm for losses in [0, 1]: what the theorems bound."""
+    return bool(environment.feedback == "loss" and environment.experts is None)
+
+
+def second_moment(loss_noise: float) -> float:
+    """The most that the square of a loss in [0, 1] with Laplace noise can be on average."""
+    return 1.0 + 2.0 * loss_noise**2

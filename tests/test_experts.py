@@ -1,0 +1,531 @@
+"""The policies that follow experts: golden values, transcriptions, late losses, privacy, limits."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.auditing.recorder import Recorder
+from balaclava.auditing.replay import audit_by_replay
+from balaclava.environments.advisers import (
+    advice_from_log,
+    bad,
+    even,
+    good,
+    naming,
+    panel,
+    treacherous,
+)
+from balaclava.errors import ContextError, ParameterError
+from balaclava.estimation.weights import draw_advised
+from balaclava.policies.experts.base import practice_advice
+from balaclava.policies.experts.dp_exp4 import DPExp4
+from balaclava.privacy.accounting import advanced_epsilon
+from balaclava.privacy.randomness import seeded
+
+PRIVATE = ["ldp-exp4", "dp-exp4", "dp-htinf-experts", "dp-exp3-experts", "dp-ftpl-experts"]
+WRAPPED = PRIVATE[2:]
+NAMES = ["exp4", *PRIVATE]
+K, N = 3, 4
+
+
+def make(name: str, **more: Any) -> Any:
+    parameters: dict[str, Any] = {"arms": K, "experts": N, "horizon": 600}
+    if name != "exp4":
+        parameters["epsilon"] = 1.0
+    if name == "dp-exp4":
+        parameters |= {"delta": 0.01, "learning_rate_scale": 0.1}
+    return bl.policy(name, **{**parameters, **more})
+
+
+def some_advice(rounds: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.ones(K), (rounds, N))
+
+
+def mixed(shares: np.ndarray, advice: np.ndarray, gamma: float) -> np.ndarray:
+    """Q, as the paper writes it."""
+    return (1 - gamma) * shares @ advice + gamma / advice.shape[1]
+
+
+# Golden values
+
+
+def test_rates_of_ldp_exp4() -> None:
+    params = bl.policy("ldp-exp4", arms=5, experts=20, horizon=10**6, epsilon=1.0).constants()
+    assert params.learning_rate == pytest.approx(9.15990356178777e-06, rel=1e-13)
+    assert params.mixing == pytest.approx(0.0028258208086878976, rel=1e-13)
+
+
+def test_rates_of_dp_exp4() -> None:
+    policy = bl.policy("dp-exp4", arms=5, experts=20, horizon=10**6, epsilon=1.0, delta=1e-5)
+    params = policy.constants()
+    assert params.learning_rate == pytest.approx(0.04088699744755052, rel=1e-13)
+    assert params.batch == 2791
+    assert params.mixing == pytest.approx(0.22428833699571551, rel=1e-13)
+    assert params.noise_scale == pytest.approx(0.36360728516793506, rel=1e-13)
+
+
+def test_the_printed_bounds_are_above_ours() -> None:
+    T, k, n = 10**6, 5, 20
+    for epsilon in (0.05, 0.3, 1.0):
+        policy = bl.policy("ldp-exp4", arms=k, experts=n, horizon=T, epsilon=epsilon)
+        printed = 16 * math.sqrt(T * k * math.log(n)) * math.log(k * T) / epsilon + 1
+        assert 0 < policy.regret_bound(None, T) < printed
+    policy = bl.policy("dp-exp4", arms=k, experts=n, horizon=T, epsilon=1.0, delta=1e-5)
+    p, L = policy.constants(), math.log(n * T)
+    printed = 3 * p.batch * math.log(n) / p.learning_rate + T * (
+        p.mixing + p.learning_rate * (k + 10 * (p.noise_scale * L) ** 2)
+    )
+    assert 0 < policy.regret_bound(None, T) < printed
+    wrapped = bl.policy("dp-htinf-experts", arms=k, experts=n, horizon=T, epsilon=0.1)
+    inner = bl.policy("dp-htinf", arms=n, horizon=T, epsilon=0.1)
+    losses = bl.environment("stochastic-losses", means=np.full(n, 0.5))
+    assert wrapped.regret_bound(None, T) == inner.regret_bound(losses, T)
+    assert wrapped.regret_bound(None, T) < 208 * math.sqrt(n * T / 0.1) + 2 / 0.1
+
+
+def test_bounds_are_for_the_planned_horizon() -> None:
+    for name in NAMES:
+        world = bl.environment("advice", losses=[[0, 1, 0.5]], advice=practice_advice(N, K))
+        assert make(name).regret_bound(world, 601) is None
+
+
+# Advice
+
+
+BAD_ADVICE: list[tuple[Any, str]] = [
+    (None, "no advice was given"),
+    ("advice", "a str is not advice"),
+    ([1.0, 0.0, 0.0], "a list of shape (3,) is not advice"),
+    (np.full((2, N, K), 1 / K), "not advice"),
+    (np.full((N + 1, K), 1 / K), "is of 5 experts, not of 4"),
+    (np.full((N, K + 1), 1 / (K + 1)), "is about 4 arms, not about 3"),
+    (np.full((N, K), 0.5), "of expert 0 does not sum to 1"),
+    (np.vstack([np.eye(K), [[1.5, -0.5, 0.0]]]), "of expert 3 holds what is not a probability"),
+    (np.vstack([np.eye(K), [[math.nan, 0.5, 0.5]]]), "of expert 3 holds what is not a probability"),
+    (np.vstack([[[math.inf, 0, 0]], np.eye(K)]), "of expert 0 holds what is not a probability"),
+]
+
+
+@pytest.mark.parametrize("name", ["exp4", "dp-exp4", "dp-htinf-experts"])
+@pytest.mark.parametrize(("advice", "said"), BAD_ADVICE, ids=[said for _, said in BAD_ADVICE])
+def test_bad_advice_is_refused_and_changes_nothing(name: str, advice: Any, said: str) -> None:
+    agent = make(name).agent(seed=1)
+    before = json.dumps(agent.save())
+    with pytest.raises(ContextError) as error:
+        agent.ask(advice)
+    assert said in str(error.value)
+    assert f"give {name} advice of 4 rows" in str(error.value)
+    assert json.dumps(agent.save()) == before
+
+
+def test_practice_advice_has_every_arm_and_one_who_does_not_know() -> None:
+    advice = practice_advice(6, 3)
+    assert advice.argmax(axis=1).tolist() == [0, 1, 2, 0, 0, 1]
+    assert advice[0].tolist() == [1, 0, 0]
+    assert np.array_equal(advice[3], np.full(3, 1 / 3))
+    assert (advice[1:] > 0).all()
+    assert advice.sum(axis=1) == pytest.approx(1.0)
+
+
+def test_advice_counts_as_public() -> None:
+    for name in PRIVATE:
+        assert any("advice counts as public" in line for line in make(name).guarantee.assumptions)
+
+
+# Transcriptions
+
+
+def test_an_arm_is_drawn_from_the_mixture() -> None:
+    policy = make("exp4")
+    state, rng = policy.kernels.begin(policy.constants()), seeded(5)
+    state.shares[:] = [0.1, 0.2, 0.3, 0.4]
+    advice = np.array([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0.2, 0.8], [0.1, 0.1, 0.8]])
+    draws = 20_000
+    for gamma in (0.0, 0.3):
+        arms = [draw_advised(state, advice, gamma, rng) for _ in range(draws)]
+        expected = draws * mixed(state.shares, advice, gamma)
+        seen = np.bincount(arms, minlength=K)
+        # Chi-square with 2 degrees of freedom; fresh seeds would be beyond 18.4 once in 10,000.
+        assert ((seen - expected) ** 2 / expected).sum() < 18.4
+
+
+@pytest.mark.parametrize(("name", "more"), [("exp4", {"mixing": 0.2}), ("ldp-exp4", {})])
+def test_exp4_follows_its_listing(name: str, more: dict[str, Any]) -> None:
+    policy = make(name, learning_rate_scale=5.0, **more)
+    params, (begin, choose, learn), recorder = policy.constants(), policy.kernels, Recorder(3)
+    state, advice = begin(params), some_advice(200)
+    losses = np.random.default_rng(1).random((200, K))
+    weights = np.ones(N)
+    for t in range(1, 201):
+        arm, phase = choose(params, state, t, advice[t - 1], recorder)
+        shares = weights / weights.sum()
+        assert state.shares == pytest.approx(shares, rel=1e-9)
+        y = losses[t - 1, arm]
+        learn(params, state, t, arm, y, phase, recorder)
+        if name == "ldp-exp4":
+            entry = recorder.tape[-1]
+            assert entry.terms is not None
+            assert entry.terms == (y, 1.0, 1.0, 0.0)
+            y = entry.answer
+        chance = mixed(shares, advice[t - 1], params.mixing)[arm]
+        weights *= np.exp(-params.learning_rate * advice[t - 1, :, arm] * y / chance)
+    assert shares.max() - shares.min() > 0.01
+
+
+def test_dp_exp4_follows_its_listing() -> None:
+    policy = make("dp-exp4")
+    params, (begin, choose, learn), recorder = policy.constants(), policy.kernels, Recorder(3)
+    state, advice = begin(params), some_advice(300)
+    losses = np.random.default_rng(1).random((300, K))
+    weights, sums = np.ones(N), np.zeros(N)
+    releases = 0
+    for t in range(1, 301):
+        arm, phase = choose(params, state, t, advice[t - 1], recorder)
+        shares = weights / weights.sum()
+        assert state.weights.shares == pytest.approx(shares, rel=1e-9)
+        chances = mixed(shares, advice[t - 1], params.mixing)
+        assert chances.min() >= params.mixing / K
+        sums += losses[t - 1, arm] * advice[t - 1, :, arm] / chances[arm]
+        start = len(recorder.tape)
+        learn(params, state, t, arm, losses[t - 1, arm], phase, recorder)
+        entries = recorder.tape[start:]
+        assert len(entries) == (N if t % params.batch == 0 else 0)
+        for expert, entry in enumerate(entries):
+            assert entry.terms is not None
+            # Each of the terms was rounded to a grid.
+            assert abs(entry.terms.value - sums[expert]) <= params.batch * params.step / 2
+            assert entry.terms.value % params.step == 0
+            epsilon_each = 1.0 / (3 * math.sqrt(N * math.log(100)))
+            assert entry.terms[1:] == (K / params.mixing, pytest.approx(epsilon_each), 0.0)
+            weights[expert] *= math.exp(-params.learning_rate * entry.answer / params.batch)
+            releases += 1
+        if entries:
+            sums[:] = 0.0
+    assert releases == 3 * N
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_wrapped_policy_follows_its_listing(name: str) -> None:
+    policy = make(name, epsilon=0.3)
+    inner = bl.policy(name.removesuffix("-experts"), arms=N, horizon=600, epsilon=0.3)
+    ours, theirs = seeded(7), seeded(7)
+    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    state = begin(params)
+    inner_params, inner_state = inner.constants(), inner.kernels.begin(inner.constants())
+    advice, losses = some_advice(200), np.random.default_rng(1).random((200, K))
+    followed = []
+    for t in range(1, 201):
+        arm, phase = choose(params, state, t, advice[t - 1], ours)
+        expert, batch = inner.kernels.choose(inner_params, inner_state, t, None, theirs)
+        cumulated = np.cumsum(advice[t - 1, expert])
+        assert arm == np.searchsorted(cumulated, theirs.random(), side="right")
+        loss = losses[t - 1, arm]
+        learn(params, state, t, arm, loss, phase, ours)
+        inner.kernels.learn(inner_params, inner_state, t, expert, loss, batch, theirs)
+        followed.append(int(expert))
+    batches = np.array(followed).reshape(-1, 4)  # 1/0.3, rounded up
+    assert (batches == batches[:, :1]).all()
+    assert len(set(followed)) > 1
+
+
+# Late losses
+
+
+def test_a_late_loss_is_weighed_by_its_own_decision() -> None:
+    policy = make("exp4")
+    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    state, rng, advice = begin(params), seeded(2), some_advice(30)
+    decisions, chances = [], []
+    for t in range(1, 31):
+        decisions.append(choose(params, state, t, advice[t - 1], rng))
+        chances.append(mixed(state.shares, advice[t - 1], 0.0)[decisions[-1][0]])
+    logs = np.zeros(N)
+    for i in np.random.default_rng(0).permutation(30):
+        arm, phase = decisions[i]
+        learn(params, state, int(i) + 1, arm, 0.7, phase, rng)
+        logs -= params.learning_rate * 0.7 * advice[i, :, arm] / chances[i]
+        learn(params, state, int(i) + 1, arm, 0.9, phase, rng)  # its note is used up
+    weights = np.exp(logs)
+    assert state.shares == pytest.approx(weights / weights.sum(), rel=1e-9)
+
+
+def test_exp4_forgets_the_oldest_where_too_many_wait() -> None:
+    agent = make("exp4", outstanding=2).agent(seed=1)
+    first, *_ = (agent.ask(practice_advice(N, K)) for _ in range(3))
+    before = agent.save()["state"]
+    agent.tell(first, 1.0)
+    assert agent.save()["state"] == before
+
+
+@pytest.mark.parametrize("name", ["dp-exp4", "dp-htinf-experts"])
+def test_a_batch_that_waits_hands_out_spares(name: str) -> None:
+    policy = make(name, epsilon=0.9 if name == "dp-exp4" else 0.1)
+    batch = policy.constants().batch if name == "dp-exp4" else 10
+    agent, advice = policy.agent(seed=1), practice_advice(N, K)
+    decisions = [agent.ask(advice) for _ in range(batch + 5)]
+    assert [d.phase == -1 for d in decisions] == [False] * batch + [True] * 5
+    for decision in reversed(decisions[1:]):
+        agent.tell(decision, 0.5)
+    assert agent.ask(advice).phase == -1
+    agent.tell(decisions[0], 0.5)
+    assert agent.ask(advice).phase != -1
+
+
+def test_late_losses_of_a_batch_are_released_alike_in_any_order() -> None:
+    policy = make("dp-exp4")
+    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    totals = []
+    for order in (1, -1):
+        recorder = Recorder(4)
+        state = begin(params)
+        advice = some_advice(params.batch)
+        decisions = [choose(params, state, t + 1, advice[t], recorder) for t in range(params.batch)]
+        losses = np.random.default_rng(1).random(params.batch)
+        for i in range(params.batch)[::order]:
+            learn(params, state, i + 1, decisions[i][0], losses[i], decisions[i][1], recorder)
+        totals.append([entry.terms for entry in recorder.tape if entry.terms])
+    assert len(totals[0]) == N
+    assert totals[0] == totals[1]
+
+
+def test_a_batch_ends_though_old_decisions_are_forgotten() -> None:
+    policy = make("dp-exp4", outstanding=10)
+    agent, advice = policy.agent(seed=1), practice_advice(N, K)
+    never_told = [agent.ask(advice) for _ in range(50)]
+    for _ in range(policy.constants().batch - 1):
+        agent.tell(agent.ask(advice), 0.5)
+    assert not agent._state.weights.logs.any()
+    agent.tell(never_told[0], 0.5)
+    assert not agent._state.weights.logs.any()
+    agent.tell(agent.ask(advice), 0.5)
+    assert agent._state.weights.logs.any()
+
+
+def test_a_cancelled_pull_keeps_its_note() -> None:
+    policy = make("dp-exp4")
+    agent, advice = policy.agent(seed=1), practice_advice(N, K)
+    lost = agent.ask(advice)
+    agent.cancel(lost)
+    again = agent.ask(advice)
+    assert (again.arm, again.phase) == (lost.arm, lost.phase)
+    agent.tell(again, 1.0)
+    assert agent._state.told[0] == 1
+
+
+# Privacy
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_decisions_see_released_losses_only(name: str) -> None:
+    policy = make(name)
+    audit = audit_by_replay(policy, policy.guarantee, rounds=200, pairs=40, seed=1)
+    assert audit.verdict == "consistent", str(audit)
+    assert audit.moved > 10
+    if name != "dp-exp4":
+        assert audit.epsilon == 1.0
+
+
+def test_exp4_alone_is_caught() -> None:
+    policy = make("exp4")
+    claim = bl.Guarantee(epsilon=1.0)
+    assert audit_by_replay(policy, claim, rounds=100, pairs=40, seed=1).verdict == "violated"
+
+
+class TooLittleNoise(DPExp4):
+    """dp-exp4 with a quarter of its noise."""
+
+    name = "too-little-noise"
+
+    def constants(self) -> Any:
+        params = super().constants()
+        return params._replace(epsilon=4 * params.epsilon)
+
+
+def test_too_little_noise_is_caught() -> None:
+    parameters = make("dp-exp4").parameters
+    policy = TooLittleNoise.create(parameters)
+    audit = audit_by_replay(policy, policy.guarantee, rounds=200, pairs=40, seed=1)
+    assert audit.verdict == "violated"
+    assert "4 mechanisms moved" in audit.fault
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2, 0.3, 0.9])
+@pytest.mark.parametrize("experts", [1, 10, 1000])
+def test_the_releases_of_a_batch_compose(epsilon: float, delta: float, experts: int) -> None:
+    def create() -> Any:
+        return bl.policy(
+            "dp-exp4", arms=2, experts=experts, horizon=10**12, epsilon=epsilon, delta=delta
+        )
+
+    each = epsilon / (3 * math.sqrt(experts * math.log(1 / delta)))
+    spent = min(experts * each, advanced_epsilon(each, experts, delta))
+    if spent > epsilon:
+        assert delta == 0.9
+        with pytest.raises(ParameterError, match="lower delta"):
+            create()
+    else:
+        assert create().constants().epsilon == pytest.approx(each)
+    if epsilon <= 1 and delta <= 1 / math.e:
+        assert spent <= 0.63 * epsilon
+
+
+# Refusals and limits
+
+
+def test_settings_that_cannot_be_kept_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"would have to be 3\.8, above 0\.5; raise horizon"):
+        make("dp-exp4", learning_rate_scale=1.0)
+    with pytest.raises(ParameterError, match=r"delta = 0\.0 is not enough"):
+        make("dp-exp4", delta=0)
+    with pytest.raises(ParameterError, match="above 1; raise it"):
+        make("ldp-exp4", horizon=1)
+    with pytest.raises(ParameterError, match="longer than the horizon"):
+        make("dp-htinf-experts", epsilon=1e-3)
+
+
+def test_without_noise_dp_exp4_is_exp4() -> None:
+    policy = make("dp-exp4", epsilon=1e9, learning_rate_scale=100.0, delta=0.3)
+    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    assert params.batch == 1
+    state, rng, advice = begin(params), seeded(1), some_advice(300)
+    weights = np.ones(N)
+    for t in range(1, 301):
+        arm, phase = choose(params, state, t, advice[t - 1], rng)
+        shares = weights / weights.sum()
+        assert state.weights.shares == pytest.approx(shares, rel=1e-3)
+        y = (0.1, 0.5, 0.9)[arm]
+        learn(params, state, t, arm, y, phase, rng)
+        chance = mixed(shares, advice[t - 1], params.mixing)[arm]
+        weights *= np.exp(-params.learning_rate * advice[t - 1, :, arm] * y / chance)
+    assert shares.max() - shares.min() > 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_expert_is_followed(name: str) -> None:
+    policy = make(name, experts=1)
+    agent = policy.agent(seed=1)
+    arms = []
+    for _ in range(50):
+        decision = agent.ask([[0.0, 1.0, 0.0]])
+        agent.tell(decision, 0.5)
+        arms.append(decision.arm)
+    blind = policy.constants().mixing if name == "dp-exp4" else 0.0
+    assert arms.count(1) == 50 or blind > 0
+    assert arms.count(1) > 25
+
+
+def test_huge_losses_leave_exp4_standing() -> None:
+    agent = make("exp4").agent(seed=1)
+    advice = practice_advice(N, K)
+    for reward in (1e300, -1e300, 1e300, 0.0):
+        for _ in range(20):
+            agent.tell(agent.ask(advice), reward)
+    assert np.isfinite(agent._state.shares).all()
+    assert agent._state.shares.sum() == pytest.approx(1.0)
+
+
+def test_regret_of_exp4_is_below_its_bound() -> None:
+    horizon = 5_000
+    means = np.full(K, 0.5)
+    means[1] -= 0.02  # the hardest gap is of this order
+    world = bl.environment(
+        "advice",
+        losses={"name": "stochastic-losses", "means": means},
+        advice=practice_advice(N, K),
+    )
+    policy = make("exp4", horizon=horizon)
+    results = bl.simulate(policy, world, horizon=horizon, repetitions=20, seed=1)
+    bound = policy.regret_bound(world, horizon)
+    assert bound == pytest.approx(math.sqrt(2 * horizon * K * math.log(N)))
+    assert 10 < results.final_regret("exp4").mean() < bound
+
+
+# Recommendations
+
+
+def test_few_experts_and_many() -> None:
+    few = bl.recommend_experts(5, 20, 10**6, 1.0, delta=1e-5)
+    assert few.policy == "dp-htinf-experts"
+    assert not few.empty
+    assert [one.policy for one in few.candidates] == ["dp-htinf-experts", "ldp-exp4", "dp-exp4"]
+    assert bl.recommend_experts(2, 10_000, 10**6, 1.0).policy == "ldp-exp4"
+    assert bl.recommend_experts(2, 10**5, 10**12, 1e-3, delta=1e-9).policy == "dp-exp4"
+
+
+def test_a_tuned_bound_is_the_bound_of_a_policy() -> None:
+    plain = bl.recommend_experts(5, 20, 10**6, 1.0)
+    tuned = bl.recommend_experts(5, 20, 10**6, 1.0, tuned=True)
+    best = tuned.candidates[0]
+    policy = bl.policy(
+        best.policy,
+        arms=5,
+        experts=20,
+        horizon=10**6,
+        epsilon=1.0,
+        learning_rate_scale=best.learning_rate_scale,
+    )
+    assert policy.regret_bound(None, 10**6) == best.bound
+    assert {one.policy: one.bound for one in plain.candidates}["ldp-exp4"] > 5 * best.bound
+
+
+def test_what_a_recommendation_says() -> None:
+    text = str(bl.recommend_experts(5, 20, 10**6, 2.0))
+    assert "dp-htinf-experts  no bound: its theorem is for epsilon up to 1" in text
+    assert "dp-exp4           no bound: it needs a delta above 0" in text
+    assert "Take ldp-exp4." in text
+    hopeless = bl.recommend_experts(5, 1000, 1000, 0.1, delta=1e-6)
+    assert hopeless.empty
+    assert "nothing is promised here" in str(hopeless)
+    with pytest.raises(ParameterError, match="experts = 0"):
+        bl.recommend_experts(5, 0, 1000, 0.1)
+    with pytest.raises(ParameterError, match="delta"):
+        bl.recommend_experts(5, 5, 1000, 0.1, delta=1.0)
+
+
+# Experts to try policies on
+
+LOSSES = np.array([[0.0, 1.0, 0.5], [1.0, 0.5, 0.0], [0.2, 0.9, 0.3]])
+
+
+def test_experts_who_know_the_losses() -> None:
+    advice = panel(good(LOSSES), bad(LOSSES), treacherous(LOSSES, 1), even(LOSSES), good(LOSSES, 0))
+    world = bl.environment("advice", losses=LOSSES, advice=advice)
+    expected = [0.2, 2.9, 0.0 + 1.0 + 0.9, (1.5 + 1.5 + 1.4) / 3, 0.75 + 0.75 + 0.6]
+    assert world.expert_losses(np.array([3]))[0] == pytest.approx(expected)
+
+
+def test_advice_from_a_log() -> None:
+    log = [{"age": 25}, {"age": 70}]
+    rules = [lambda row: 0, lambda row: int(row["age"] > 60), lambda row: [0.2, 0.8]]
+    advice = advice_from_log(log, rules, arms=2)
+    assert advice.tolist() == [
+        [[1, 0], [1, 0], [0.2, 0.8]],
+        [[1, 0], [0, 1], [0.2, 0.8]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: advice_from_log([], [lambda _: 0], 2), "no contexts"),
+        (lambda: advice_from_log([1], [], 2), "no rules"),
+        (lambda: advice_from_log([1], [lambda _: 2], 2), "names arm 2"),
+        (lambda: advice_from_log([1], [lambda _: "left"], 2), "neither an arm"),
+        (lambda: advice_from_log([1], [lambda _: [0.5, 0.2]], 2), "does not sum to 1"),
+        (lambda: naming([0.5], of=2), "whole numbers"),
+        (lambda: naming([2], of=2), "from 0 to 1"),
+        (lambda: naming([0], of=2, trust=1.5), "trust = 1.5"),
+        (lambda: good(np.array([[0.5, 2.0]])), "losses"),
+        (lambda: panel(good(LOSSES), even(LOSSES[:2])), "same rounds"),
+    ],
+)
+def test_faults_of_experts_are_named(call: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        call()
