@@ -529,3 +529,13 @@ def test_advice_from_a_log() -> None:
 def test_faults_of_experts_are_named(call: Any, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         call()
+
+
+def test_a_lost_pull_goes_to_the_same_expert_by_todays_advice() -> None:
+    policy = bl.policy("dp-htinf-experts", arms=2, experts=2, horizon=1_000, epsilon=0.1)
+    agent = policy.agent(seed=3)
+    first = agent.ask([[1.0, 0.0], [1.0, 0.0]])
+    agent.cancel(first)
+    again = agent.ask([[0.0, 1.0], [0.0, 1.0]])
+    assert (first.arm, again.arm) == (0, 1)
+    assert again.phase == first.phase

@@ -221,7 +221,7 @@ def check_array(label: str, value: Any, limits: Range, annotation: Any) -> np.nd
 
 def array_dimensions(annotation: Any) -> int:
     """1 for a vector, 2 for a matrix."""
-    return next(extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, int))
+    return next((extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, int)), 2)
 
 
 def split(annotation: Any) -> tuple[Any, Range | None]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import math
-import numbers
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -24,6 +22,7 @@ from balaclava.errors import (
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
+from balaclava.privacy.report import checked_number
 
 SCHEMA = 1
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
@@ -107,6 +106,7 @@ class Agent:
             t = self._clock + 1
             if self._lost:
                 _, arm, phase = self._lost.pop()
+                arm = self._policy.arm_again(context, arm, phase, self._rng)
             else:
                 arm, phase = self._policy.kernels.choose(
                     self._params, self._state, t, context, self._rng
@@ -121,6 +121,19 @@ class Agent:
         """The reward of a decision: in any order, each once."""
         prepared = self._prepare(self._params, checked_reward(self._policy, reward))
         self._learn(self._policy.kernels.learn, decision, prepared)
+
+    def report_level(self, decision: Decision) -> float:
+        """The public level that is sent to the owner of the decision's reward, for its report.
+
+        For policies of local privacy: the owner's device calls `policy.report(reward, level)`.
+        It depends on earlier reports only, and the report is as private at any other level.
+        """
+        level = self._policy.report_level
+        if level is None:
+            raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
+        with self._lock:
+            known = self._known(decision)
+            return float(level(self._params, self._state, known.arm, known.phase))
 
     def tell_report(self, decision: Decision, report: float) -> None:
         """What the owner of the reward reported (`policy.report`), for policies of local privacy.
@@ -213,28 +226,6 @@ class Agent:
 def checked_reward(policy: Policy, reward: Any) -> float:
     """The reward as a float that the policy takes, or an error that does not repeat it."""
     return checked_number(policy.name, "reward", reward, *policy.accepts)
-
-
-def checked_number(policy: str, what: str, value: Any, low: float, high: float) -> float:
-    """A reward or a report as a finite float in [low, high]."""
-    allowed = f"{policy} takes finite numbers"
-    if math.isfinite(low) or math.isfinite(high):
-        allowed = f"{policy} takes numbers from {low:g} to {high:g}"
-    if not isinstance(value, numbers.Real | np.bool_):
-        raise RewardError(f"the {what} is not a number but a {type(value).__name__}; {allowed}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise RewardError(f"the {what} is not finite; {allowed}")
-    if not low <= number <= high:
-        side = "below" if number < low else "above"
-        raise RewardError(
-            f"the {what} is {side} what is allowed (its value is withheld); {allowed}: rescale "
-            "it, or choose another policy or reward_range"
-        )
-    return number
 
 
 def restore(saved: dict[str, Any]) -> Agent:

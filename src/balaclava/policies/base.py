@@ -78,7 +78,9 @@ class Policy(Declared):
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
     assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
-    # Of a local policy: what an owner does to a reward, and how a report is learned from.
+    # Of a local policy (see policies/local.py): the level that is sent with a decision, what an
+    # owner does to a reward, and how a report is learned from.
+    report_level: ClassVar[Callable[..., float] | None] = None
     report_kernel: ClassVar[Callable[..., float] | None] = None
     learn_report: ClassVar[Callable[..., None] | None] = None
     reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
@@ -112,6 +114,10 @@ class Policy(Declared):
                 f"{self.name} takes no context, but got a {type(context).__name__}; ask without one"
             )
         return None
+
+    def arm_again(self, context: Any, arm: int, phase: int, rng: Any) -> int:
+        """The arm of a decision that is handed out again, after its reward was lost."""
+        return arm
 
     @property
     def practice_context(self) -> Any:

@@ -99,6 +99,10 @@ class ConvertedExpertPolicy(PrivateExpertPolicy):
     def constants(self) -> Params:
         return Params(self.experts, self.inner.constants())
 
+    def arm_again(self, context: Any, arm: int, phase: int, rng: Any) -> int:
+        """The same expert is asked again, for today's advice."""
+        return int(draw_arm(context[phase % self.experts], rng))
+
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
         return self.inner.regret_bound(Rivals(), horizon) if horizon <= self.horizon else None
