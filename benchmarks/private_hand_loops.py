@@ -224,3 +224,54 @@ def dp_ucb(
             level += 1
         sums[best] = released[best] + private
     return pulls
+
+
+@hand_written
+def dpr_ucb(
+    means: np.ndarray,
+    rounds: int,
+    policy_rng: Any,
+    environment_rng: Any,
+    horizon: int,
+    epsilon: float,
+    root: float,
+    first_level: float,
+    step: float,
+    bonus: float,
+) -> np.ndarray:
+    arms = means.size
+    levels = 0
+    while horizon >> levels > 0:
+        levels += 1
+    pulls, averages, widths = np.zeros(arms, np.int64), np.zeros(arms), np.zeros(arms)
+    exact, noisy = np.zeros((arms, levels)), np.zeros((arms, levels))
+    for t in range(1, rounds + 1):
+        best = t - 1
+        if t > arms:
+            scale = bonus * (math.log(2.0) + 4.0 * math.log(t)) ** (1.0 - root)
+            highest = -math.inf
+            for arm in range(arms):
+                index = averages[arm] + scale * widths[arm]
+                if index > highest:
+                    best, highest = arm, index
+        reward = 1.0 if environment_rng.random() < means[best] else 0.0
+        n = pulls[best] + 1
+        growth = n**root
+        bound = first_level * growth
+        total = int(reward / step) * step if abs(reward) <= bound else 0.0
+        level = 0
+        while n >> level & 1 == 0:
+            total += exact[best, level]
+            level += 1
+        exact[best, level] = total
+        noise = policy_rng.laplace(0.0, 2.0 * bound / (epsilon / levels))
+        noisy[best, level] = total + noise
+        private = 0.0
+        while n >> level > 0:
+            if n >> level & 1:
+                private += noisy[best, level]
+            level += 1
+        pulls[best] = n
+        averages[best] = private / n
+        widths[best] = growth / n
+    return pulls

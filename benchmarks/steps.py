@@ -11,10 +11,11 @@ import numpy as np
 
 import balaclava as bl
 import hand_loops
+import loss_hand_loops as of_losses
 import private_hand_loops as private
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.randomness import seeded
-from balaclava.testing.examples import USUAL
+from balaclava.testing.examples import examples
 from measuring import Line, in_turns, ratios
 
 # The two problems of Wang and Zhu (2024): few arms and many.
@@ -64,14 +65,39 @@ RIVALS = [
         {"epsilon": 1.0, "horizon": 10**6},
         ("horizon", "tree_epsilon", "noise_margin"),
     ),
+    Rival(
+        "dpr-ucb",
+        private.dpr_ucb,
+        {
+            "epsilon": 1.0,
+            "horizon": 10**7,
+            "moment_order": 1.9,
+            "moment_bound": 2.0,
+            "radius_scale": 0.02,
+        },
+        ("horizon", "epsilon", "root", "level", "step", "bonus"),
+    ),
     Rival("ldp-ucb-laplace", private.ldp_ucb_laplace, {"epsilon": 1.0}, ("epsilon",)),
     Rival("ldp-ucb-bernoulli", private.ldp_ucb_bernoulli, {"epsilon": 1.0}, ("epsilon",)),
+    Rival("exp3", of_losses.exp3, {"horizon": 10**6}, ("eta", "gamma")),
+    Rival(
+        "dp-exp3",
+        of_losses.dp_exp3,
+        {"horizon": 10**6, "epsilon": 0.5},
+        ("epsilon", "batch", "base"),
+    ),
 ]
+
+
+def problem(policy: bl.Policy) -> bl.Environment:
+    """Arms of these means that give what the policy learns from."""
+    kind = "stochastic-losses" if policy.rewards == "loss" else "bernoulli"
+    return bl.environment(kind, means=PROBLEMS[policy.arms])
 
 
 def simulate(policy: bl.Policy, rounds: int, **changes: Any) -> bl.Results:
     """One repetition on one thread."""
-    world = bl.environment("bernoulli", means=PROBLEMS[policy.arms])
+    world = problem(policy)
     given = {"repetitions": 1, "seed": SEED, "workers": 1, **changes}
     return bl.simulate(policy, world, horizon=rounds, **given)
 
@@ -132,14 +158,14 @@ def phased(quick: bool) -> list[Line]:
 
 def phased_names() -> list[str]:
     """The policies that play whole phases and take the rewards of the problems here."""
-    return [e.name for e in bl.policies() if e.policy.phased and e.rewards == "bounded"]
+    return [e.name for e in bl.policies() if e.policy.phased and e.rewards != "loss"]
 
 
 def usual(name: str, rounds: int) -> bl.Policy:
-    """The policy of that name at 9 arms, with usual values of whatever else it declares."""
+    """The policy of that name at 9 arms, otherwise as the conformance suite tries it first."""
     cls = REGISTRY.classes()[name]
-    values = {**USUAL, "arms": 9, "horizon": rounds}
-    return cls.create({key: values[key] for key in cls.annotations if key in values})
+    changes = {"arms": 9, **({"horizon": rounds} if "horizon" in cls.annotations else {})}
+    return cls.create({**examples(cls)[0].parameters, **changes})
 
 
 def _step(seconds: list[float], rounds: int) -> str:

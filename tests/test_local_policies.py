@@ -29,7 +29,7 @@ def make(name: str, **more: Any) -> Any:
 def reports(policy: bl.Policy, reward: float, size: int) -> np.ndarray:
     params, rng, kernel = policy.constants(), seeded(9), type(policy).report_kernel
     assert kernel is not None
-    return np.array([kernel(params, reward, rng) for _ in range(size)])
+    return np.array([kernel(params, reward, 1.0, rng) for _ in range(size)])
 
 
 @pytest.mark.parametrize("x", [0.0, 0.3, 1.0])

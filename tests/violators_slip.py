@@ -17,7 +17,7 @@ from balaclava.estimation.phases import (
 from balaclava.estimation.start_phase import count_reward, starting_arm
 from balaclava.estimation.tally import begin_tally, learn_tally
 from balaclava.policies.base import Policy, PrivateBoundedPolicy
-from balaclava.policies.bounded.local import LocalBoundedPolicy
+from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.policies.classic.ucb1 import begin as begin_ucb
 from balaclava.policies.classic.ucb1 import choose as choose_ucb
 from balaclava.policies.classic.ucb1 import learn as learn_ucb
@@ -125,14 +125,14 @@ class SaysLocal(PrivateBoundedPolicy):
 
 # 7 a report with the reward in its last digits
 @bl.kernel
-def low_digits(params, reward, rng):
+def low_digits(params, reward, level, rng):
     y = laplace_report(rng, reward, 1.0, params.epsilon)
     return math.floor(y * 1e6) / 1e6 + reward * 1e-7
 
 
 @bl.kernel
 def learn_low_digits(params, state, t, arm, reward, phase, rng):
-    learn_ucb(params, state, t, arm, low_digits(params, reward, rng), phase, rng)
+    learn_ucb(params, state, t, arm, low_digits(params, reward, 1.0, rng), phase, rng)
 
 
 class LowDigits(LocalBoundedPolicy):

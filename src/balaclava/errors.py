@@ -54,8 +54,16 @@ class ExperimentFileError(BalaclavaError, ValueError):
     """An experiment file (TOML) that does not say what to run."""
 
 
+class ClusterError(BalaclavaError, RuntimeError):
+    """A cluster that cannot be reached, or whose workers cannot do the work."""
+
+
 class PrivacyError(BalaclavaError, ValueError):
     """A privacy statement that cannot be made."""
+
+
+class MomentWarning(UserWarning):
+    """A policy counts on a bound on moments that the environment exceeds."""
 
 
 def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:

@@ -32,6 +32,7 @@ def plot(
     log_rounds: bool = False,
     log_regret: bool = False,
     bound: bool = False,
+    theory: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw the mean regret of each policy over the rounds.
@@ -43,6 +44,8 @@ def plot(
         log_rounds: a logarithmic scale of rounds: logarithmic regret becomes a straight line.
         log_regret: a logarithmic scale of regret.
         bound: also draw the proved bound at the horizon as a level, where there is one.
+        theory: also draw the proved bound after each number of rounds as a dashed curve, where
+            there is one; most are far above what is seen, so think of log_regret.
         ax: where to draw; by default a figure of its own.
 
     Example:
@@ -67,6 +70,8 @@ def plot(
         _curve(results, label, ax, band, look)
         if bound:
             _level(results, label, ax, look)
+        if theory:
+            _theory(results, label, ax, look)
     _describe(results, ax, band, own)
     if log_rounds:
         ax.set_xscale("log")
@@ -118,6 +123,22 @@ def _level(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None
     if proved is not None:
         name = f"{label}: proved bound at the horizon"
         ax.axhline(proved, color=look["color"], linewidth=1, linestyle=(0, (1, 3)), label=name)
+
+
+def _theory(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
+    policy, rounds = results.policies[label], results.checkpoints
+    proved = [policy.regret_bound(results.environment, int(t)) for t in rounds]
+    known = [bound is not None for bound in proved]
+    if any(known):
+        values = [bound for bound in proved if bound is not None]
+        ax.plot(
+            rounds[known],
+            values,
+            color=look["color"],
+            linewidth=1,
+            linestyle=(0, (5, 3)),
+            label=f"{label}: proved bound",
+        )
 
 
 def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:

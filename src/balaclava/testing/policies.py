@@ -168,6 +168,26 @@ def takes_late_rewards(policy: Policy) -> None:
         require(saved_text(agent) == before, f"{policy.name}: a refused reward changed the agent")
 
 
+def takes_reports(policy: Policy) -> None:
+    """A local policy: a level with each decision, a report on the device, no reward told."""
+    if policy.model != "local":
+        return
+    report = getattr(policy, "report", None)
+    require(report is not None, f"{policy.name} is local but has no report; derive LocalPolicy")
+    agent, rewards = policy.agent(seed=SEED), reward_source(policy)
+    for _ in range(20):
+        decision = agent.ask(policy.practice_context)
+        level = agent.report_level(decision)
+        require(0 < level < math.inf, f"{policy.name}: the level of a report is {level!r}")
+        agent.tell_report(decision, report(rewards(decision), level))  # type: ignore[misc]
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        require_error(
+            ParameterError,
+            lambda bad=bad: report(rewards(decision), bad),  # type: ignore[misc]
+            f"{policy.name}: a report at level {bad!r}",
+        )
+
+
 def does_without_missing_rewards(policy: Policy) -> None:
     """A lost reward stops nothing; a cancelled one is replaced."""
     agent = policy.agent(seed=SEED)
@@ -288,6 +308,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     compiles_to_what_it_says,
     survives_save_and_restore,
     takes_late_rewards,
+    takes_reports,
     does_without_missing_rewards,
     refuses_bad_rewards,
     plays_one_arm,

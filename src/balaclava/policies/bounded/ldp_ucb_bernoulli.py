@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 from balaclava._declared import Epsilon, RadiusScale
 from balaclava._kernel import kernel
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded.local import LocalBoundedPolicy
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1
+from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.privacy.randomized_response import bernoulli_report
 
 
 @kernel
-def report(params: Any, reward: float, rng: Any) -> float:
+def report(params: Any, reward: float, level: float, rng: Any) -> float:
     """What leaves the owner of the reward: 0 or 1."""
     return bernoulli_report(rng, reward, params.epsilon)
 
@@ -23,7 +23,7 @@ def report(params: Any, reward: float, rng: Any) -> float:
 def learn(
     params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    learn_ucb1(params, state, t, arm, report(params, reward, rng), phase, rng)
+    learn_ucb1(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
 
 
 @register

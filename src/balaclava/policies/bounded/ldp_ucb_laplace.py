@@ -9,12 +9,12 @@ from balaclava._declared import Epsilon, RadiusScale
 from balaclava._kernel import kernel
 from balaclava.estimation.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded.local import LocalBoundedPolicy
+from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.privacy.laplace import laplace_report
 
 
 @kernel
-def report(params: Any, reward: float, rng: Any) -> float:
+def report(params: Any, reward: float, level: float, rng: Any) -> float:
     """What leaves the owner of the reward."""
     return laplace_report(rng, reward, 1.0, params.epsilon)
 
@@ -44,7 +44,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 @kernel
 def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    learn_tally(params, state, t, arm, report(params, reward, rng), phase, rng)
+    learn_tally(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
 
 
 @register

@@ -312,6 +312,11 @@ class RobustUCB(Policy):
         """The three functions for the estimator."""
         return KERNELS[self.estimator]
 
+    @property
+    def central_moments(self) -> bool:
+        """Whether moment_bound is about E|X - mean|^moment_order; otherwise about E|X|^..."""
+        return self.estimator != "truncated-mean"
+
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """A proved bound; None where the moment bound does not hold or a constant differs.
 
@@ -319,9 +324,8 @@ class RobustUCB(Policy):
         5 gaps in all). The published constants ask for once the bonus, which holds only in the
         limit of long horizons; here they carry the factor 2^((1+v)/v) that the proof needs.
         """
-        central = self.estimator != "truncated-mean"
         try:
-            moment = environment.moment(self.moment_order, central=central)
+            moment = environment.moment(self.moment_order, central=self.central_moments)
         except IncompatibleError:
             return None
         met = moment <= self.moment_bound * (1 + 1e-12) and horizon <= self.horizon

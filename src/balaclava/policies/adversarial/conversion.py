@@ -1,0 +1,300 @@
+"""Any bandit made private: batches, and noise on their means (Asi et al. 2025, Algorithm 1).
+
+Proof.
+    Each loss enters the sum of one batch, of sensitivity 1, which is released once, with noise of
+    scale 1/epsilon. Arms follow from what was released, and so do batches, whose length is fixed.
+    Hence epsilon-differential privacy of the whole trajectory, for every base, every length of a
+    batch and every epsilon.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import MOST_ROUNDS, Epsilon, Horizon, Range
+from balaclava._kernel import kernel
+from balaclava.errors import ParameterError
+from balaclava.estimation.phases import SPARE
+from balaclava.policies.base import REGISTRY, Kernels, Policy, as_it_is, register
+from balaclava.policies.losses import LearningRateScale, PrivateLossPolicy
+from balaclava.privacy.guarantee import Model, Scope
+from balaclava.privacy.laplace import laplace_release
+
+Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in which an arm is played on end")]
+
+
+class Conversion(NamedTuple):
+    """What the kernels need."""
+
+    epsilon: float
+    batch: int
+    base: Any  # what the kernels of the base need
+
+
+class Converted(NamedTuple):
+    """The base, and the batch in play. Scalars are arrays of one element."""
+
+    base: Any
+    number: np.ndarray  # of the batch, from 1
+    arm: np.ndarray  # what the base chose for it,
+    phase: np.ndarray  # and in which phase of its own
+    asked: np.ndarray  # decisions of the batch; 0 while no batch is open
+    told: np.ndarray  # its losses
+    total: np.ndarray  # their sum: raw, and never read but to be released
+
+
+@functools.cache
+def converted(
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    prepare: Callable[..., Any] = as_it_is,
+) -> Kernels:
+    """The kernels around those of a base; the same each time, so they are compiled once."""
+
+    def begin_batches(params: Any) -> Converted:
+        return Converted(
+            begin(params.base),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            np.zeros(1),
+        )
+
+    def choose_in_batch(
+        params: Any, state: Converted, t: int, context: Any, rng: Any
+    ) -> tuple[int, int]:
+        if state.asked[0] == 0:
+            state.number[0] += 1
+            arm, phase = choose(params.base, state.base, state.number[0], None, rng)
+            state.arm[0], state.phase[0] = arm, phase
+        if state.asked[0] >= params.batch:
+            return state.arm[0], SPARE
+        state.asked[0] += 1
+        return state.arm[0], state.number[0]
+
+    def learn_batch(
+        params: Any, state: Converted, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        if phase != state.number[0]:
+            return
+        state.total[0] += reward
+        state.told[0] += 1
+        if state.told[0] == params.batch:
+            released = laplace_release(rng, state.total[0], 1.0, params.epsilon)
+            state.total[0] = 0.0
+            state.asked[0] = 0
+            state.told[0] = 0
+            loss = prepare(params.base, released / params.batch)
+            learn(params.base, state.base, phase, arm, loss, state.phase[0], rng)
+
+    return Kernels(kernel(begin_batches), kernel(choose_in_batch), kernel(learn_batch))
+
+
+def least_batch(epsilon: float) -> int:
+    """1/epsilon, rounded up; a quotient that is whole but for its rounding stays."""
+    return max(1, math.ceil(min(1.0 / epsilon, MOST_ROUNDS) - 1e-9))
+
+
+class ConvertedPolicy(PrivateLossPolicy):
+    """A base that is told noisy means of batches. A subclass says which: `base_policy`."""
+
+    phased: ClassVar[bool] = True
+    model: ClassVar[Model] = "central"
+    scope: ClassVar[Scope] = "trajectory"
+    epsilon: Epsilon
+    batch: Batch | None = None
+
+    def base_policy(self) -> Policy:
+        """The policy that chooses an arm for each batch."""
+        raise NotImplementedError
+
+    def require_a_batch(self, horizon: int | None) -> None:
+        """Refuse a horizon that ends within the first batch."""
+        if horizon is not None and self.rounds_of_a_batch > horizon:
+            raise self.refuse(
+                "epsilon" if self.batch is None else "batch",
+                f"makes batches of {self.rounds_of_a_batch} rounds, longer than the horizon of "
+                f"{horizon}: nothing would ever be learned. Give epsilon of at least 1/horizon = "
+                f"{1 / horizon:.3g}, a shorter batch or a longer horizon",
+            )
+
+    @property
+    def rounds_of_a_batch(self) -> int:
+        """tau."""
+        return self.batch or least_batch(self.epsilon)
+
+    @property
+    def noise(self) -> float:
+        """The scale of the noise in what the base is told, 1 / (tau epsilon)."""
+        return 1.0 / (self.rounds_of_a_batch * self.epsilon)
+
+    @functools.cached_property
+    def kernels(self) -> Kernels:  # type: ignore[override]
+        base = self.base_policy()
+        return converted(*base.kernels, base.prepare())
+
+    def constants(self) -> Conversion:
+        return Conversion(self.epsilon, self.rounds_of_a_batch, self.base_policy().constants())
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 3.1: tau R(n) + T - tau n, with n = floor(T / tau) batches.
+
+        R(n) is what the base proves for n rounds of losses with noise of scale 1 / (tau epsilon)
+        in them. The theorem is for epsilon up to 1; above, there is no bound.
+        """
+        base, tau = self.base_policy(), self.rounds_of_a_batch
+        allowed = getattr(base, "loss_noise", 0.0) * (1.0 + 1e-9)
+        if self.epsilon > 1.0 or allowed < self.noise:
+            return None
+        n = horizon // tau
+        bound = base.regret_bound(environment, n) if n else 0.0
+        return None if bound is None else tau * bound + (horizon - tau * n)
+
+
+class TunedPolicy(ConvertedPolicy):
+    """A conversion whose base is tuned to the number of batches and to their noise."""
+
+    horizon: Horizon
+    learning_rate_scale: LearningRateScale = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_a_batch(self.horizon)
+
+    @property
+    def tuning(self) -> dict[str, Any]:
+        """What every base is told."""
+        return {
+            "arms": self.arms,
+            "loss_noise": self.noise,
+            "learning_rate_scale": self.learning_rate_scale,
+            "outstanding": 1,  # the next batch waits for the losses of this one
+        }
+
+    @property
+    def batches(self) -> int:
+        """n, how often the base decides within the horizon and learns from it."""
+        return self.horizon // self.rounds_of_a_batch
+
+
+@register
+class Privatised(ConvertedPolicy):
+    """Make any policy for losses private: it decides once a batch and is told noisy means.
+
+    For a base of your own, or one of those here with parameters of your own. dp-htinf, dp-exp3
+    and dp-ftpl are the same conversion with the parameters that the theory asks for. The base
+    must take losses of any size: noise makes them negative, and larger than 1.
+
+    In batch j the base chooses an arm, which is played for tau rounds. Then the base is told
+
+        y = (sum of the tau losses + Lap(1/epsilon)) / tau
+
+    as the loss of its arm. What is left of the horizon after the last whole batch is played with
+    one more choice of the base, and nothing is learned from it. Longer batches mean less noise
+    and fewer of them; tau = ceil(1/epsilon) makes the noise about as large as a loss.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory, whatever the base does: it sees
+        nothing but the noisy means, and each loss enters one of them. Games find far less than
+        epsilon, since a base that learns slowly hides more than it has to.
+
+    Parameters:
+        base: a policy that learns from losses, or a mapping with its `name` and parameters.
+            Tune it to floor(horizon / tau) rounds of losses with noise of scale 1/(tau epsilon).
+        epsilon: privacy loss. Above 1 it is as private as it says, but the theorem on the regret
+            stops.
+        batch: tau; ceil(1/epsilon) by default.
+        horizon: if given, one that ends within the first batch is refused.
+        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+
+    Example:
+        >>> import balaclava as bl
+        >>> base = bl.policy("exp3", arms=2, eta=0.1, gamma=0.1)
+        >>> agent = bl.privatise(base, epsilon=0.5).agent(seed=1)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask()
+        ...     agent.tell(decision, reward=(0.9, 0.1)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [62, 938]
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+
+    See Also:
+        dp-htinf, dp-exp3, dp-ftpl, ldp-exp3
+    """
+
+    name = "privatised"
+    reference = "Asi, Raman, Talwar 2025"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"base": {"name": "exp3", "arms": 3, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},
+    )
+    base: Policy
+    horizon: Horizon | None = None
+
+    def __post_init__(self) -> None:
+        given: Any = self.base
+        if isinstance(given, Mapping):
+            parameters = dict(given)
+            name = parameters.pop("name", None)
+            if not isinstance(name, str):
+                raise ParameterError(
+                    f"{self._label('base')} does not say which policy it is; give `name` beside "
+                    "its parameters"
+                )
+            object.__setattr__(self, "base", REGISTRY.create(name, parameters))
+        super().__post_init__()
+        if self.arms != self.base.arms:
+            raise self.refuse("arms", f"does not fit the base, which has {self.base.arms} arms")
+        if self.base.rewards != "loss":
+            raise self._refuse_base("learns from rewards; give one that learns from losses")
+        if any(math.isfinite(end) for end in self.base.accepts):
+            raise self._refuse_base("refuses some losses; noise makes them of any size")
+        if self.base.practice_context is not None:
+            raise self._refuse_base("decides by a context, which changes within a batch")
+        self.require_a_batch(self.horizon)
+
+    def _refuse_base(self, why: str) -> ParameterError:
+        return ParameterError(f"{self._label('base')}: {self.base.name} {why}")
+
+    def base_policy(self) -> Policy:
+        return self.base
+
+
+def privatise(
+    base: Policy,
+    *,
+    epsilon: float,
+    batch: int | None = None,
+    horizon: int | None = None,
+    clip: bool = False,
+) -> Privatised:
+    """A private policy from one that is not: the conversion of Asi, Raman and Talwar (2025).
+
+    `base` is any policy that learns from losses of any size, your own included. It chooses an arm
+    for each batch of `batch` rounds, by default ceil(1/epsilon), and is told the batch's mean loss
+    with Laplace noise. All decisions together are then epsilon-private. `Privatised` has the rest.
+
+    Example:
+        >>> import balaclava as bl
+        >>> private = bl.privatise(bl.policy("exp3", arms=9), epsilon=0.1)
+        >>> str(private.guarantee), private.rounds_of_a_batch
+        ('ε=0.1 per trajectory', 10)
+    """
+    if not isinstance(base, Policy):
+        raise ParameterError(
+            f"a {type(base).__name__} is not a policy; make one with bl.policy(name, ...)"
+        )
+    return Privatised(
+        arms=base.arms, base=base, epsilon=epsilon, batch=batch, horizon=horizon, clip=clip
+    )

@@ -1,0 +1,175 @@
+"""EXP3 with mixing (Auer, Cesa-Bianchi, Freund, Schapire 2002; Asi et al. 2025, Algorithm 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Horizon, Range
+from balaclava._kernel import kernel
+from balaclava.estimation.importance import add_loss, draw_arm, least_loss
+from balaclava.estimation.pending import Pending, begin_pending, new_note, take_note
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.losses import (
+    REACH,
+    LearningRate,
+    LossPolicy,
+    rivals_are_arms,
+    second_moment,
+)
+
+Mixing = Annotated[float, Range(0, 1, "share of decisions that are drawn evenly")]
+
+
+class Rates(NamedTuple):
+    """What the kernels need."""
+
+    arms: int
+    outstanding: int
+    eta: float
+    gamma: float
+    anytime: bool  # whether eta falls with the square root of the round
+
+
+class Weights(NamedTuple):
+    """Minus the logarithms of the weights over eta, and the chances that follow from them."""
+
+    losses: np.ndarray
+    chances: np.ndarray
+    pending: Pending  # the chance of each arm that was drawn
+
+
+@kernel
+def begin(params: Any) -> Weights:
+    return Weights(
+        np.zeros(params.arms), np.zeros(params.arms), begin_pending(params.outstanding, 1)
+    )
+
+
+@kernel
+def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    eta = params.eta / math.sqrt(t) if params.anytime else params.eta
+    least, total = least_loss(state.losses), 0.0
+    for arm in range(params.arms):
+        state.chances[arm] = math.exp(-eta * (state.losses[arm] - least))
+        total += state.chances[arm]
+    share, floor = (1.0 - params.gamma) / total, params.gamma / params.arms
+    for arm in range(params.arms):
+        state.chances[arm] = share * state.chances[arm] + floor
+    arm = draw_arm(state.chances, rng)
+    state.pending.notes[new_note(state.pending), 0] = state.chances[arm]
+    return arm, state.pending.count[0]
+
+
+@kernel
+def learn(
+    params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    row = take_note(state.pending, phase)
+    if row >= 0:
+        add_loss(state.losses, arm, reward / state.pending.notes[row, 0])
+
+
+@register
+class Exp3(LossPolicy):
+    """Draw an arm by weights that fall exponentially with its estimated losses.
+
+    The yardstick for losses that an adversary chose. htinf has regret smaller by a factor of
+    sqrt(log K), and copes with noise without more logarithms.
+
+    With weights w_i = 1 at first, draw I from P_i = (1 - gamma) w_i / (sum of w) + gamma / K,
+    observe its loss y, and let w_I fall to w_I exp(-eta y / P_I).
+
+    Given a horizon n, noise of scale lam and L = log(K n), the rates are
+
+        eta = sqrt(log K / (2 n K (1 + 10 max(lam, lam^2) L^2))),
+        gamma = eta K (1 + sqrt(10) lam L).
+
+    The mixing keeps eta |y| / P_I below 1, as the proof needs where losses may be negative, so
+    it follows eta when that is scaled. Without a horizon, eta = sqrt(log K / (t K)) in round t and
+    nothing is mixed in, which is right for losses that are not negative.
+
+    Random decisions do not make it private: `bl.privatise` does.
+
+    Parameters:
+        horizon: number of rounds; None for rates that fall with time.
+        eta: learning rate, instead of the one above.
+        gamma: mixing, instead of the one above.
+        loss_noise: lam, the scale of Laplace noise in the losses that it is told.
+        learning_rate_scale: multiplies eta.
+        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("exp3", arms=3, horizon=10_000)
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
+        >>> round(float(results.final_regret("exp3").mean()))
+        289
+
+    References:
+        Auer, Cesa-Bianchi, Freund, Schapire. The nonstochastic multiarmed bandit problem. SIAM
+        Journal on Computing, 2002.
+        Bubeck, Cesa-Bianchi. Regret analysis of stochastic and nonstochastic multi-armed bandit
+        problems. 2012.
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+
+    See Also:
+        dp-exp3, htinf, ftpl
+    """
+
+    name = "exp3"
+    reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"horizon": 600, "loss_noise": 1.0})
+    horizon: Horizon | None = None
+    eta: LearningRate | None = None
+    gamma: Mixing | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss_noise > 0 and self.horizon is None:
+            raise self.refuse("loss_noise", "needs a horizon, to which the rates are tuned")
+
+    def constants(self) -> Rates:
+        K, eta = self.arms, self.eta
+        anytime = eta is None and self.horizon is None
+        if eta is None:
+            rounds = 0.5 if self.horizon is None else self.horizon
+            square = 2.0 * rounds * K
+            square *= 1.0 + max(self.loss_noise, self.loss_noise**2) * self._reach**2
+            eta = math.sqrt(math.log(K) / square)
+        eta *= self.learning_rate_scale
+        gamma = self.gamma
+        if gamma is None:
+            gamma = 0.0 if anytime else min(eta * K * (1.0 + self.loss_noise * self._reach), 1.0)
+        return Rates(K, self.outstanding, eta, gamma, anytime)
+
+    @property
+    def _reach(self) -> float:
+        """How large noise of scale 1 gets."""
+        return REACH * math.log(self.arms * self.horizon) if self.horizon else 0.0
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.
+
+        The first is log K / eta + eta n K (1 + 2 lam^2) + gamma n + 1: its proof, with the variance
+        of the noise, 2 lam^2, where it has the largest square, 10 lam^2 L^2. With the default
+        rates it is below the paper's 2 sqrt(2 n K log K (1 + 10 max(lam, lam^2) L^2)) + 1. The
+        second is 2 sqrt(n K log K).
+        """
+        K, _, eta, gamma, anytime = self.constants()
+        if not rivals_are_arms(environment) or horizon > (self.horizon or horizon):
+            return None
+        if K == 1:
+            return 0.0
+        if anytime:
+            c = self.learning_rate_scale
+            return None if gamma else (c + 1.0 / c) * math.sqrt(horizon * K * math.log(K))
+        largest = min(eta * K * self.loss_noise * self._reach, 1.0)
+        if eta == 0.0 or gamma < largest:
+            return None
+        each = eta * K * second_moment(self.loss_noise) + gamma
+        return math.log(K) / eta + each * horizon + 1.0

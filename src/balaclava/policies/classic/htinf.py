@@ -1,0 +1,155 @@
+"""HTINF: Tsallis entropy for heavy-tailed losses (Huang, Dai, Huang 2022, Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.estimation.importance import add_loss, draw_arm
+from balaclava.estimation.pending import Pending, begin_pending, new_note, take_note
+from balaclava.estimation.tsallis import tsallis_chances
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
+
+Order = Annotated[float, Range(1, 2, "alpha, order of the known moment", open_low=True)]
+Sigma = Annotated[float, Range(0, meaning="E|loss|^alpha is at most sigma^alpha", open_low=True)]
+
+
+class Terms(NamedTuple):
+    """What the kernels need."""
+
+    arms: int
+    outstanding: int
+    power: float  # p = alpha / (alpha - 1); 2 for alpha = 2
+    share: float  # 1 / alpha
+    sigma: float
+    theta: float
+    scale: float
+
+
+class Leaders(NamedTuple):
+    """Estimated losses and the chances that follow from them."""
+
+    losses: np.ndarray
+    chances: np.ndarray
+    root: np.ndarray  # one element: where the search for the chances starts
+    pending: Pending  # of each arm that was drawn, its chance and the largest loss that counts
+
+
+@kernel
+def begin(params: Any) -> Leaders:
+    arms = params.arms
+    return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 2))
+
+
+@kernel
+def nth_root(params: Any, x: float) -> float:
+    """x^(1/alpha)."""
+    return math.sqrt(x) if params.power == 2.0 else math.pow(x, params.share)
+
+
+@kernel
+def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    growth = params.sigma * nth_root(params, t)
+    eta = params.scale / growth
+    tsallis_chances(state.losses, eta, params.power, state.root, state.chances)
+    arm = draw_arm(state.chances, rng)
+    row = new_note(state.pending)
+    chance = state.chances[arm]
+    state.pending.notes[row, 0] = chance
+    state.pending.notes[row, 1] = params.theta * growth * nth_root(params, chance)
+    return arm, state.pending.count[0]
+
+
+@kernel
+def learn(
+    params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    row = take_note(state.pending, phase)
+    if row >= 0 and abs(reward) <= state.pending.notes[row, 1]:
+        add_loss(state.losses, arm, reward / state.pending.notes[row, 0])
+
+
+def threshold_factor(alpha: float) -> float:
+    """Theta = min{1 - 2^(-(alpha-1)/(2 alpha-1)), (2 - 2/alpha)^(1/(2-alpha))}."""
+    first = 1.0 - 2.0 ** (-(alpha - 1.0) / (2.0 * alpha - 1.0))
+    if alpha > 1.999:  # the second tends to exp(-1/2), far above the first
+        return first
+    return min(first, (2.0 - 2.0 / alpha) ** (1.0 / (2.0 - alpha)))
+
+
+@register
+class HTINF(LossPolicy):
+    """Tsallis entropy, with losses that are too large for their chance left out.
+
+    The base to convert into a private policy: losses need a moment of order alpha and nothing
+    else, and the noise of privacy has all moments. For losses in [0, 1] without noise tsallis-inf
+    is better.
+
+    In round t, with eta = 1 / (sigma t^(1/alpha)) and estimated losses L, draw I from
+
+        x = argmin over the simplex of  eta <L, x> - alpha sum_i x_i^(1/alpha)
+
+    and observe its loss y. If |y| <= Theta sigma t^(1/alpha) x_I^(1/alpha), let L_I grow by
+    y / x_I, where Theta = min{1 - 2^(-(alpha-1)/(2 alpha-1)), (2 - 2/alpha)^(1/(2-alpha))}.
+
+    Random decisions do not make it private: `bl.privatise` does.
+
+    Parameters:
+        moment_order: alpha, in (1, 2].
+        sigma: E|loss|^alpha <= sigma^alpha; by default right for losses in [0, 1] with Laplace
+            noise of scale `loss_noise`, sqrt(1 + 2 loss_noise^2).
+        loss_noise: the scale of Laplace noise in the losses that it is told.
+        learning_rate_scale: multiplies eta; the threshold stays.
+        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(bl.policy("htinf", arms=3), world, horizon=10_000,
+        ...                       repetitions=20, seed=1)
+        >>> round(float(results.final_regret("htinf").mean()))
+        108
+
+    References:
+        Huang, Dai, Huang. Adaptive best-of-both-worlds algorithm for heavy-tailed multi-armed
+        bandits. ICML 2022.
+
+    See Also:
+        dp-htinf, tsallis-inf, exp3
+    """
+
+    name = "htinf"
+    reference = "Huang, Dai, Huang 2022"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"moment_order": 1.5, "sigma": 2.0})
+    moment_order: Order = 2.0
+    sigma: Sigma | None = None
+
+    def constants(self) -> Terms:
+        alpha = self.moment_order
+        return Terms(
+            self.arms,
+            self.outstanding,
+            alpha / (alpha - 1.0),
+            1.0 / alpha,
+            self.sigma or math.sqrt(second_moment(self.loss_noise)),
+            threshold_factor(alpha),
+            self.learning_rate_scale,
+        )
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 4.1: 30 sigma K^(1 - 1/alpha) (n + 1)^(1/alpha).
+
+        It needs losses whose large parts are not negative on average: those in [0, 1], with or
+        without Laplace noise (Asi et al., Lemma B.2).
+        """
+        terms = self.constants()
+        least = second_moment(self.loss_noise) ** 0.5
+        if not rivals_are_arms(environment) or terms.scale != 1.0 or terms.sigma < least:
+            return None
+        return 30.0 * terms.sigma * self.arms ** (1.0 - terms.share) * (horizon + 1) ** terms.share

@@ -1,0 +1,114 @@
+"""Tsallis-INF (Zimmert, Seldin 2021, Algorithm 1), its rate scaled to the size of the losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Range
+from balaclava._kernel import kernel
+from balaclava.estimation.importance import add_loss, draw_arm
+from balaclava.estimation.pending import Pending, begin_pending, new_note, take_note
+from balaclava.estimation.tsallis import tsallis_chances
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
+
+Sigma = Annotated[float, Range(0, meaning="E loss^2 is at most sigma^2", open_low=True)]
+
+
+class Terms(NamedTuple):
+    """What the kernels need."""
+
+    arms: int
+    outstanding: int
+    rate: float  # eta_t sqrt(t)
+
+
+class Leaders(NamedTuple):
+    """Estimated losses and the chances that follow from them."""
+
+    losses: np.ndarray
+    chances: np.ndarray
+    root: np.ndarray  # one element: where the search for the chances starts
+    pending: Pending  # the chance of each arm that was drawn
+
+
+@kernel
+def begin(params: Any) -> Leaders:
+    arms = params.arms
+    return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 1))
+
+
+@kernel
+def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    tsallis_chances(state.losses, params.rate / math.sqrt(t), 2.0, state.root, state.chances)
+    arm = draw_arm(state.chances, rng)
+    state.pending.notes[new_note(state.pending), 0] = state.chances[arm]
+    return arm, state.pending.count[0]
+
+
+@kernel
+def learn(
+    params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    row = take_note(state.pending, phase)
+    if row >= 0:
+        add_loss(state.losses, arm, reward / state.pending.notes[row, 0])
+
+
+@register
+class TsallisINF(LossPolicy):
+    """Tsallis entropy with plain estimates: random losses or not, the least regret here.
+
+    For losses in [0, 1] that need not be kept private. As a base to convert it is as good as htinf
+    on average but less sure: with noise, an arm of small chance may be estimated far below 0,
+    which the proof for losses in [0, 1] rules out and htinf leaves out.
+
+    In round t, with eta = 1 / (sigma sqrt(t)) and estimated losses L, draw I from
+
+        x = argmin over the simplex of  eta <L, x> - 2 sum_i sqrt(x_i)
+
+    and let L_I grow by y / x_I, where y is its loss.
+
+    Random decisions do not make it private: `bl.privatise` does.
+
+    Parameters:
+        sigma: the root of the largest mean square of a loss; by default right for losses in
+            [0, 1] with Laplace noise of scale `loss_noise`, sqrt(1 + 2 loss_noise^2).
+        loss_noise: the scale of Laplace noise in the losses that it is told.
+        learning_rate_scale: multiplies eta.
+        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(bl.policy("tsallis-inf", arms=3), world, horizon=10_000,
+        ...                       repetitions=20, seed=1)
+        >>> round(float(results.final_regret("tsallis-inf").mean()))
+        50
+
+    References:
+        Zimmert, Seldin. Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits.
+        Journal of Machine Learning Research, 2021.
+
+    See Also:
+        dp-tsallis-inf, htinf, exp3
+    """
+
+    name = "tsallis-inf"
+    reference = "Zimmert, Seldin 2021"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    sigma: Sigma | None = None
+
+    def constants(self) -> Terms:
+        sigma = self.sigma or math.sqrt(second_moment(self.loss_noise))
+        return Terms(self.arms, self.outstanding, self.learning_rate_scale / sigma)
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 1, for losses without noise: 4 sqrt(K n) + 1."""
+        exact = self.loss_noise == 0.0 and self.constants().rate == 1.0
+        if not rivals_are_arms(environment) or not exact:
+            return None
+        return 4.0 * math.sqrt(self.arms * horizon) + 1.0

@@ -1,0 +1,203 @@
+"""Truncation levels and confidence radii for private means of an arm's batches.
+
+Batch j has n_j fresh rewards X, of which Y = (X - c_j) 1{|X - c_j| <= B_j} are summed up, and S_j,
+the sum plus Lap(2 B_j / epsilon), is released; or every Y has such noise of its own (local
+privacy). The estimate after batch m is a weighted mean of c_j + S_j / n_j, j <= m. It is above the
+true mean mu by more than
+
+    R = (sum of F_j(x_j) + L) / (sum of n_j x_j / B_j),    F_j = n_j psi_j + l  (n_j (psi_j + l)),
+    psi_j(x) = log((1 - alpha) exp(A) + alpha exp(max(A, x (1 + s_j / B_j)))),
+    A(x) = (s_j / B_j)^p max(x, e^x - 1 - x)  for p <= 2,
+    A(x) = (s_j / B_j)^p x + (s_j / B_j)^2 (e^x - 1 - x)  for p > 2,
+    l(x) = -log(1 - 4 x^2 / epsilon^2)
+
+with probability at most exp(-L), and below it likewise, whatever the numbers B_j > 0 and x_j in
+[0, epsilon/2) that are fixed beforehand; the weights are n_j x_j / B_j. Here a share of at most
+alpha of the rewards is arbitrary, the others have E|X - c_j|^p <= s_j^p and mean mu.
+
+Proof.
+    Take X - c_j for X. Let theta = x / B, and z = theta Y, which is in [-x, x]. For p <= 2,
+    e^z - 1 - z <= (e^x - 1 - x) |z / x|^p, as the ratio of the left side to |z|^p is largest at
+    z = x. Let h be the part of E|X|^p that is due to |X| <= B, so that the rest, at most s^p - h,
+    bounds B^(p-1) E|X| 1{|X| > B}, which is what truncation moves the mean by. Then
+    E exp(theta (Y - mu)) <= exp(E e^z - 1 - theta mu) and
+
+        E e^z - 1 - theta mu <= theta (s^p - h) B^(1-p) + (e^x - 1 - x) h B^(-p) <= A(x):
+
+    truncation and chance are never both at their worst. For p > 2, E Y^2 <= s^2 takes the place
+    of h. An outlier has theta (Y - mu) <= x + x s / B, as |mu| <= s: with a chance of alpha for
+    it, E exp(theta (Y - mu)) <= exp(psi). Laplace noise of scale 2B / epsilon has
+    log E exp(theta w) = l(x). All draws of all batches are independent, so for the weighted sum
+    the exponents add up, and Markov's inequality gives R. The other side is the same for -X.
+
+Each radius is the least that a grid of B_m and x_1, ..., x_m gives, with B_1, ..., B_{m-1} as they
+were. As every choice is valid, the grid costs nothing but its coarseness.
+
+With a central moment, E|X - mu|^p <= u, and |mu| <= D, batch 1 has c = 0, and the centre moves to
+the latest estimate whenever its radius r is the smallest so far. Then (E|X - c|^p)^(1/p) is at most
+s = u^(1/p) + r (Minkowski), which goes to u^(1/p). Given the past, c_j is a fixed number, and
+the proof holds as long as |c_j - mu| is within its radius: an earlier failure is counted already.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava.privacy.secure import grid_step
+from balaclava.privacy.truncation import exact_step
+
+_FIRST_LOG = 8.0  # the first release is off by more than u^(1/p) once in exp(8) runs
+_LEVELS = 240
+_ENDLESS = 2**62
+_GRID = 1 + 2.0**-16  # pays for the rounding of what is released, a millionth of the noise
+_EQUAL = 1.2564312086261697  # where x = e^x - 1 - x
+
+
+class Law(NamedTuple):
+    """What is known of the rewards, and how they are protected."""
+
+    epsilon: float
+    order: float  # p
+    scale: float  # u^(1/p)
+    contamination: float  # alpha
+    mean_range: float | None  # D, if u bounds the central moment
+    local: bool  # whether each reward has its own noise
+
+
+class Schedule(NamedTuple):
+    """By batch, from 0; one more size, level and step than radii, for the batch that never ends."""
+
+    sizes: np.ndarray
+    levels: np.ndarray
+    steps: np.ndarray  # of the grid that truncated rewards are rounded to
+    radii: np.ndarray
+    shares: np.ndarray  # [m, j]: the weight of batch j in the estimate after batch m
+    moves: np.ndarray  # whether the estimate becomes the next centre
+
+
+class Exponents(NamedTuple):
+    """F(x) and n x / B on the grid of x, for one level or several."""
+
+    cost: np.ndarray
+    gain: np.ndarray
+
+
+def breakdown_point(order: float) -> float:
+    """The share of outliers from which on no level gives a radius below u^(1/p).
+
+    That is, (1 - alpha) b^(1-p) + alpha (b + 1) >= 1 at every level B = b u^(1/p).
+
+    Example:
+        >>> round(breakdown_point(2.0), 4)
+        0.2
+    """
+    b = np.geomspace(1.0, 1e3, 4001)
+    kept = b ** (1.0 - order)
+    return float(((1.0 - kept) / (b + 1.0 - kept)).max())
+
+
+def exponents(law: Law, scale: float, size: int, levels: np.ndarray) -> Exponents:
+    """For a batch of `size` rewards with (E|X - c|^p)^(1/p) <= scale; a row for each level."""
+    x = arguments(law.epsilon)
+    ratio = (scale / levels)[:, None]
+    bennett = np.expm1(x) - x
+    if law.order <= 2.0:
+        psi = ratio**law.order * np.maximum(x, bennett)
+    else:
+        psi = ratio**law.order * x + ratio**2 * bennett
+    if law.contamination > 0.0:
+        worst = np.maximum(psi, x * (1.0 + ratio))
+        alpha = law.contamination
+        psi = np.logaddexp(math.log1p(-alpha) + psi, math.log(alpha) + worst)
+    noise = -np.log1p(-((2.0 * x / law.epsilon) ** 2))
+    draws = size if law.local else 1
+    return Exponents(size * psi + draws * noise, size * x / levels[:, None])
+
+
+@functools.lru_cache(maxsize=64)
+def arguments(epsilon: float) -> np.ndarray:
+    """The grid of x: 0, which leaves a batch out, and up to epsilon/2 or where A gets steep."""
+    top = min(0.999 * 0.5 * epsilon, _EQUAL)
+    fine = np.geomspace(1e-9, 0.5, 150, endpoint=False), np.linspace(0.5, 1.0, 50)
+    return top * np.concatenate([[0.0], *fine])
+
+
+def least_radius(log: float, earlier: list[Exponents], new: Exponents) -> tuple[float, list[int]]:
+    """R, and where it is found: the x of each earlier batch, then the level and x of the new one.
+
+    The least ratio of two sums is where sum F - R sum n x / B + L is 0 at its least, and there
+    every batch may be looked at by itself (Dinkelbach 1967).
+    """
+    radius, found = math.inf, [int(np.argmin((new.cost[:, 1:] + log) / new.gain[:, 1:]))]
+    level, place = divmod(found[0], new.cost.shape[1] - 1)
+    found = [0] * len(earlier) + [level, place + 1]
+    while True:
+        cost, gain = log + new.cost[found[-2], found[-1]], new.gain[found[-2], found[-1]]
+        for batch, x in zip(earlier, found, strict=False):
+            cost, gain = cost + batch.cost[0, x], gain + batch.gain[0, x]
+        if not cost / gain < radius * (1.0 - 1e-9):
+            return float(min(cost / gain, radius)), found
+        radius = cost / gain
+        found = [int(np.argmin(batch.cost[0] - radius * batch.gain[0])) for batch in earlier]
+        found += divmod(int(np.argmin(new.cost - radius * new.gain)), new.cost.shape[1])
+
+
+def level_grid(law: Law, scale: float, pulls: int) -> np.ndarray:
+    """Levels among which the best one for so many rewards is."""
+    return scale * np.geomspace(0.5, 4.0 * (8.0 + pulls) ** (1.0 / law.order), _LEVELS)
+
+
+@functools.lru_cache(maxsize=64)
+def first_size(law: Law, most: int) -> int:
+    """The power of two from which on one release is worth something: its radius is u^(1/p)."""
+    size = 16
+    while size < most:
+        grid = level_grid(law, 1.0, size)
+        if least_radius(_FIRST_LOG, [], exponents(law, 1.0, size, grid))[0] <= 1.0:
+            break
+        size *= 2
+    return max(min(size, most), 1)
+
+
+@functools.lru_cache(maxsize=64)
+def schedule(
+    law: Law, first: int, horizon: int, failure_probability: float, radius_scale: float
+) -> Schedule:
+    """Batches of first, first, 2 first, 4 first, ... rewards, as many as the horizon has room for.
+
+    With a raw moment, all estimates of an arm are at most a radius below its mean, save with
+    `failure_probability`; with a central one, they are within a radius of it on both sides.
+    """
+    batches = max(int(math.log2(max(horizon / first, 1.0))) + 1, 1)
+    sizes = [first * 2 ** max(m - 1, 0) for m in range(batches)]
+    central = law.mean_range is not None
+    log = math.log((2 if central else 1) * batches / failure_probability)
+    error, spared = law.mean_range or 0.0, math.sqrt(min(radius_scale, 1.0))
+    levels, radii = np.zeros(batches + 1), np.zeros(batches)
+    shares, moves = np.zeros((batches, batches)), np.zeros(batches, np.bool_)
+    earlier: list[Exponents] = []
+    for m, size in enumerate(sizes):
+        scale = law.scale + error
+        grid = level_grid(law, scale, sum(sizes[: m + 1]))
+        new = exponents(law, scale, size, grid)
+        radius, (*places, level, place) = least_radius(log, earlier, new)
+        earlier.append(Exponents(new.cost[level : level + 1], new.gain[level : level + 1]))
+        gains = [batch.gain[0, x] for batch, x in zip(earlier, [*places, place], strict=True)]
+        shares[m, : m + 1] = np.array(gains) / sum(gains)
+        # Smaller radii ask for less noise and take more bias, so that both get a part of what is
+        # saved. But rewards of size `scale` may be all there are: the level stays above it.
+        levels[m] = min(grid[level], scale + spared * (grid[level] - scale))
+        step = grid_step(grid[level]) if law.local else exact_step(grid[level], float(size))
+        radii[m] = radius_scale * (radius * _GRID + step)
+        if central and radii[m] < error:
+            error, moves[m] = float(radii[m]), True
+    levels[-1] = levels[-2]
+    sizes.append(_ENDLESS)
+    steps = np.array(
+        [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
+    )
+    return Schedule(np.array(sizes), levels, steps, radii, shares, moves)

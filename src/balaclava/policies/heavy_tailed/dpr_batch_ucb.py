@@ -1,0 +1,292 @@
+"""DPR-Batch-UCB: UCB on private truncated means of growing batches, with radii to the constant.
+
+The rule is that of robust UCB (Bubeck, Cesa-Bianchi, Lugosi 2013) with the truncated, private means
+of Tao, Wu, Zhao, Wang (2022); batches, levels and radii are not from a paper. `batch_radii` has
+them, with their proof.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import (
+    MOST_ROUNDS,
+    Contamination,
+    Epsilon,
+    FailureProbability,
+    Horizon,
+    MeanRange,
+    MomentBound,
+    MomentOrder,
+    RadiusScale,
+    Range,
+)
+from balaclava._kernel import kernel
+from balaclava.errors import IncompatibleError
+from balaclava.estimation.batches import (
+    Batches,
+    arm_in_play,
+    begin_batches,
+    close_batch,
+    hand_out,
+    take_batch,
+)
+from balaclava.policies.base import (
+    Kernels,
+    Policy,
+    PrivateRealPolicy,
+    failure_probability_of,
+    register,
+)
+from balaclava.policies.contaminated.elimination import share_of_outliers
+from balaclava.policies.heavy_tailed._moments import most_regret, require_levels
+from balaclava.policies.heavy_tailed.batch_radii import (
+    Law,
+    Schedule,
+    breakdown_point,
+    first_size,
+    schedule,
+)
+from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.truncation import truncated_onto
+
+FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
+
+
+class Params(NamedTuple):
+    """What the kernels see: by batch, from 0, its size n, level B, radius R and so on."""
+
+    arms: int
+    epsilon: float
+    sizes: np.ndarray
+    levels: np.ndarray
+    steps: np.ndarray
+    radii: np.ndarray
+    shares: np.ndarray
+    moves: np.ndarray
+
+
+class State(NamedTuple):
+    """The batches; `batches.means` are the estimates."""
+
+    batches: Batches
+    released: np.ndarray  # [arm, batch]: the released means
+    centres: np.ndarray  # what is taken off an arm's rewards
+
+
+@kernel
+def begin(params: Any) -> State:
+    return State(
+        begin_batches(params.arms, params.sizes[0]),
+        np.zeros((params.arms, params.radii.size)),
+        np.zeros(params.arms),
+    )
+
+
+@kernel
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    batches = state.batches
+    best = arm_in_play(batches)
+    if best < 0:
+        highest = -math.inf
+        for arm in range(params.arms):
+            index = batches.means[arm] + params.radii[batches.number[arm] - 2]
+            if index > highest:
+                best, highest = arm, index
+        batches.current[0] = best
+    return hand_out(batches, best)
+
+
+@kernel
+def close(params: Any, state: State, arm: int, mean: float) -> None:
+    """Keep the mean of a batch, estimate from all of them, and open the next batch."""
+    m = state.batches.number[arm] - 1
+    state.released[arm, m] = mean
+    estimate = 0.0
+    for j in range(m + 1):
+        estimate += params.shares[m, j] * state.released[arm, j]
+    if params.moves[m]:
+        state.centres[arm] = estimate
+    close_batch(state.batches, arm, estimate, 1, params.sizes[m + 1])
+
+
+@kernel
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    batches, centre = state.batches, state.centres[arm]
+    m = batches.number[arm] - 1
+    level = params.levels[m]
+    if take_batch(batches, arm, truncated_onto(reward - centre, level, params.steps[m]), phase):
+        total = laplace_release(rng, batches.sums[arm], 2.0 * level, params.epsilon)
+        close(params, state, arm, centre + total / batches.size[arm])
+
+
+class BatchUCBPolicy(Policy):
+    """What the central and the local policy share: parameters, tables and the regret bound."""
+
+    phased: ClassVar[bool] = True
+    epsilon: Epsilon
+    moment_order: MomentOrder
+    moment_bound: MomentBound
+    horizon: Horizon | None = None
+    contamination: Contamination = 0.0
+    failure_probability: FailureProbability | None = None
+    radius_scale: RadiusScale = 1.0
+    first_batch: FirstBatch | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        failure_probability_of(self)
+        if self.contamination > 0.0 and self.contamination >= breakdown_point(self.moment_order):
+            raise self.refuse(
+                "contamination",
+                f"tells the means of no two arms apart; for moment_order = {self.moment_order:g} "
+                f"it must be below {breakdown_point(self.moment_order):.4f}",
+            )
+        require_levels(self, *self.schedule.levels)
+
+    @property
+    def central_moments(self) -> bool:
+        """Whether moment_bound bounds E|X - mu|^p."""
+        return self.law.mean_range is not None
+
+    @property
+    def law(self) -> Law:
+        """What is known of the rewards."""
+        return Law(
+            self.epsilon,
+            self.moment_order,
+            math.exp(math.log(self.moment_bound) / self.moment_order),
+            self.contamination,
+            getattr(self, "mean_range", None),
+            self.model == "local",
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        """Sizes, levels and radii of an arm's batches."""
+        horizon = self.horizon or MOST_ROUNDS
+        first = self.first_batch or first_size(self.law, max(horizon // (4 * self.arms), 1))
+        return schedule(self.law, first, horizon, failure_probability_of(self), self.radius_scale)
+
+    def constants(self) -> Params:
+        return Params(self.arms, self.epsilon, *self.schedule)
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """From the radii, with all constants; None where radius_scale or the rewards break them.
+
+        As long as the index of the best arm is above its mean, an arm is not chosen any more
+        after the batch at whose end twice the radius is below its gap. For each arm this may fail
+        with `failure_probability`; then the whole horizon is counted.
+        """
+        if self.radius_scale < 1.0 or not self._describes(environment):
+            return None
+        sizes, radii, gaps = self.schedule.sizes[:-1], self.schedule.radii, environment.gaps
+        pulls = np.array(
+            [sizes.cumsum()[2.0 * radii < gap].min(initial=2**62) for gap in gaps], np.float64
+        )
+        fails = min(self.arms * failure_probability_of(self), 1.0)
+        worst = fails * horizon * float(gaps.max())
+        return min(most_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
+
+    def _describes(self, environment: Any) -> bool:
+        """Whether the rewards are such as the parameters say."""
+        outliers = share_of_outliers(environment) * (1.0 - 1e-9)  # which rounding may have raised
+        if environment.rounds is not None or outliers > self.contamination:
+            return False
+        mean_range = self.law.mean_range
+        if mean_range is not None and np.abs(environment.means).max() > mean_range:
+            return False
+        try:
+            moment = environment.moment(self.moment_order, central=self.central_moments)
+        except IncompatibleError:
+            return False
+        return bool(moment <= self.moment_bound * (1.0 + 1e-9))
+
+
+@register
+class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
+    """UCB in doubling batches on private truncated means, with the tightest radii we can prove.
+
+    The policy to take for heavy-tailed rewards, outliers among them or not, where one trusted
+    party holds the rewards. On the arms of Tao et al., with all constants proved and 10^7 rounds,
+    its regret is 9 to 55 times lower than that of dpr-se. With `radius_scale` 0.15, which nothing
+    proves, it is hundreds of times lower; below 0.1 a run may lock onto a wrong arm.
+
+    Given E|X|^p <= u, every arm is first played for a batch, and then always the arm with the
+    highest index for a whole batch. The batches of an arm have n, n, 2n, 4n, ... pulls. At the end
+    of the m-th, the mean of its X 1{|X| <= B_m} is released with noise Lap(2 B_m / (n_m epsilon)),
+    and the index is
+
+        weighted mean of all that was released of the arm + R_m.
+
+    B_m, R_m and the weights are fixed beforehand so that R_m is the smallest radius that a joint
+    Chernoff bound on rewards, truncation, outliers and noise proves (see `schedule`). With one
+    batch and no outliers it is, for p <= 2,
+
+        R = min over B and x of (B/n) (n u B^-p max(1, (e^x - 1 - x)/x)
+                                       + (log(M/beta) - log(1 - 4 x^2/epsilon^2)) / x),
+
+    of order u^(1/p) (log(1/beta) / (n epsilon))^(1-1/p), M the number of batches. If `mean_range`
+    D is given, u bounds the central moment, E|X - mu|^p; then each batch truncates X - c, where c
+    is 0 at first and then the latest estimate, and u^(1/p) + (the error of c) takes the place of
+    u^(1/p). No pull is spent on finding c alone. With p = 1.9, epsilon = 1 and beta = 10^-7 the
+    radius is within a half of what it would be with c = mu after 33,000 pulls of an arm if
+    D = 10 u^(1/p), and after 131,000 if D = 1000 u^(1/p).
+
+    radius_scale c < 1 trusts that tails are lighter than u allows. It multiplies R by c, and what
+    B is above u^(1/p) by sqrt(c): a smaller radius bears less noise, so B must come down, yet as
+    it comes down the bias grows. At c = 0.1, with B as it was, noise locks one to three runs in
+    100 onto a wrong arm; with c B, bias locks them all. As most locks come from a first release
+    that is wild, the first batch does not shrink with c: n is the least power of two at which R,
+    for exp(-8) in the place of beta/M, is at most u^(1/p). An arm that has its mean from rare
+    rewards is lost all the same: 10 with probability 0.09, against a sure 0.7, is never found at
+    c = 0.3, and always at c = 1.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
+        batch, of sensitivity 2B, which is released once; sizes and levels are fixed, centres and
+        choices follow from what was released. A batch that the horizon cuts off releases nothing.
+
+    Parameters:
+        epsilon: privacy loss.
+        moment_order: p, above 1.
+        moment_bound: u, a bound on E|X|^p, or on E|X - mu|^p if mean_range is given.
+        horizon: rounds that will be played; sets failure_probability and the number of batches.
+        contamination: bound on the share of rewards that are arbitrary outliers; u is about the
+            others. Refused where no level would give a radius below u^(1/p).
+        failure_probability: beta, of all radii of an arm; 1/horizon by default.
+        radius_scale: multiplies R, and lowers B with it; privacy is untouched.
+        first_batch: n, by default as above.
+        mean_range: D, the means lie in [-D, D].
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dpr-batch-ucb", arms=5, epsilon=1.0, horizon=10**6,
+        ...                    moment_order=1.9, moment_bound=8.142063093163385)
+        >>> int(policy.schedule.sizes[0]), round(float(policy.schedule.radii[0]), 4)
+        (128, 3.4461)
+
+    References:
+        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
+        multi-armed bandits. AISTATS 2022.
+        Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information
+        Theory, 2013.
+        Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
+
+    See Also:
+        ldpr-batch-ucb, dpr-se, prae-raw, robust-ucb
+    """
+
+    name = "dpr-batch-ucb"
+    reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    mean_range: MeanRange | None = None
+    examples = (
+        {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},
+        {"horizon": 600, "first_batch": 8, "radius_scale": 0.1, "mean_range": 5.0},
+        {"horizon": 600, "first_batch": 8, "radius_scale": 0.2, "contamination": 0.05},
+        {"horizon": 600, "mean_range": 2.0, "contamination": 0.1, "moment_order": 3.0},
+    )

@@ -1,0 +1,110 @@
+"""LDPR-Batch-UCB: UCB on private reports in growing batches, with radii to the constant.
+
+The reports are those of Tao, Wu, Zhao, Wang (2022, Algorithm 4); batches, levels and radii are not
+from a paper. `batch_radii` has them, with their proof.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from balaclava._kernel import kernel
+from balaclava.estimation.batches import take_batch
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
+    BatchUCBPolicy,
+    State,
+    begin,
+    choose,
+    close,
+)
+from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
+
+
+@kernel
+def report_level(params: Any, state: State, arm: int, phase: int) -> float:
+    """B of the decision's batch; a spare's report is not learned from."""
+    return float(params.levels[max(phase, 1) - 1])
+
+
+@kernel
+def learn_report(
+    params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
+) -> None:
+    batches = state.batches
+    if take_batch(batches, arm, report, phase):
+        close(params, state, arm, batches.sums[arm] / batches.size[arm])
+
+
+@kernel
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    if phase == state.batches.number[arm]:  # nothing is learned from any other
+        level = report_level(params, state, arm, phase)
+        report = truncated_laplace_report(params, reward, level, rng)
+        learn_report(params, state, t, arm, report, phase, rng)
+
+
+@register
+class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
+    """UCB in doubling batches on truncated rewards that each owner reports with Laplace noise.
+
+    For heavy-tailed rewards that nobody but their owners may see. Local privacy is dear: where
+    one trusted party holds the rewards, dpr-batch-ucb loses far less.
+
+    The owner of a reward x reports y = x 1{|x| <= B_m} + Lap(2 B_m / epsilon), where the level of
+    the arm's m-th batch is sent along with the decision. Batches, estimates and indices are those
+    of dpr-batch-ucb, except that each report brings noise: for E|X|^p <= u, p <= 2, one batch of n
+    pulls and no outliers,
+
+        R = min over B and x of  u B^(1-p) max(1, (e^x - 1 - x)/x)
+                                 + (B/(n x)) (log(M/beta) - n log(1 - 4 x^2/epsilon^2)),
+
+    of order u^(1/p) (log(1/beta) / (n epsilon^2))^((1-1/p)/2), which nothing can beat (Tao et al.,
+    with the correction of Zhou and Zhang 2024).
+
+    Privacy:
+        epsilon-local differential privacy of each report, hence epsilon-differential privacy of
+        the whole trajectory: two rewards truncated at B are at most 2B apart, whatever B is.
+
+    Parameters:
+        epsilon: privacy loss of a report.
+        moment_order: p, above 1.
+        moment_bound: u, a bound on E|X|^p.
+        horizon: rounds that will be played; sets failure_probability and the number of batches.
+        contamination: bound on the share of rewards that are arbitrary outliers; u is about the
+            others. Refused where no level would give a radius below u^(1/p).
+        failure_probability: beta, of all radii of an arm; 1/horizon by default.
+        radius_scale: multiplies R, and lowers B with it; privacy is untouched.
+        first_batch: n, by default the least power of two at which R, for exp(-8) in the place of
+            beta/M, is at most u^(1/p).
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("ldpr-batch-ucb", arms=5, epsilon=1.0, horizon=10**6,
+        ...                    moment_order=1.9, moment_bound=8.142063093163385)
+        >>> agent = policy.agent()
+        >>> decision = agent.ask()
+        >>> level = agent.report_level(decision)
+        >>> round(level, 4)
+        5.9815
+        >>> agent.tell_report(decision, policy.report(0.3, level))
+
+    References:
+        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
+        multi-armed bandits. AISTATS 2022.
+        Zhou, Zhang. Locally private and robust multi-armed bandits. NeurIPS 2024.
+
+    See Also:
+        dpr-batch-ucb, ldpr-se, ldp-ucb-laplace
+    """
+
+    name = "ldpr-batch-ucb"
+    reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
+    report_level = staticmethod(report_level)
+    report_kernel = staticmethod(truncated_laplace_report)
+    learn_report = staticmethod(learn_report)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    examples = (
+        {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},
+        {"horizon": 600, "first_batch": 8, "radius_scale": 0.2, "contamination": 0.05},
+    )

@@ -1,0 +1,88 @@
+"""What the policies with local privacy share: a reward is made private by its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from balaclava._kernel import kernel
+from balaclava.errors import ParameterError
+from balaclava.policies.base import Policy, PrivateBoundedPolicy, PrivateRealPolicy
+from balaclava.privacy.guarantee import Model, Scope
+from balaclava.privacy.laplace import laplace_report
+from balaclava.privacy.randomness import SystemRandomness
+from balaclava.privacy.report import checked_level
+from balaclava.privacy.truncation import truncated
+
+REPORTED = (
+    "each reward is reported by its owner (policy.report, agent.tell_report); an agent that is "
+    "told raw rewards keeps the decisions private, but its operator sees the rewards"
+)
+
+
+@kernel
+def unit_level(params: Any, state: Any, arm: int, phase: int) -> float:
+    """For rewards in [0, 1], whose reports need no level."""
+    return 1.0
+
+
+@kernel
+def truncated_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
+    """What leaves the owner of a reward of any size (see `privacy.report`)."""
+    return laplace_report(rng, truncated(reward, level), 2.0 * level, params.epsilon)
+
+
+class LocalPolicy(Policy):
+    """A policy that learns from reports, each made private before it leaves its owner.
+
+    A subclass gives three kernels:
+
+    - `report_level(params, state, arm, phase) -> float`: how large a reward may be, for a decision;
+      public, and sent along with it;
+    - `report_kernel(params, reward, level, rng) -> float`: the only function that sees a prepared
+      reward. It must keep its epsilon for every level above 0, since a server may send any;
+    - `learn_report(params, state, t, arm, report, phase, rng)`, which learns from what it returns.
+
+    The operator sends `agent.report_level(decision)` with the decision, the owner's device calls
+    `policy.report(reward, level)`, and the operator `agent.tell_report(decision, report)`. The
+    policy's `learn` does it all, so an agent may be told raw rewards where one party owns them.
+    """
+
+    model: ClassVar[Model] = "local"
+    scope: ClassVar[Scope] = "report"
+    report_level: ClassVar[Callable[..., float] | None] = staticmethod(unit_level)
+
+    def report(self, reward: float, level: float | None = None) -> float:
+        """What the owner of a reward sends in its place; fresh noise that is fit for release.
+
+        Needs nothing but the policy's parameters and the level that came with the decision
+        (which policies for rewards in a known range do without). Each reward is reported once: a
+        second report of the same reward costs epsilon again.
+        """
+        from balaclava.policies.agent import checked_reward
+
+        kernel = type(self).report_kernel
+        if kernel is None:
+            raise NotImplementedError(f"{type(self).__name__} has no report_kernel")
+        if level is None:
+            if type(self).report_level is not unit_level:
+                raise ParameterError(
+                    f"{self.name}: level is missing; give agent.report_level(decision), which the "
+                    "operator sends with the decision"
+                )
+            level = 1.0
+        params = self.constants()
+        prepared = self.prepare()(params, checked_reward(self, reward))
+        return float(kernel(params, prepared, checked_level(level), SystemRandomness()))
+
+
+class LocalBoundedPolicy(LocalPolicy, PrivateBoundedPolicy):
+    """A local policy for rewards in a known range."""
+
+    assumptions: ClassVar[tuple[str, ...]] = (*PrivateBoundedPolicy.assumptions, REPORTED)
+
+
+class LocalRealPolicy(LocalPolicy, PrivateRealPolicy):
+    """A local policy for rewards of any size, which owners truncate at a level they are told."""
+
+    assumptions: ClassVar[tuple[str, ...]] = (*PrivateRealPolicy.assumptions, REPORTED)

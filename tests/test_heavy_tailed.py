@@ -1,0 +1,729 @@
+"""dpr-ucb, dpr-se, ldpr-se (Tao, Wu, Zhao, Wang 2022): constants, rules, reports and bounds."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava._declared import Epsilon
+from balaclava.auditing.recorder import Recorder
+from balaclava.auditing.replay import audit_by_replay
+from balaclava.environments.hard import hard_arms, hard_local_arms, hard_pair
+from balaclava.errors import DecisionError, MomentWarning, ParameterError, RewardError
+from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
+from balaclava.policies.local import LocalRealPolicy
+from balaclava.privacy.counters import tree_levels
+from balaclava.privacy.laplace import laplace_report
+from balaclava.privacy.report import truncated_report
+from balaclava.privacy.truncation import exact_step, truncated, truncated_onto
+from balaclava.simulation.moments import warn_of_moments
+from balaclava.testing.policies import interpreted_arms, played
+
+NAMES = ["dpr-ucb", "dpr-se", "ldpr-se"]
+U = 8.142063093163385  # of the paper's arms at v = 0.9
+S1 = [0.9, 0.7, 0.5, 0.3, 0.1]
+
+
+def make(name: str, **changes: Any) -> Any:
+    usual = {"arms": 5, "epsilon": 1.0, "horizon": 10**6, "moment_order": 1.9, "moment_bound": U}
+    return bl.policy(name, **{**usual, **changes})
+
+
+# Constants
+
+
+def test_moment_of_the_paper() -> None:
+    for v, u in ((0.5, 5.594637409335428), (0.9, U)):
+        world = bl.environment("pareto", means=S1, shape=1.05 + v)
+        assert world.moment(1 + v) == pytest.approx(u, rel=1e-13)
+
+
+def test_golden_levels_of_dpr_ucb() -> None:
+    policy = make("dpr-ucb")
+    assert policy.level(1) == pytest.approx(0.3793536258270509, rel=1e-14)
+    assert policy.level(1000) == pytest.approx(14.38770775492968, rel=1e-14)
+    state = policy.kernels.begin(policy.constants())
+    assert state.trees.exact.shape == (5, 20)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "ell", "length", "level", "err"),
+    [
+        (
+            dpr_se,
+            "dpr-se",
+            16.811242831518264,
+            612090,
+            758.5315431624155,
+            0.020833305506493555,
+        ),
+        (
+            ldpr_se,
+            "ldpr-se",
+            17.50439001207821,
+            44487672069,
+            900.240034990577,
+            0.017857142855464525,
+        ),
+    ],
+    ids=["dpr-se", "ldpr-se"],
+)
+def test_golden_epoch(
+    module: Any, name: str, ell: float, length: int, level: float, err: float
+) -> None:
+    policy = make(name)
+    params = policy.constants()
+    assert policy.first_epoch == length
+    assert module.log_term(params, 5, 1) == pytest.approx(ell, rel=1e-14)
+    assert module.truncation_level(params, 5, 1, length) == pytest.approx(level, rel=1e-14)
+    assert module.error_radius(params, 5, 1, length) == pytest.approx(err, rel=1e-14)
+    state = policy.kernels.begin(params)
+    assert (state.phases.length[0], state.level[0]) == (length, pytest.approx(level, rel=1e-14))
+
+
+@pytest.mark.parametrize("v", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("scale", [0.05, 1.0])
+def test_epochs_by_hand(v: float, epsilon: float, scale: float) -> None:
+    common = {"moment_order": 1 + v, "epsilon": epsilon, "radius_scale": scale, "moment_bound": 2.5}
+    bar, a, u = min(epsilon, 1.0), (1 + v) / v, 2.5
+    for active, tau in ((5, 1), (2, 3)):
+        params = make("dpr-se", **common).constants()
+        ell, D = math.log(4 * active * tau**2 * 1e6), 2.0**-tau
+        R = math.ceil(u ** (1 / v) * (24 * scale) ** a * ell / (bar * D**a) + 1)
+        assert dpr_se.epoch_length(params, active, tau) == pytest.approx(R, rel=1e-12, abs=1)
+        err = u ** (1 / (1 + v)) * (ell / (R * bar)) ** (v / (1 + v))
+        assert dpr_se.error_radius(params, active, tau, R) == pytest.approx(err, rel=1e-12)
+        B = (u * R * bar / ell) ** (1 / (1 + v))
+        assert dpr_se.truncation_level(params, active, tau, R) == pytest.approx(B, rel=1e-12)
+        assert 24 * scale * err < D  # what an epoch is for
+
+        params = make("ldpr-se", **common).constants()
+        ell = math.log(8 * active * tau**2 * 1e6)
+        R = u ** (2 / v) * (28 * scale) ** (2 * a) * ell / (epsilon**2 * D ** (2 * a))
+        R = math.ceil(R + max(1.0, epsilon**2) * ell)
+        if R > 10**17:  # beyond every horizon: the length is capped
+            assert ldpr_se.epoch_length(params, active, tau) > 10**16
+            continue
+        assert ldpr_se.epoch_length(params, active, tau) == pytest.approx(R, rel=1e-12, abs=1)
+        err = u ** (1 / (1 + v)) * (math.sqrt(ell) / (math.sqrt(R) * epsilon)) ** (v / (1 + v))
+        assert ldpr_se.error_radius(params, active, tau, R) == pytest.approx(err, rel=1e-12)
+        B = (u * math.sqrt(R) * epsilon / math.sqrt(ell)) ** (1 / (1 + v))
+        assert ldpr_se.truncation_level(params, active, tau, R) == pytest.approx(B, rel=1e-12)
+        assert 28 * scale * err <= D * (1 + 1e-12)
+
+
+def test_epsilon_above_1() -> None:
+    """1 stands for it in levels and radii of the central policies, never in the noise."""
+    for epsilon in (1.0, 4.0):
+        assert make("dpr-ucb", epsilon=epsilon).level(7) == make("dpr-ucb").level(7)
+        assert make("dpr-ucb", epsilon=epsilon).constants().bonus == make("dpr-ucb").constants()[-1]
+        assert make("dpr-se", epsilon=epsilon).first_epoch == 612090
+    assert make("dpr-ucb", epsilon=0.5).level(7) < make("dpr-ucb").level(7)
+    for name in ("dpr-ucb", "dpr-se"):
+        policy = make(name, epsilon=4.0, arms=2, horizon=64, radius_scale=1e-3)
+        spent = {entry.terms.epsilon for entry in releases(policy, 64)}
+        assert spent == {4.0 if name == "dpr-se" else 4.0 / 7}
+
+
+# Rules
+
+
+def releases(policy: bl.Policy, rounds: int, reward: float = 0.0) -> list[Any]:
+    params, recorder = policy.constants(), Recorder(1)
+    begin, choose, learn = policy.kernels
+    state = begin(params)
+    for t in range(1, rounds + 1):
+        arm, phase = choose(params, state, t, None, recorder)
+        learn(params, state, t, arm, reward, phase, recorder)
+    return [entry for entry in recorder.tape if entry.terms is not None]
+
+
+def test_a_node_has_the_noise_of_its_last_item() -> None:
+    policy = make("dpr-ucb", arms=1, horizon=100)
+    found = [entry.terms for entry in releases(policy, 100)]
+    assert len(found) == 100
+    for n, terms in enumerate(found, start=1):
+        assert terms.sensitivity == pytest.approx(2 * policy.level(n), rel=1e-14)
+        assert terms.epsilon == 1 / tree_levels(100)
+
+
+def test_rewards_beyond_the_level_count_as_0() -> None:
+    policy = make("dpr-ucb", arms=1, horizon=100)
+    reward = policy.level(50)
+    values = [entry.terms.value for entry in releases(policy, 100, reward * (1 + 1e-9))]
+    assert set(values[:49]) == {0.0}  # nodes of the first 49 rewards
+    assert values[50] == pytest.approx(reward)
+    assert values[63] == pytest.approx(14 * reward)  # the node of items 1 to 64: 51 to 64 count
+
+
+def test_sums_are_exact_on_the_grid() -> None:
+    for level, items in ((0.37, 10**6), (758.5, 612_090), (3e-9, 7)):
+        step = exact_step(level, items)
+        assert math.frexp(step)[0] == 0.5
+        assert items * level / step < 2**53 <= 2 * items * level / step * (1 + 1e-9)
+        for x in (level, -level, level / 3, step / 2, -step * 0.99):
+            rounded = truncated_onto(x, level, step)
+            assert abs(rounded) <= abs(x) <= abs(rounded) + step
+            assert (rounded / step).is_integer()
+        assert truncated_onto(level * 1.001, level, step) == 0.0
+        assert abs(truncated(level, level)) <= level
+
+
+@pytest.mark.parametrize("name", ["dpr-se", "ldpr-se"])
+def test_an_epoch_that_the_horizon_cuts_off_drops_nothing(name: str) -> None:
+    policy = make(name, arms=3, horizon=100)
+    decisions = [decision for decision, _ in played(policy, policy.agent(seed=0), 100)]
+    assert [decision.arm for decision in decisions] == ([0, 1, 2] * 34)[:100]
+    assert {decision.phase for decision in decisions} == {1}
+    if name == "dpr-se":
+        assert releases(policy, 100) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_noise_the_best_arm_wins(name: str) -> None:
+    scale = {"dpr-ucb": 1e-3, "dpr-se": 0.02, "ldpr-se": 1e-4}[name]
+    policy = make(name, arms=3, epsilon=1e3, horizon=40_000, radius_scale=scale)
+    agent, last = policy.agent(seed=0), []
+    for _ in range(4_000):
+        decision = agent.ask()
+        last.append(decision.arm)
+        agent.tell(decision, (0.1, 0.9, 0.5)[decision.arm])
+    if name == "ldpr-se":  # its epochs have at least epsilon^2 log(...) pulls
+        assert policy.first_epoch > 10**7
+    else:
+        assert np.bincount(last[-500:], minlength=3).argmax() == 1
+
+
+def test_ldpr_se_finds_the_best_arm() -> None:
+    policy = make("ldpr-se", arms=3, epsilon=5.0, moment_bound=4.0, radius_scale=0.08)
+    world = bl.environment("gaussian", means=MEANS)
+    pulls = bl.simulate(policy, world, horizon=10**6, repetitions=5, seed=1).pulls("ldpr-se")
+    assert (pulls.argmax(axis=1) == 2).all()  # seeds are fixed
+
+
+def by_hand(name: str, p: bl.Policy, horizon: int, rng: np.random.Generator) -> np.ndarray:
+    """The listings in plain numpy, on Gaussian arms: pulls of each arm."""
+    means, K = MEANS, len(MEANS)
+    eps, c, u, v = (
+        p.parameters[key] for key in ("epsilon", "radius_scale", "moment_bound", "moment_order")
+    )
+    v, bar, T = v - 1.0, min(eps, 1.0), p.parameters["horizon"]
+    pulls = np.zeros(K, np.int64)
+    if name == "dpr-ucb":
+        L, log = math.floor(math.log2(T)) + 1, math.log(T)
+        alpha, noisy = np.zeros((K, L)), np.zeros((K, L))
+        for t in range(1, horizon + 1):
+            arm = t - 1
+            if t > K:
+                bonus = math.log(2 * t**4) * log ** (1.5 + 1 / v) / (pulls * bar)
+                index = noisy.sum(axis=1) / pulls
+                arm = int((index + c * 18 * u ** (1 / (1 + v)) * bonus ** (v / (1 + v))).argmax())
+            pulls[arm] += 1
+            n = int(pulls[arm])
+            B = (bar * u * n / log**1.5) ** (1 / (1 + v))
+            x = rng.normal(means[arm])
+            i = (n & -n).bit_length() - 1
+            alpha[arm, i] = alpha[arm, :i].sum() + (x if abs(x) <= B else 0.0)
+            alpha[arm, :i] = noisy[arm, :i] = 0.0
+            noisy[arm, i] = alpha[arm, i] + rng.laplace(0, 2 * B * L / eps)
+        return pulls
+    active, left, tau, local = list(range(K)), horizon, 0, name == "ldpr-se"
+    while len(active) > 1 and left > 0:
+        tau += 1
+        ell, D, a = math.log((8 if local else 4) * len(active) * tau**2 * T), 2.0**-tau, 1 + 1 / v
+        if local:
+            R = u ** (2 / v) * (28 * c) ** (2 * a) * ell / (eps**2 * D ** (2 * a))
+            R = math.ceil(R + max(1.0, eps**2) * ell)
+            ratio = math.sqrt(R / ell) * eps
+        else:
+            R = math.ceil(u ** (1 / v) * (24 * c) ** a * ell / (bar * D**a) + 1)
+            ratio = R * bar / ell
+        if left < R * len(active):
+            pulls[active] += left // len(active)
+            pulls[active[: left % len(active)]] += 1
+            return pulls
+        pulls[active] += R
+        left -= R * len(active)
+        B, err = (u * ratio) ** (1 / (1 + v)), u ** (1 / (1 + v)) * ratio ** (-v / (1 + v))
+        x = rng.normal(np.array(means)[active], size=(R, len(active)))
+        x = np.where(np.abs(x) <= B, x, 0.0)
+        if local:
+            x += rng.laplace(0, 2 * B / eps, x.shape)
+        m = x.mean(axis=0)
+        if not local:
+            m += rng.laplace(0, 2 * B / (R * eps), len(active))
+        margin = (14 if local else 12) * c * err
+        active = [arm for arm, s in zip(active, m, strict=True) if m.max() - s <= margin]
+    pulls[active[0]] += left
+    return pulls
+
+
+MEANS = (0.0, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "epsilon", "runs"),
+    [
+        ("dpr-ucb", 0.02, 0.8, 40),
+        ("dpr-ucb", 0.005, 3.0, 40),
+        ("dpr-se", 0.05, 0.8, 200),
+        ("dpr-se", 0.02, 3.0, 200),
+        ("ldpr-se", 0.02, 2.0, 200),
+    ],
+)
+def test_regret_agrees_with_the_listing(name: str, scale: float, epsilon: float, runs: int) -> None:
+    """Means within 4 standard errors: with fresh seeds once in 16,000; these are fixed."""
+    horizon = 1_000 if name == "dpr-ucb" else 2_000
+    policy = make(
+        name, arms=3, epsilon=epsilon, horizon=horizon, radius_scale=scale, moment_bound=4.0
+    )
+    world = bl.environment("gaussian", means=MEANS)
+    ours = bl.simulate(policy, world, horizon=horizon, repetitions=400, seed=1).final_regret(name)
+    rng = np.random.default_rng(2)
+    theirs = np.array([by_hand(name, policy, horizon, rng) @ world.gaps for _ in range(runs)])
+    error = math.sqrt(ours.var() / 400 + theirs.var() / runs)
+    assert 0 < error < 0.2 * theirs.mean()
+    assert abs(ours.mean() - theirs.mean()) <= 4 * error
+
+
+def test_dpr_ucb_without_noise_is_the_listing_to_the_last_decision() -> None:
+    rewards = np.random.default_rng(4).normal(MEANS, size=(300, 3))
+    policy = make("dpr-ucb", arms=3, epsilon=1e12, horizon=300, radius_scale=0.01)
+    found = interpreted_arms(policy, bl.environment("table", rewards=rewards), 0)
+    n, total, log = np.zeros(3), np.zeros(3), math.log(300)
+    for t, arm in enumerate(found, start=1):
+        expected = t - 1
+        if t > 3:
+            bonus = (math.log(2 * t**4) * log ** (1.5 + 1 / 0.9) / n) ** (0.9 / 1.9)
+            expected = (total / n + 0.18 * U ** (1 / 1.9) * bonus).argmax()
+        assert arm == expected
+        n[arm] += 1
+        x = rewards[t - 1, arm]
+        total[arm] += x if abs(x) <= (U * n[arm] / log**1.5) ** (1 / 1.9) else 0.0
+    assert n.min() > 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bad_parameters(name: str) -> None:
+    for parameter, values in {
+        "moment_order": (1.0, 2.1, 0.5, math.nan),
+        "moment_bound": (0.0, -1.0, math.inf),
+        "epsilon": (0.0, -1.0),
+        "radius_scale": (0.0,),
+    }.items():
+        for value in values:
+            with pytest.raises(ParameterError, match=parameter):
+                make(name, **{parameter: value})
+    for extreme in (1e300, 1e-300):
+        with pytest.raises(ParameterError, match=r"moment_bound.*rescale"):
+            make(name, moment_bound=extreme, moment_order=1.1)
+    # Epochs beyond every horizon, and powers beyond every float, are fine.
+    assert make(name, moment_order=1.0001, moment_bound=50.0, arms=10_000).agent(seed=0).ask()
+    assert make(name, epsilon=1e300).agent(seed=0).ask()
+
+
+# Privacy
+
+
+def test_the_tree_of_an_arm_has_the_whole_epsilon() -> None:
+    policy = make("dpr-ucb", arms=2, horizon=63, moment_bound=2.0, epsilon=0.7, radius_scale=0.01)
+    audit = audit_by_replay(policy, policy.guarantee, rounds=63, pairs=300, seed=1)
+    assert audit.verdict == "consistent", str(audit)
+    assert audit.epsilon == pytest.approx(0.7)  # the first reward of an arm is in all six levels
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_audit(name: str) -> None:
+    policy = make(name, arms=2, horizon=600, moment_bound=2.0, radius_scale=0.02)
+    report = bl.audit(policy, trials=8_000, pairs=200, seed=1)
+    assert report.verdict == "consistent", str(report)
+    assert report.replay.moved > 50
+    assert report.replay.epsilon > 0.5
+    if name == "ldpr-se":
+        assert report.epsilon_lower > 0.7
+
+
+def test_a_report_on_the_device() -> None:
+    policy = make("ldpr-se", arms=2, epsilon=1e6, horizon=1000)
+    agent = policy.agent()
+    decision = agent.ask()
+    level = agent.report_level(decision)
+    assert level == pytest.approx(
+        ldpr_se.truncation_level(policy.constants(), 2, 1, policy.first_epoch)
+    )
+    for reward, kept in ((0.3, 0.3), (-0.9 * level, -0.9 * level), (1.01 * level, 0.0)):
+        assert policy.report(reward, level) == pytest.approx(kept, abs=1e-4 * level)
+        assert truncated_report(reward, level=level, epsilon=1e6) == pytest.approx(
+            kept, abs=1e-4 * level
+        )
+    agent.tell_report(decision, policy.report(0.3, level))
+    with pytest.raises(DecisionError):
+        agent.report_level(decision)
+    with pytest.raises(ParameterError, match=r"level is missing.*agent\.report_level"):
+        policy.report(0.3)
+    other = make("dpr-se").agent()
+    asked = other.ask()
+    with pytest.raises(RewardError, match="use tell"):
+        other.report_level(asked)
+
+
+@pytest.mark.parametrize("level", [0.0, -1.0, math.inf, math.nan, "1", None, True, 1e-300, 1e300])
+def test_levels_that_are_refused(level: Any) -> None:
+    with pytest.raises(ParameterError, match="level"):
+        truncated_report(0.5, level=level, epsilon=1.0)
+    if level is not None:
+        with pytest.raises(ParameterError, match="level"):
+            make("ldpr-se").report(0.5, level)
+
+
+def test_a_report_does_not_repeat_a_reward() -> None:
+    for bad in (math.nan, math.inf, "0.7310585", None, 10**400):
+        with pytest.raises(RewardError) as error:
+            truncated_report(bad, level=1.0, epsilon=1.0)
+        assert "7310585" not in str(error.value)
+    for epsilon in (0.0, -1.0, math.inf, math.nan, "1"):
+        with pytest.raises(ParameterError, match="epsilon"):
+            truncated_report(0.5, level=1.0, epsilon=epsilon)  # type: ignore[arg-type]
+
+
+def test_the_law_of_a_report() -> None:
+    """The mean of |noise| is its scale 2B/epsilon; 5 standard errors, once in a million."""
+    noise = np.abs([truncated_report(-1e9, level=0.5, epsilon=2.0) for _ in range(4_000)])
+    assert noise.mean() == pytest.approx(0.5, abs=5 * 0.5 / math.sqrt(noise.size))
+
+
+def test_a_device_needs_little() -> None:
+    code = (
+        "import sys, balaclava.privacy.report as r; print(sorted(m for m in ('numba', 'scipy', "
+        "'opendp', 'pyarrow', 'matplotlib', 'balaclava.policies.base') if m in sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_the_server_learns_from_reports_alone() -> None:
+    policy = make("ldpr-se", arms=2, epsilon=2.0, horizon=1000, moment_bound=4.0, radius_scale=0.02)
+    agent, phases = policy.agent(), set()
+    for _ in range(600):
+        decision = agent.ask()
+        phases.add(decision.phase)
+        report = policy.report(3.0 if decision.arm == 1 else -3.0, agent.report_level(decision))
+        agent.tell_report(decision, report)
+    assert max(phases) >= 1
+    assert -1 in phases  # an arm was dropped; the other is played for ever
+
+
+@bl.kernel
+def careless_report(params: Any, reward: float, level: float, rng: Any) -> float:
+    return laplace_report(rng, truncated(reward, level), 2.0, params.epsilon)
+
+
+class Careless(LocalRealPolicy):
+    """Private at level 1, and at no larger one."""
+
+    name = "careless"
+    report_kernel = staticmethod(careless_report)
+    kernels: ClassVar = bl.Kernels(*bl.policy("ucb1", arms=2).kernels)
+    epsilon: Epsilon
+
+
+def test_the_audit_tries_other_levels() -> None:
+    policy = Careless(arms=2, epsilon=1.0)
+    audit = audit_by_replay(policy, policy.guarantee, rounds=20, pairs=10, seed=1)
+    assert audit.verdict == "violated"
+    assert "report" in audit.fault
+
+
+# Regret bounds
+
+
+def points(*values: float) -> bl.Environment:
+    return bl.environment("two-point", values=values, probabilities=np.ones(len(values)))
+
+
+@pytest.mark.parametrize("order", [1.01, 1.5, 2.0])
+def test_the_error_of_dpr_ucb_is_below_its_bonus(order: float) -> None:
+    for horizon in (100, 10**4, 10**6, 10**9):
+        assert make("dpr-ucb", horizon=horizon, moment_order=order).error < 18
+    assert make("dpr-ucb", horizon=10, moment_order=1.01).error > 18
+
+
+def test_the_error_of_dpr_ucb_by_simulation() -> None:
+    """Private means of 64 heavy-tailed rewards are rarely further off than `error` says.
+
+    At t = 64 each side may fail with probability 64^-4; none of 4,000 runs does.
+    """
+    order, T, n, t = 1.5, 1024, 64, 64
+    world = bl.environment("pareto", means=[1.0], shape=1.55)
+    policy = make("dpr-ucb", arms=1, horizon=T, moment_order=order, moment_bound=world.moment(1.5))
+    rng, L = np.random.default_rng(3), tree_levels(T)
+    x = world.least[0] * np.exp(rng.standard_exponential((4_000, n)) / 1.55)
+    B = np.array([policy.level(i) for i in range(1, n + 1)])
+    mean = (np.where(x <= B, x, 0.0).sum(axis=1) + rng.laplace(0, 2 * B[-1] * L, 4_000)) / n
+    unit = policy.constants().bonus / 18 * (math.log(2 * t**4) / n) ** (0.5 / 1.5)
+    assert np.abs(mean - 1.0).max() < policy.error * unit
+
+
+def test_regret_bound_of_dpr_ucb_by_hand() -> None:
+    world, T = points(0.0, 0.5, 1.0), 10**9
+    common = {"arms": 3, "horizon": T, "moment_order": 2.0, "moment_bound": 1.0}
+    policy = make("dpr-ucb", radius_scale=0.25, **common)
+    log = math.log(T)
+    pulls = 9**2 * math.log(2 * float(T) ** 4) * log**2.5 / np.array([1.0, 0.25]) + 2
+    assert (pulls.sum()) < T
+    expected = pulls[0] * 1.0 + pulls[1] * 0.5
+    assert policy.regret_bound(world, T) == pytest.approx(expected, rel=1e-9)
+    assert policy.regret_bound(world, 2 * T) is None  # made for T rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "scale", "horizon"),
+    [
+        ("dpr-ucb", (-1.0, 1.0), 0.25, 2 * 10**6),
+        ("dpr-se", (-0.5, 0.5), 0.8, 10**6),
+        ("ldpr-se", (-0.25, 0.25), 0.75, 2 * 10**6),
+    ],
+)
+def test_bounds_hold_and_say_something(
+    name: str, values: tuple[float, ...], scale: float, horizon: int
+) -> None:
+    world = points(*values)
+    policy = make(
+        name,
+        arms=2,
+        horizon=horizon,
+        moment_order=2.0,
+        moment_bound=world.moment(2.0),
+        radius_scale=scale,
+    )
+    bound = policy.regret_bound(world, horizon)
+    assert bound is not None
+    assert bound < 0.8 * horizon * world.gaps.max()  # less than playing the worse arm throughout
+    found = bl.simulate(policy, world, horizon=horizon, repetitions=2, seed=1).final_regret(name)
+    assert 0 < found.max() <= bound
+    # Shorter games have smaller bounds, and no bound is above the trivial one by much.
+    assert policy.regret_bound(world, 100) <= 100 * world.gaps.max() + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_bound_where_nothing_is_proved(name: str) -> None:
+    world = bl.environment("pareto", means=S1, shape=1.95)
+    assert make(name, moment_bound=U * 1.001).regret_bound(world, 10**6) is not None
+    assert make(name, moment_bound=U * 0.99).regret_bound(world, 10**6) is None
+    assert make(name, radius_scale=0.1).regret_bound(world, 10**6) is None
+    assert make(name, radius_scale=2.0).regret_bound(world, 10**6) is not None
+    gone = bl.environment("pareto", means=S1, shape=1.5)  # the moment is infinite
+    assert make(name).regret_bound(gone, 10**6) is None
+    equal = points(0.5, 0.5)
+    assert make(name, arms=2).regret_bound(equal, 100) == 0.0
+
+
+@pytest.mark.parametrize("v", [0.5, 1.0])
+def test_pulls_are_below_the_closed_forms(v: float) -> None:
+    """What the docstrings say of R_1 + ... + R_tau."""
+    T, K, u, a = 1e6, 2, 1.5, (1 + v) / v
+    for gap in (0.5, 0.3, 0.06, 0.03):
+        tau = math.ceil(math.log2(1 / gap))
+        common = {"arms": K, "moment_order": 1 + v, "moment_bound": u, "radius_scale": 0.2}
+        params = make("dpr-se", **common, epsilon=0.5).constants()
+        total = sum(dpr_se.epoch_length(params, K, i) for i in range(1, tau + 1))
+        ell = math.log(4 * K * tau**2 * T)
+        closed = 4 / 3 * u ** (1 / v) * (0.2 * 48 / gap) ** a * ell / 0.5 + 2 * tau
+        assert closed / 40 < total <= closed
+        params = make("ldpr-se", **common, epsilon=0.5).constants()
+        total = sum(ldpr_se.epoch_length(params, K, i) for i in range(1, tau + 1))
+        ell = math.log(8 * K * tau**2 * T)
+        closed = 16 / 15 * u ** (2 / v) * (0.2 * 56 / gap) ** (2 * a) * ell / 0.25 + tau * (ell + 1)
+        assert closed / 2000 < total <= closed
+
+
+@pytest.mark.parametrize("v", [0.5, 1.0])
+def test_the_printed_bound_of_ldpr_se_is_false(v: float) -> None:
+    """No constant makes Theorem 7 true of the policy, nor of any locally private one."""
+
+    def pulls(gap: float) -> float:
+        common = {"moment_order": 1 + v, "moment_bound": 1.0, "radius_scale": 0.05}
+        policy = make("ldpr-se", arms=2, **common)
+        params, tau = policy.constants(), math.ceil(math.log2(1 / gap))
+        return float(sum(ldpr_se.epoch_length(params, 2, i) for i in range(1, tau + 1)))
+
+    def printed(gap: float) -> float:
+        return gap ** (-1 / v)
+
+    gaps = [2.0**-3, 2.0**-5]
+    regret = [gap * pulls(gap) for gap in gaps]
+    growth = math.log(regret[1] / regret[0]) / math.log(gaps[0] / gaps[1])
+    assert growth == pytest.approx((2 + v) / v, rel=0.03)
+    assert growth > 2 / v
+    common = {"moment_order": 1 + v, "horizon": 10**18, "epsilon": 1.0}
+    below = [bl.bounds.local_pair(gap, **common) / printed(gap) for gap in (1e-1, 1e-2, 1e-3)]
+    assert below[2] > 10 * below[1] > 100 * below[0]
+
+
+# Lower bounds and hard instances
+
+
+@pytest.mark.parametrize("v", [0.4, 1.0])
+def test_hard_pair(v: float) -> None:
+    gap = 0.1
+    here, there = hard_pair(gap, 1 + v, others=3, lifted=2)
+    assert here.means == pytest.approx([2.5 * gap] + [1.5 * gap] * 3)
+    assert there.means == pytest.approx([2.5 * gap, 1.5 * gap, 3.5 * gap, 1.5 * gap])
+    assert here.moments(1 + v) == pytest.approx([0.5, 0.3, 0.3, 0.3])
+    assert there.moments(1 + v)[2] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("v", [0.4, 1.0])
+def test_hard_arms(v: float) -> None:
+    means = [0.16, 0.1, 0.12]
+    here, there = hard_arms(means, 1 + v, lifted=1)
+    assert here.means == pytest.approx(means)
+    assert here.moments(1 + v) == pytest.approx([0.5] * 3)
+    assert there.means == pytest.approx([0.16, 0.22, 0.12])
+    assert there.moments(1 + v) == pytest.approx([0.5, 1.0, 0.5])
+    assert there.moments(1 + v, central=True)[1] < 4
+    here, there = hard_local_arms([0.3, 0.24, 0.2], 1 + v, lifted=2)
+    assert there.means == pytest.approx([0.3, 0.24, 0.4])
+    assert there.moments(1 + v)[2] == pytest.approx(0.5 + 0.1 / 0.2)
+
+
+def test_draws_of_three_points() -> None:
+    """Frequencies within 5 standard errors of a fixed seed."""
+    _, there = hard_arms([0.16, 0.1], 2.0, lifted=1)
+    rng = np.random.default_rng(5)
+    drawn = np.array([there.draw(there.constants(), 1, 1, rng) for _ in range(50_000)])
+    for value, chance in (
+        (there.values[1], there.probabilities[1]),
+        (there.other_values[1], there.other_probabilities[1]),
+    ):
+        error = math.sqrt(chance / drawn.size)
+        assert np.mean(drawn == value) == pytest.approx(chance, abs=5 * error)
+
+
+def test_hard_instances_refuse() -> None:
+    for gap in (0.0, 0.21, -0.1):
+        with pytest.raises(ParameterError, match="gap"):
+            hard_pair(gap, 1.5)
+    with pytest.raises(ParameterError, match="lifted"):
+        hard_pair(0.1, 1.5, others=2, lifted=3)
+    with pytest.raises(ParameterError, match="best arm"):
+        hard_arms([0.16, 0.1], 1.5, lifted=0)
+    with pytest.raises(ParameterError, match="1/12"):
+        hard_arms([0.16, 0.01], 1.5, lifted=1)
+    with pytest.raises(ParameterError, match="1/5 to 1/2"):
+        hard_local_arms([0.3, 0.29], 1.5, lifted=1)
+    with pytest.raises(ParameterError, match="too rare"):
+        hard_pair(0.01, 1.001)
+    with pytest.raises(ParameterError, match="more than 1"):
+        bl.environment(
+            "three-point",
+            values=[1.0],
+            probabilities=[0.7],
+            other_values=[2.0],
+            other_probabilities=[0.4],
+        )
+
+
+def test_lower_bounds_by_hand() -> None:
+    pair = bl.bounds.heavy_tailed_pair(0.05, moment_order=1.5, horizon=10**18, epsilon=0.5)
+    t = math.log(1e18) / (100 * 0.5 * 25) * 0.05**-3
+    assert pair == pytest.approx(0.05 * t / 2)
+    arms = bl.bounds.heavy_tailed_arms(
+        [0.16, 0.09, 0.09], moment_order=2.0, horizon=10**18, epsilon=1.0
+    )
+    assert arms == pytest.approx(0.07 * math.log(1e18) / 400 * 0.07**-2)
+    # Too short a horizon: nothing is said.
+    assert bl.bounds.heavy_tailed_pair(0.05, moment_order=2.0, horizon=10**9, epsilon=0.5) == 0.0
+    assert bl.bounds.local_pair(0.05, moment_order=2.0, horizon=10**8, epsilon=0.5) == 0.0
+    for bound in (bl.bounds.heavy_tailed_minimax, bl.bounds.local_minimax):
+        assert bound(arms=1, moment_order=1.5, horizon=100, epsilon=1.0) == 0.0
+        assert bound(arms=5, moment_order=1.5, horizon=1, epsilon=0.1) <= 0.2
+    with pytest.raises(ParameterError, match="epsilon = 2"):
+        bl.bounds.heavy_tailed_minimax(arms=5, moment_order=1.5, horizon=100, epsilon=2)
+    with pytest.raises(ParameterError, match="1/12"):
+        bl.bounds.heavy_tailed_arms([0.16, 0.01], moment_order=1.5, horizon=100, epsilon=1)
+
+
+@pytest.mark.parametrize("v", [0.5, 1.0])
+def test_orders_of_the_lower_bounds(v: float) -> None:
+    def slope(name: str, **change: tuple[float, float]) -> float:
+        ((key, (small, large)),) = change.items()
+        usual: dict[str, Any] = {"arms": 9, "moment_order": 1 + v, "horizon": 10**9, "epsilon": 0.1}
+        ends = [getattr(bl.bounds, name)(**{**usual, key: x}) for x in (small, large)]
+        return math.log(ends[1] / ends[0]) / math.log(large / small)
+
+    assert slope("heavy_tailed_minimax", horizon=(10**9, 10**12)) == pytest.approx(1 / (1 + v))
+    assert slope("heavy_tailed_minimax", epsilon=(0.01, 0.1)) == pytest.approx(-v / (1 + v))
+    rate = (2 + v) / (2 * (1 + v))
+    assert slope("local_minimax", horizon=(10**9, 10**12)) == pytest.approx(rate)
+    assert slope("local_minimax", epsilon=(1e-3, 1e-2)) == pytest.approx(-v / (1 + v), rel=1e-2)
+
+
+def test_upper_bounds_are_above_lower_bounds() -> None:
+    here, _ = hard_pair(0.1, 2.0)
+    T, common = 10**17, {"moment_order": 2.0, "epsilon": 1.0, "horizon": 10**17}
+    central = make("dpr-se", arms=2, moment_bound=0.5, **common).regret_bound(here, T)
+    assert central > bl.bounds.heavy_tailed_pair(0.1, **common) > 0
+    local = make("ldpr-se", arms=2, moment_bound=0.5, **common).regret_bound(here, T)
+    assert local > bl.bounds.local_pair(0.1, **common) > 0
+    assert local > central
+
+
+# Warnings and plots
+
+
+def test_a_moment_bound_that_does_not_hold() -> None:
+    world = bl.environment("gaussian", means=[2.0, 0.1])
+    policy = make("dpr-se", arms=2, horizon=50, moment_order=2.0, moment_bound=4.5)
+    with pytest.warns(MomentWarning, match=r"moment_bound = 4\.5, but .*E\|X\|\^2 of 5;"):
+        bl.simulate(policy, world, horizon=50, repetitions=1, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fine = make("dpr-se", arms=2, horizon=50, moment_order=2.0, moment_bound=5.0)
+        bl.simulate(fine, world, horizon=50, repetitions=1, seed=1)
+
+
+def test_the_warning_does_not_show_rewards() -> None:
+    world = bl.environment("empirical", samples=[[7.0, 7.0], [1.0, 2.0]])
+    policy = make("dpr-se", arms=2, horizon=50, moment_order=2.0, moment_bound=3.0)
+    with pytest.warns(MomentWarning, match="withheld") as caught:
+        warn_of_moments("label", policy, world)
+    assert "49" not in str(caught[0].message)
+
+
+def test_central_moments_where_a_policy_is_about_them() -> None:
+    world = points(3.0, 2.0)  # no spread at all: central moments are 0
+    common = {"arms": 2, "horizon": 50, "moment_order": 1.5, "moment_bound": 1.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        central = bl.policy("robust-ucb", estimator="median-of-means", **common)
+        warn_of_moments("label", central, world)
+        warn_of_moments("label", bl.policy("ucb1", arms=2), world)
+    raw = bl.policy("robust-ucb", estimator="truncated-mean", **common)
+    with pytest.warns(MomentWarning, match=r"E\|X\|\^1\.5 of 5\.19615"):
+        warn_of_moments("label", raw, world)
+
+
+def test_theory_lines() -> None:
+    world = bl.environment("gaussian", means=[0.9, 0.1])
+    policies = {
+        "proved": make("dpr-se", arms=2, horizon=100),
+        "scaled": make("dpr-se", arms=2, horizon=100, radius_scale=0.1),
+    }
+    results = bl.simulate(policies, world, horizon=100, repetitions=2, seed=1, checkpoints=10)
+    lines = {line.get_label(): line for line in results.plot(theory=True).axes[0].lines}
+    assert [label for label in lines if "proved bound" in label] == ["proved: proved bound"]
+    curve = lines["proved: proved bound"]
+    assert curve.get_xdata().tolist() == results.checkpoints.tolist()
+    expected = policies["proved"].regret_bound(world, 100)
+    assert curve.get_ydata()[-1] == expected
+    assert (np.diff(curve.get_ydata()) > 0).all()
+    assert len(results.plot().axes[0].lines) == 2
