@@ -111,8 +111,11 @@ def _only_borrows(body: Callable[..., Any]) -> bool:
 
 
 def is_foreign(function: Callable[..., Any]) -> bool:
-    """Whether a function is not one of the package's own."""
-    return (function.__module__ or "").split(".")[0] != __name__.split(".")[0]
+    """Whether a function is not one of the package's own, or is closed over one that is not."""
+    if (function.__module__ or "").split(".")[0] != __name__.split(".")[0]:
+        return True
+    within = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    return any(is_foreign(inner) for inner in within if isinstance(inner, types.FunctionType))
 
 
 @contextmanager

@@ -132,9 +132,9 @@ def least_radius(log: float, earlier: list[Exponents], new: Exponents) -> tuple[
     The least ratio of two sums is where sum F - R sum n x / B + L is 0 at its least, and there
     every batch may be looked at by itself (Dinkelbach 1967).
     """
-    radius, found = math.inf, [int(np.argmin((new.cost[:, 1:] + log) / new.gain[:, 1:]))]
-    level, place = divmod(found[0], new.cost.shape[1] - 1)
-    found = [0] * len(earlier) + [level, place + 1]
+    alone = (new.cost[:, 1:] + log) / new.gain[:, 1:]
+    level, place = divmod(int(np.argmin(alone)), alone.shape[1])
+    radius, found = math.inf, [0] * len(earlier) + [level, place + 1]
     while True:
         cost, gain = log + new.cost[found[-2], found[-1]], new.gain[found[-2], found[-1]]
         for batch, x in zip(earlier, found, strict=False):
@@ -175,7 +175,7 @@ def schedule(
     batches = max(int(math.log2(max(horizon / first, 1.0))) + 1, 1)
     sizes = [first * 2 ** max(m - 1, 0) for m in range(batches)]
     central = law.mean_range is not None
-    log = math.log((2 if central else 1) * batches / failure_probability)
+    log = math.log(max((2 if central else 1) * batches / failure_probability, 2.0))
     error, spared = law.mean_range or 0.0, math.sqrt(min(radius_scale, 1.0))
     levels, radii = np.zeros(batches + 1), np.zeros(batches)
     shares, moves = np.zeros((batches, batches)), np.zeros(batches, np.bool_)

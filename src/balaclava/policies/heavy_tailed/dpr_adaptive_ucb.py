@@ -32,7 +32,7 @@ BINS = 2 * SIDE + 1
 # Noise takes an empty bin beyond this, over epsilon, less than once in a thousand histograms.
 SEEN = 2.0 * (math.log(BINS) + 6.0)
 BEYOND = 10.0  # over epsilon: rewards of a batch that are expected beyond its level
-SLOWEST = 0.5  # from a bin to the next, where a mean exists
+SLOWEST = 0.7  # fall of the shares from a bin to the next
 FIRST_BATCH = 40.0  # over epsilon
 BIN_SQUARE = 7.0 / 12.0  # mean of x^2 for x uniform on (1/2, 1]
 
@@ -134,11 +134,16 @@ def level_on(params: Any, state: Levels, arm: int, side: int, n: int) -> float:
 
 @kernel
 def set_levels(params: Any, state: Levels, arm: int) -> None:
-    """The levels of the arm's next batch, from what was released before it."""
+    """The levels of the arm's next batch, from what was released before it.
+
+    They stay what they are, 0 at first, where nothing stands out of the noise, or zeros only and
+    no other arm has a level.
+    """
+    if not some_seen(state, arm):
+        return
     n = state.batches.size[arm]
     high, low = level_on(params, state, arm, 1, n), level_on(params, state, arm, -1, n)
     if high == 0.0 and low == 0.0:  # nothing but zeros was seen: any other arm's level will do
-        high = size_of(0)
         for other in range(params.arms):
             for side in range(-1, 2, 2):
                 high = max(high, level_on(params, state, other, side, n))
@@ -147,8 +152,9 @@ def set_levels(params: Any, state: Levels, arm: int) -> None:
         high = low  # cutting off unseen gains would hide a good arm for good
     elif low == 0.0 and losses_may_exist(state, arm):
         low = high
-    state.high[arm] = high
-    state.low[arm] = -low
+    if high > 0.0:
+        state.high[arm] = high
+        state.low[arm] = -low
 
 
 @kernel
@@ -178,8 +184,7 @@ def choose(params: Any, state: Levels, t: int, context: Any, rng: Any) -> tuple[
             if best < 0 or index > highest:
                 best, highest = arm, index
         batches.current[0] = best
-        if some_seen(state, best):
-            set_levels(params, state, best)
+        set_levels(params, state, best)
     return hand_out(batches, best)
 
 
@@ -272,8 +277,8 @@ class DPRAdaptiveUCB(PrivateRealPolicy):
     where epsilon' is the part of epsilon that the sum has, or 1 if that is less. The means of an
     arm's batches are averaged with the inverses of their variances.
 
-    Multiplied by a power of two, rewards lead to the same decisions. Beyond 2^64 a reward counts as
-    2^64, and below 2^-64 as 0.
+    Multiplied by a power of two, rewards lead to decisions of the same law, up to the ends of the
+    grid. Beyond 2^64 a reward counts as 2^64, and below 2^-64 as 0.
 
     The privacy is proved, for all rewards. The regret is not: it was found by experiment.
 

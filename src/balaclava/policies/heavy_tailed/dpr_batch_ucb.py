@@ -145,6 +145,7 @@ class BatchUCBPolicy(Policy):
                 f"tells the means of no two arms apart; for moment_order = {self.moment_order:g} "
                 f"it must be below {breakdown_point(self.moment_order):.4f}",
             )
+        require_levels(self, self.law.scale)
         require_levels(self, *self.schedule.levels)
 
     @property
