@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all audit bench lint format docs clean help
+.PHONY: demo test test-all audit bench lint format docs gallery clean help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,7 +17,7 @@ $(READY): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo: $(READY) ## six policies on a small problem: a table and a picture
+demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a picture, a report
 	$(BIN)/balaclava demo --out out/demo
 
 test: $(READY) lint ## everything that must hold before a change lands
@@ -45,6 +45,9 @@ format: $(READY) ## put the sources into the house style
 
 docs: $(READY) ## the documentation as a static site in site/
 	$(BIN)/python docs/build.py site
+
+gallery: $(READY) ## every figure of the papers at quick scale; writes docs/gallery
+	$(BIN)/balaclava reproduce --all --out out/gallery --small docs/gallery
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) site out build dist

@@ -121,6 +121,8 @@ def test_simulate(experiment: Path, tmp_path: Path) -> None:
     assert answer.stderr == ""  # no progress where nobody looks
     out = tmp_path / "small-results"
     assert {path.name for path in out.iterdir()} == {
+        "cells",
+        "manifest.json",
         "results.parquet",
         "regret.png",
         "summary.txt",
@@ -155,25 +157,32 @@ def test_policy_of_ones_own(experiment: Path, tmp_path: Path) -> None:
 
 
 def test_demo_policies_fit_together() -> None:
-    from balaclava.cli.play import _DEMO_HORIZON, _DEMO_MEANS, _demo_policies
+    from balaclava.cli.demonstrating import _HORIZON, _MEANS, _demo_policies
     from balaclava.simulation.engine import require_compatible
 
-    chosen = _demo_policies()
-    assert "ucb1" in [policy.name for policy in chosen]
-    assert len(chosen) == 6
-    assert {policy.scope for policy in chosen} == {"none", "trajectory", "decision", "report"}
-    world = bl.environment("bernoulli", means=_DEMO_MEANS)
-    for policy in chosen:
-        require_compatible(policy.name, policy, world, _DEMO_HORIZON)
+    yardstick, *private = _demo_policies()
+    assert yardstick.name == "ucb1"
+    assert [policy.guarantee.epsilon for policy in private] == [1.0] * 6
+    assert {policy.scope for policy in private} == {"trajectory", "decision", "report"}
+    assert {policy.rewards for policy in private} == {"bounded", "real"}
+    world = bl.environment("bernoulli", means=_MEANS)
+    for policy in (yardstick, *private):
+        require_compatible(policy.name, policy, world, _HORIZON)
 
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One policy for speed: which are chosen is tested above."""
-    monkeypatch.setattr("balaclava.cli.play._DEMO_POLICIES", {"ucb1": {}})
-    answer = invoke("demo", "--out", tmp_path / "pictures")
+    """Two policies for speed: which are chosen is tested above."""
+    few = {"ucb1": {}, "ldp-ucb-bernoulli": {"epsilon": 1.0}}
+    monkeypatch.setattr("balaclava.cli.demonstrating._POLICIES", few)
+    out = tmp_path / "pictures"
+    answer = invoke("demo", "--out", out)
     assert answer.exit_code == 0, answer.output
-    assert answer.output.endswith(f"wrote {tmp_path / 'pictures' / 'demo.png'}\n")
-    assert (tmp_path / "pictures" / "demo.png").stat().st_size > 10_000
+    assert "ldp-ucb-bernoulli  ε=1 per report  consistent  0." in answer.output
+    assert answer.output.endswith(
+        f"wrote {out / 'demo.png'}\nwrote {out / 'report.html'}: open it in a browser\n"
+    )
+    assert (out / "demo.png").stat().st_size > 10_000
+    assert "ldp-ucb-bernoulli" in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_quickstart_is_readable() -> None:
@@ -239,19 +248,18 @@ def test_ctrl_c_keeps_what_was_finished(experiment: Path, tmp_path: Path) -> Non
 def test_ctrl_c_before_anything_is_finished(
     experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from balaclava.simulation.experiment import Experiment, read_experiment
+    from balaclava.simulation.engine import Pool
 
-    def interrupted(self: Experiment, **_: Any) -> Any:
-        raise bl.Interrupted(nothing)
+    def interrupted(self: Pool, *_: Any) -> Any:
+        raise KeyboardInterrupt
 
-    nothing = read_experiment(experiment).run()
-    for runs in nothing.runs.values():
-        runs.clear()
-    monkeypatch.setattr(Experiment, "run", interrupted)
+    monkeypatch.setattr(Pool, "finished", interrupted)
     answer = invoke("simulate", experiment)
     assert answer.exit_code == 130
-    assert "after 0 of 6 repetitions; nothing was written" in answer.stderr
-    assert not list((tmp_path / "small-results").iterdir())
+    assert "after 0 of 6 repetitions; nothing was finished; run the same" in answer.stderr
+    out = tmp_path / "small-results"
+    assert sorted(path.name for path in out.iterdir()) == ["cells", "manifest.json"]
+    assert not list((out / "cells").iterdir())
 
 
 def test_audit_in_words_and_as_json() -> None:

@@ -15,24 +15,34 @@ from urllib.parse import unquote
 import pytest
 
 import balaclava as bl
+from balaclava.papers.base import figures
 
 ROOT = Path(__file__).parent.parent
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
-def python_blocks(path: Path) -> str:
+IN_A_SHELL = ("tutorial.md",)  # pages whose shell blocks are run too, in their place
+
+
+def blocks(path: Path) -> str:
     """The code of a page as one script, each line where it stands on the page."""
-    lines, inside = [], False
-    for line in path.read_text(encoding="utf-8").splitlines():
-        fence = line.startswith("```")
-        lines.append(line if inside and not fence else "")
-        inside = (line.strip() == "```python") if fence and not inside else inside and not fence
-    return "\n".join(lines)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    code = [""] * len(lines)
+    fences = [i for i, line in enumerate(lines) if line.startswith("```")]
+    for start, end in zip(fences[::2], fences[1::2], strict=True):
+        inside = lines[start + 1 : end]
+        if lines[start] == "```python":
+            code[start + 1 : end] = inside
+        elif lines[start] == "```sh" and path.name in IN_A_SHELL:
+            command = ["bash", "-euc", "\n".join(inside)]
+            code[start] = f"import subprocess; subprocess.run({command!r}, check=True)"
+    return "\n".join(code)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
-    code = python_blocks(page)
+    code = blocks(page)
     if not code.strip():
         pytest.skip("no code on this page")
     script = tmp_path / f"{page.stem}.py"
@@ -40,7 +50,7 @@ def test_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, script.name],
         cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "Agg"},
+        env={**os.environ, "MPLBACKEND": "Agg", "PATH": PATH},
         capture_output=True,
         text=True,
         timeout=300,
@@ -56,6 +66,7 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.anchors: set[str] = set()
         self.loads: list[str] = []
+        self.pictures: list[str] = []
         self.words = ""
         self.feed(text)
 
@@ -65,7 +76,10 @@ class Page(HTMLParser):
             self.anchors.add(str(given["id"]))
         if tag == "a":
             self.links.append(str(given["href"]))
-        if tag in ("link", "script", "img", "iframe"):
+        if tag == "img":
+            self.pictures.append(str(given["src"]))
+            assert given.get("alt"), given
+        if tag in ("link", "script", "iframe"):
             self.loads.append(str(given))
 
     def handle_data(self, data: str) -> None:
@@ -73,7 +87,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
         [sys.executable, ROOT / "docs" / "build.py", folder],
@@ -81,6 +95,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
         capture_output=True,
         timeout=120,
     )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> dict[str, Page]:
     return {
         path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
         for path in folder.rglob("*.html")
@@ -102,7 +121,8 @@ def test_every_policy_and_environment_has_a_page(site: dict[str, Page]) -> None:
     ).stdout.split()
     assert len(listed) > 10
     assert set(listed) <= set(site)
-    assert {"index.html", "api.html", "errata.html", "contributing.html"} <= set(site)
+    pages = ("index", "tutorial", "scaling", "gallery", "api", "errata", "contributing")
+    assert {f"{page}.html" for page in pages} <= set(site)
 
 
 def test_a_policy_page_says_what_matters(site: dict[str, Page]) -> None:
@@ -117,13 +137,16 @@ def test_public_names_are_on_the_api_page(site: dict[str, Page]) -> None:
         assert f"bl{name}".lower() in site["api.html"].anchors, name
 
 
-def test_links_resolve(site: dict[str, Page]) -> None:
+def test_links_resolve(site: dict[str, Page], folder: Path) -> None:
     checked = 0
     for path, page in site.items():
         for link in page.links:
             assert not re.match(r"\w+:", link), f"{path} links to {link}"
             target, _, anchor = unquote(link).partition("#")
             home = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+            if home.endswith(".png"):
+                assert (folder / home).is_file(), f"{path} links to {link}"
+                continue
             assert home in site, f"{path} links to {link}"
             assert not anchor or anchor in site[home].anchors, f"{path} links to {link}"
             checked += 1
@@ -132,6 +155,27 @@ def test_links_resolve(site: dict[str, Page]) -> None:
 
 def test_pages_fetch_nothing(site: dict[str, Page]) -> None:
     assert not [(path, page.loads) for path, page in site.items() if page.loads]
+    assert [path for path, page in site.items() if page.pictures] == ["gallery.html"]
+
+
+def test_the_gallery_shows_every_figure(site: dict[str, Page], folder: Path) -> None:
+    page = site["gallery.html"]
+    for entry in figures():
+        assert entry.name in page.anchors, f"{entry.name} is missing: run `make gallery`"
+        assert any(f"/{entry.name}" in picture for picture in page.pictures), entry.name
+    for title in ("What the paper shows", "What we see", "Where they differ, and why"):
+        assert page.words.count(title) == len(figures())
+    for picture in page.pictures:
+        assert (folder / picture).stat().st_size < 100_000, picture
+
+
+def test_a_private_policy_page_shows_its_audit(site: dict[str, Page]) -> None:
+    for entry in bl.policies():
+        page = site.get(f"policies/{entry.name}.html")
+        if page is not None and entry.policy.model != "none":
+            assert {"privacy", "audit"} <= page.anchors, entry.name
+            assert f"balaclava audit {entry.name}" in page.words
+    assert "1,000, epsilon 1" in site["policies/dp-se.html"].words
 
 
 # Paths of a machine, issue numbers, and whatever else only makes sense outside the project.

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from balaclava._kernel import kernel as kernel
     from balaclava.auditing.audit import audit as audit
     from balaclava.auditing.report import AuditReport as AuditReport
+    from balaclava.choosing import Recommendation as Recommendation
+    from balaclava.choosing import recommend as recommend
     from balaclava.environments.base import Environment as Environment
     from balaclava.environments.base import EnvironmentEntry
     from balaclava.environments.base import environment as environment
     from balaclava.papers.base import Reproduction as Reproduction
     from balaclava.papers.base import reproduce as reproduce
+    from balaclava.policies.adversarial.conversion import privatise as privatise
     from balaclava.policies.agent import Agent as Agent
     from balaclava.policies.agent import Decision as Decision
     from balaclava.policies.agent import restore as restore
@@ -36,7 +39,11 @@ if TYPE_CHECKING:
     from balaclava.policies.base import PolicyEntry
     from balaclava.policies.base import policy as policy
     from balaclava.policies.base import register as register
+    from balaclava.policies.experts.recommend import ExpertsRecommendation as ExpertsRecommendation
+    from balaclava.policies.experts.recommend import recommend_experts as recommend_experts
     from balaclava.privacy.guarantee import Guarantee as Guarantee
+    from balaclava.simulation.calibration import Calibration as Calibration
+    from balaclava.simulation.calibration import calibrate as calibrate
     from balaclava.simulation.engine import Interrupted as Interrupted
     from balaclava.simulation.engine import simulate as simulate
     from balaclava.simulation.results import Results as Results
@@ -47,11 +54,15 @@ _HOMES = {
     "_kernel": ["kernel"],
     "auditing.audit": ["audit"],
     "auditing.report": ["AuditReport"],
+    "choosing": ["Recommendation", "recommend"],
     "environments.base": ["Environment", "environment"],
     "papers.base": ["Reproduction", "reproduce"],
+    "policies.adversarial.conversion": ["privatise"],
     "policies.agent": ["Agent", "Decision", "restore"],
     "policies.base": ["Kernels", "Policy", "policy", "register"],
+    "policies.experts.recommend": ["ExpertsRecommendation", "recommend_experts"],
     "privacy.guarantee": ["Guarantee"],
+    "simulation.calibration": ["Calibration", "calibrate"],
     "simulation.engine": ["Interrupted", "simulate"],
     "simulation.results": ["Results", "load"],
 }

@@ -14,8 +14,13 @@ import click
 
 import balaclava
 from balaclava.cli.auditing import audit
+from balaclava.cli.calibrating import calibrate
 from balaclava.cli.catalogue import environments, policies
-from balaclava.cli.play import demo, simulate
+from balaclava.cli.choosing import choose
+from balaclava.cli.comparing import compare
+from balaclava.cli.demonstrating import demo
+from balaclava.cli.play import simulate
+from balaclava.cli.reporting import report
 from balaclava.cli.reproducing import reproduce
 from balaclava.errors import BalaclavaError
 
@@ -64,7 +69,11 @@ def main(modules: tuple[str, ...]) -> None:
     See it work:              balaclava demo
     See what there is:        balaclava policies
     See what one does:        balaclava policies ucb1
+    Find one that fits:       balaclava choose
+    Try some on your log:     balaclava compare log.csv --arm page --reward clicked
     Run an experiment:        balaclava simulate quickstart.toml
+    Choose a scale by trial:  balaclava calibrate plausible.toml --policy dp-se
+    See it in a browser:      balaclava report quickstart-results
     Try to refute a claim:    balaclava audit dp-se --epsilon 1
     Run a figure again:       balaclava reproduce wang2024-fig1
     """
@@ -81,5 +90,8 @@ def main(modules: tuple[str, ...]) -> None:
             ) from error
 
 
-for _command in (demo, simulate, audit, reproduce, policies, environments):
+for _command in (
+    *(demo, choose, compare, simulate, calibrate, report),
+    *(audit, reproduce, policies, environments),
+):
     main.add_command(_command)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from balaclava.cli.catalogue import _print_table
 from balaclava.cli.play import _progress
+
+if TYPE_CHECKING:
+    from balaclava.papers.gallery import Step
 
 
 @click.command()
@@ -28,18 +32,40 @@ from balaclava.cli.play import _progress
     "--workers", type=click.IntRange(min=1), help="Threads; by default one for each core."
 )
 @click.option("--list", "show", is_flag=True, help="List the figures, and do nothing else.")
+@click.option("--all", "everything", is_flag=True, help="Run all of them, and write one page.")
+@click.option(
+    "--small",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="With --all: also put texts and pictures of under 100 kB here, as the docs show them.",
+)
 def reproduce(
-    figures: tuple[str, ...], scale: str, out: Path | None, workers: int | None, show: bool
+    figures: tuple[str, ...],
+    scale: str,
+    out: Path | None,
+    workers: int | None,
+    show: bool,
+    everything: bool,
+    small: Path | None,
 ) -> None:
     """Run published figures again: pictures, data, and a text that compares.
 
     Without a FIGURE, lists what there is. Each panel's data is on disk as soon as it is played,
-    so that after Ctrl-C what was finished is kept.
+    so that after Ctrl-C what was finished is kept. With --all, figures that the folder holds
+    already, made by the same sources, are not made again.
 
     \b
     Example: balaclava reproduce --list
     Example: balaclava reproduce wang2024-fig5 --out pictures
+    Example: balaclava reproduce --all --out gallery
     """
+    if small is not None and not everything:
+        raise click.UsageError("--small goes with --all")
+    if everything and not show:
+        if figures:
+            raise click.UsageError("give figures or --all, not both")
+        _gallery(Path("gallery") if out is None else out, scale, workers, small)
+        return
     from balaclava.errors import UnknownNameError, nearest
     from balaclava.papers.base import figures as known
     from balaclava.papers.base import reproduce as run
@@ -57,3 +83,23 @@ def reproduce(
             done = run(name, scale=scale, out=out, workers=workers, progress=progress)
         click.echo(f"{done}\n")
         click.echo(f"wrote {', '.join(path.name for path in done.files)} to {done.files[0].parent}")
+
+
+def _gallery(out: Path, scale: str, workers: int | None, small: Path | None) -> None:
+    from balaclava.papers.gallery import make_gallery, write_small
+
+    def tell(step: Step) -> None:
+        click.echo(f"{step.outcome:6}  {step.name:16}  {step.seconds:6.1f} s")
+        if step.problem:
+            click.echo(f"balaclava: {step.name}: {' '.join(step.problem.split())}", err=True)
+
+    done = make_gallery(
+        out, scale=scale, workers=workers, progress=lambda _: _progress(), tell=tell
+    )
+    if small is not None:
+        write_small(done.shown, out, small)
+    click.echo(f"wrote {done.page}, {len(done.shown)} figures: open it in a browser")
+    if done.failed:
+        names = ", ".join(step.name for step in done.failed)
+        click.echo(f"balaclava: not made: {names}; the same command tries again", err=True)
+        raise SystemExit(1)

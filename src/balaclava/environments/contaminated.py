@@ -18,12 +18,14 @@ Fraction = Annotated[float, Range(0, 1, "share of outliers, alpha", open_high=Tr
 Outliers = dict[str, Any]
 
 _Number, _Scale = Annotated[float, Range()], Annotated[float, Range(0, open_low=True)]
+_Each = Annotated[np.ndarray, Range(), 1]
 KINDS: dict[str, dict[str, Any]] = {
     "point": {"value": _Number},
     "gaussian": {"mean": _Number, "scale": _Scale},
     "cauchy": {"location": _Number, "scale": _Scale},
+    "points": {"values": _Each},
 }
-POINT, GAUSSIAN, CAUCHY = range(3)
+POINT, GAUSSIAN, CAUCHY, POINTS = range(4)
 
 
 class World(NamedTuple):
@@ -34,14 +36,17 @@ class World(NamedTuple):
     kind: int
     location: float
     scale: float
+    values: np.ndarray  # of each arm, if the outliers are points
 
 
 @kernel
-def outlier(world: Any, rng: Any) -> float:
+def outlier(world: Any, arm: int, rng: Any) -> float:
     if world.kind == GAUSSIAN:
         return float(world.location + world.scale * rng.standard_normal())
     if world.kind == CAUCHY:
         return float(world.location + world.scale * rng.standard_cauchy())
+    if world.kind == POINTS:
+        return float(world.values[arm])
     return float(world.location)
 
 
@@ -53,7 +58,7 @@ def contaminated(inner: Callable[..., float]) -> Callable[..., float]:
         # All three are drawn whatever is used: the stream stays in step.
         flag = rng.random()
         clean = inner(world.inner, t, arm, rng)
-        dirty = outlier(world, rng)
+        dirty = outlier(world, arm, rng)
         return dirty if flag < world.fraction else clean
 
     return kernel(draw)
@@ -64,15 +69,17 @@ class Contaminated(Environment):
     """Another environment in which a share of the rewards is replaced by outliers.
 
     With probability 1 - fraction the reward comes from `inner`, otherwise from the law of the
-    outliers, the same for every arm. Means, gaps and moments are those of the clean rewards: that
-    is what regret is measured by, and what a robust policy is told.
+    outliers: the same for every arm or, with "points", a value of the arm's own. Means, gaps and
+    moments are those of the clean rewards: that is what regret is measured by, and what a robust
+    policy is told.
 
     Parameters:
         inner: an environment, or a mapping with its `name` and parameters.
         fraction: the true share of outliers, alpha, in [0, 1); a policy's `contamination` is a
             bound on it.
-        outliers: {"kind": "point", "value": v}, {"kind": "gaussian", "mean": m, "scale": s} or
-            {"kind": "cauchy", "location": m, "scale": s}.
+        outliers: {"kind": "point", "value": v}, {"kind": "gaussian", "mean": m, "scale": s},
+            {"kind": "cauchy", "location": m, "scale": s}, or {"kind": "points", "values": [...]}
+            with a value for each arm, which can make a bad arm look good.
 
     Example:
         >>> import balaclava as bl
@@ -111,7 +118,7 @@ class Contaminated(Environment):
         if isinstance(self.inner, Mapping):
             object.__setattr__(self, "inner", from_mapping(self._label("inner"), self.inner))
         super().__post_init__()
-        checked = checked_outliers(self._label("outliers"), self.outliers)
+        checked = checked_outliers(self._label("outliers"), self.outliers, self.arms)
         object.__setattr__(self, "outliers", checked)
 
     @property
@@ -120,10 +127,11 @@ class Contaminated(Environment):
         return {**super().parameters, "outliers": dict(self.outliers)}
 
     def constants(self) -> World:
-        kind, location, scale = (*self.outliers.values(), 0.0)[:3]
-        return World(
-            self.inner.constants(), self.fraction, list(KINDS).index(kind), location, scale
-        )
+        kind, *numbers = self.outliers.values()
+        values = np.array(numbers.pop() if kind == "points" else [], float)
+        location, scale = (*numbers, 0.0, 0.0)[:2]
+        number = list(KINDS).index(kind)
+        return World(self.inner.constants(), self.fraction, number, location, scale, values)
 
     @property
     def draw(self) -> Callable[..., float]:
@@ -155,9 +163,10 @@ class Contaminated(Environment):
         low, high = self.inner.reward_range
         if self.fraction == 0.0:
             return low, high
-        if self.outliers["kind"] != "point":
+        if self.outliers["kind"] not in ("point", "points"):
             return (-math.inf, math.inf)
-        return min(low, self.outliers["value"]), max(high, self.outliers["value"])
+        values = self.outliers.get("values", [self.outliers.get("value")])
+        return min(low, *values), max(high, *values)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         """The exact moment of each arm's clean rewards."""
@@ -175,7 +184,7 @@ def from_mapping(label: str, given: Mapping[str, Any]) -> Environment:
     return REGISTRY.create(name, parameters)
 
 
-def checked_outliers(label: str, given: object) -> dict[str, Any]:
+def checked_outliers(label: str, given: object, arms: int) -> dict[str, Any]:
     """A copy in a fixed order, with every entry checked."""
     if not isinstance(given, Mapping):
         raise ParameterError(f"{label} = {brief(given)} is not a mapping; give one with a `kind`")
@@ -193,7 +202,12 @@ def checked_outliers(label: str, given: object) -> dict[str, Any]:
     for name in wanted:
         if name not in given:
             raise ParameterError(f"{label}: entry {name!r} is missing for kind {kind!r}")
-    return {
-        "kind": kind,
-        **{name: check(f"{label}[{name!r}]", given[name], wanted[name]) for name in wanted},
-    }
+    checked = {name: check(f"{label}[{name!r}]", given[name], wanted[name]) for name in wanted}
+    if kind == "points":
+        checked["values"] = checked["values"].tolist()
+        if len(checked["values"]) != arms:
+            raise ParameterError(
+                f"{label}['values'] has {len(checked['values'])} values for {arms} arms; give one "
+                "for each"
+            )
+    return {"kind": kind, **checked}

@@ -7,8 +7,8 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
+from balaclava.simulation.moments import warn_of_moments
 from balaclava.simulation.results import Results, Run
 
 POLICY_STREAM, ENVIRONMENT_STREAM = 0, 1
@@ -26,6 +27,8 @@ _REHEARSAL = 500  # rounds that foreign kernels are first played without the com
 _BREATH = 1 << 16  # rounds between two looks at the stop flag
 
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
+Play = Callable[[int, np.ndarray], Run]  # plays one repetition, given its signals
+AnyJob = TypeVar("AnyJob", bound="Job")
 
 
 def make_play(
@@ -85,10 +88,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclass(eq=False)
-class _Job:
-    label: str
+class Job:
+    """One repetition that is to be played."""
+
+    play: Play
     repetition: int
-    signals: np.ndarray
+    horizon: int
+    signals: np.ndarray = field(default_factory=lambda: np.zeros(2, np.int64))
 
 
 def simulate(
@@ -138,71 +144,77 @@ def simulate(
     labelled = label_policies(policies)
     for label, policy in labelled.items():
         require_compatible(label, policy, environment, horizon)
-    plays = {label: _prepared(policy, environment, rounds) for label, policy in labelled.items()}
-    jobs = [
-        _Job(label, repetition, np.zeros(2, np.int64))
-        for repetition in range(repetitions)
-        for label in labelled
-    ]
+        warn_of_moments(label, policy, environment)
+    plays = [player(label, policy, environment, rounds, seed) for label, policy in labelled.items()]
+    jobs = [Job(play, repetition, horizon) for repetition in range(repetitions) for play in plays]
     results = Results.empty(labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds)
 
-    def run(job: _Job) -> Run:
-        history, totals = plays[job.label](
-            seeded(seed, job.repetition, POLICY_STREAM),
-            seeded(seed, job.repetition, ENVIRONMENT_STREAM),
-            job.signals,
-        )
-        if job.signals[1] == NO_SUCH_ARM:
-            raise no_such_arm(job.label, int(job.signals[0]), environment.arms)
-        return Run(
-            job.label, job.repetition, environment.regret(rounds, history, totals), history[-1]
-        )
-
     try:
-        with _Pool(run, workers) as pool:
-            for finished in pool.finished(jobs, progress, horizon):
-                results.add(finished)
+        with Pool(workers) as pool:
+            for _, run in pool.finished(jobs, len(jobs) * horizon, progress):
+                results.add(run)
     except KeyboardInterrupt:
         raise Interrupted(results) from None
     return results
 
 
-class _Pool:
+class Pool:
     """Runs jobs on threads, reports progress, and stops them all at once on Ctrl-C."""
 
-    def __init__(self, run: Callable[[_Job], Run], workers: int) -> None:
-        self._run = run
+    def __init__(self, workers: int) -> None:
         self._at_once = 2 * workers  # the next job waits ready, and no queue grows long
         self._executor = ThreadPoolExecutor(max_workers=workers)
-        self._started: list[_Job] = []
+        self._started: list[Job] = []
 
     def finished(
-        self, jobs: Sequence[_Job], progress: Progress | None, horizon: int
-    ) -> Iterator[Run]:
-        """The result of each job, as it comes."""
-        running: dict[Future[Run], _Job] = {}
-        waiting, done = iter(jobs), 0
-        while done < len(jobs):
+        self, jobs: Iterable[AnyJob], rounds: int, progress: Progress | None
+    ) -> Iterator[tuple[AnyJob, Run]]:
+        """Each job with its result, as it comes; `rounds` are those of all of them."""
+        running: dict[Future[Run], AnyJob] = {}
+        waiting, played = iter(jobs), 0
+        while True:
             for job in itertools.islice(waiting, self._at_once - len(running)):
                 self._started.append(job)  # before it runs, so that it can always be stopped
-                running[self._executor.submit(self._run, job)] = job
+                running[self._executor.submit(job.play, job.repetition, job.signals)] = job
+            if not running:
+                return
             ready, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
             for future in ready:
                 job = running.pop(future)
                 self._started.remove(job)
-                done += 1
-                yield future.result()
+                played += job.horizon
+                yield job, future.result()
             if progress is not None:
                 under_way = sum(int(job.signals[0]) for job in running.values())
-                progress(done * horizon + under_way, len(jobs) * horizon)
+                progress(played + under_way, rounds)
 
-    def __enter__(self) -> _Pool:
+    def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *_: object) -> None:
         for job in self._started:
             job.signals[1] = STOP
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def player(
+    label: str, policy: Policy, environment: Environment, rounds: np.ndarray, seed: int
+) -> Play:
+    """What plays a repetition of a pair: all it depends on are the arguments. Compiled now."""
+    prepared = _prepared(policy, environment, rounds)
+
+    def play(repetition: int, signals: np.ndarray) -> Run:
+        history, totals = prepared(
+            seeded(seed, repetition, POLICY_STREAM),
+            seeded(seed, repetition, ENVIRONMENT_STREAM),
+            signals,
+        )
+        if signals[1] == NO_SUCH_ARM:
+            raise no_such_arm(label, int(signals[0]), environment.arms)
+        regret = environment.regret(rounds, history, totals)
+        return Run(label, repetition, regret, history[-1])
+
+    return play
 
 
 def _prepared(

@@ -6,11 +6,12 @@ the file depends on when or where it was written: equal results give equal bytes
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +34,7 @@ from balaclava.simulation.results import Results, Run
 
 SCHEMA = 1
 _KEY = b"balaclava"
+_DIGEST = b"sha256"  # of the description and the numbers: pages have checksums, the footer has none
 _COLUMNS = ("label", "repetition", "regret", "pulls")
 
 
@@ -46,6 +48,7 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        _sync_folder(target.parent)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ResultsFileError(
@@ -56,12 +59,30 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def _sync_folder(folder: Path) -> None:
+    """So that a new name survives a power cut, too."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def save(results: Results, path: str | os.PathLike[str]) -> None:
     """Write everything into one file."""
+    content = encode(results)
+    with atomically(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def encode(results: Results) -> bytes:
+    """The file as bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     runs = [run for label in results.labels for run in results._of(label)]
+    said = json.dumps(_description(results), ensure_ascii=False).encode()
     schema = pa.schema(
         [
             ("label", pa.string()),
@@ -69,32 +90,71 @@ def save(results: Results, path: str | os.PathLike[str]) -> None:
             ("regret", pa.list_(pa.float64())),
             ("pulls", pa.list_(pa.int64())),
         ],
-        metadata={_KEY: json.dumps(_description(results), ensure_ascii=False)},
+        metadata={_KEY: said, _DIGEST: _digest(said, runs)},
     )
     columns = dict(zip(Run._fields, zip(*runs, strict=True), strict=True)) if runs else {}
     table = pa.table({name: list(columns.get(name, ())) for name in _COLUMNS}, schema=schema)
-    with atomically(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    with pa.BufferOutputStream() as stream:
+        pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
+        return stream.getvalue().to_pybytes()
+
+
+def _digest(said: bytes, runs: Sequence[Run]) -> bytes:
+    digest = hashlib.sha256(said)
+    for run in runs:
+        digest.update(f"\0{run.label}\0{run.repetition}\0".encode())
+        digest.update(run.regret.astype("<f8").tobytes())
+        digest.update(run.pulls.astype("<i8").tobytes())
+    return digest.hexdigest().encode()
 
 
 def load(path: str | os.PathLike[str]) -> Results:
     """The results in a file that `save` wrote."""
+    with _intact(path):
+        return _rebuild(path, *read(path))
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
+    """What a file says about its results, and the results, both checked against its digest."""
     table = _read(Path(path))
-    found = (table.schema.metadata or {}).get(_KEY)
-    if found is None:
+    metadata = table.schema.metadata or {}
+    said = metadata.get(_KEY)
+    if said is None:
         raise ResultsFileError(
             f"{path} is a Parquet file, but not one of balaclava's; give a file that "
             "results.save(path) wrote"
         )
-    try:
-        description = json.loads(found)
+    with _intact(path):
+        description = json.loads(said)
         schema = description["schema"]
         if schema != SCHEMA:
             advice = "upgrade balaclava" if schema > SCHEMA else "use the version that wrote it"
             raise ResultsFileError(
                 f"{path} has schema {schema}, and this version reads {SCHEMA}; {advice}"
             )
-        return _rebuild(path, description, table)
+        columns = [table.column(name) for name in _COLUMNS]
+        labels, repetitions = (column.to_pylist() for column in columns[:2])
+        regret, pulls = (_rows(column) for column in columns[2:])
+        runs = list(map(Run, labels, repetitions, regret, pulls))
+    if metadata.get(_DIGEST, b"") not in (b"", _digest(said, runs)):
+        raise _damaged(path, "its digest does not fit")
+    return description, runs
+
+
+def _rows(column: Any) -> list[np.ndarray]:
+    """A column of lists as one array a row."""
+    lists = column.combine_chunks()
+    if len(lists) == 0:
+        return []
+    offsets = lists.offsets.to_numpy()
+    return np.split(lists.flatten().to_numpy(), offsets[1:-1] - offsets[0])
+
+
+@contextmanager
+def _intact(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Whatever is missing or odd inside a file means that it is damaged."""
+    try:
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, BalaclavaError):
             raise
@@ -138,20 +198,25 @@ def _description(results: Results) -> dict[str, Any]:
             }
             for label, policy in results.policies.items()
         },
-        "environment": {
-            "name": getattr(world, "family", world.name),
-            "parameters": world.public_parameters,
-            "holds_data": world.holds_data,
-            "gaps": world.gaps.tolist(),
-        },
+        "environment": describe_environment(world),
         "horizon": results.horizon,
         "seed": results.seed,
         "checkpoints": results.checkpoints.tolist(),
-        "versions": results.versions or _versions(),
+        "versions": results.versions or versions(),
     }
 
 
-def _versions() -> dict[str, str]:
+def describe_environment(world: Environment) -> dict[str, Any]:
+    """What files say about an environment: all but the rewards that it holds."""
+    return {
+        "name": getattr(world, "family", world.name),
+        "parameters": world.public_parameters,
+        "holds_data": world.holds_data,
+        "gaps": world.gaps.tolist(),
+    }
+
+
+def versions() -> dict[str, str]:
     return {
         "balaclava": balaclava.__version__,
         "numpy": np.__version__,
@@ -160,7 +225,8 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _environment(saved: dict[str, Any]) -> Environment:
+def described_environment(saved: dict[str, Any]) -> Environment:
+    """The environment that `describe_environment` described, or what is known of it."""
     if not saved["holds_data"]:
         return ENVIRONMENTS.create(saved["name"], saved["parameters"])
     return Recorded(family=saved["name"], known=saved["parameters"], regrets=saved["gaps"])
@@ -202,14 +268,16 @@ class Recorded(Environment):
         return (-math.inf, math.inf)
 
 
-def _rebuild(path: str | os.PathLike[str], description: dict[str, Any], table: Any) -> Results:
+def _rebuild(
+    path: str | os.PathLike[str], description: dict[str, Any], runs: Sequence[Run]
+) -> Results:
     try:
         policies = {
             label: POLICIES.create(saved["name"], saved["parameters"])
             for label, saved in description["policies"].items()
         }
         world = description["environment"]
-        environment = _environment(world)
+        environment = described_environment(world)
     except UnknownNameError as error:
         raise ResultsFileError(
             f"{path}: {error}; if it is your own, import what registers it, then load again"
@@ -230,10 +298,8 @@ def _rebuild(path: str | os.PathLike[str], description: dict[str, Any], table: A
         checkpoints=checkpoints,
     )
     results.versions = description["versions"]
-    for row in table.select(_COLUMNS).to_pylist():
-        regret = np.array(row["regret"], dtype=np.float64)
-        pulls = np.array(row["pulls"], dtype=np.int64)
-        if regret.shape != checkpoints.shape or pulls.shape != (environment.arms,):
+    for run in runs:
+        if run.regret.shape != checkpoints.shape or run.pulls.shape != (environment.arms,):
             raise _damaged(path, "a row has the wrong length")
-        results.add(Run(row["label"], row["repetition"], regret, pulls))
+        results.add(run)
     return results

@@ -280,7 +280,9 @@ class DPRAdaptiveUCB(PrivateRealPolicy):
     Multiplied by a power of two, rewards lead to decisions of the same law, up to the ends of the
     grid. Beyond 2^64 a reward counts as 2^64, and below 2^-64 as 0.
 
-    The privacy is proved, for all rewards. The regret is not: it was found by experiment.
+    The privacy is proved, for all rewards. The regret is not: it was found by experiment. Means
+    whose main part comes from rare large rewards (lognormal with sigma = 2) are learned slowly, and
+    some runs prefer a wrong arm for long.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory, whatever the rewards are. Each reward
@@ -295,7 +297,8 @@ class DPRAdaptiveUCB(PrivateRealPolicy):
         level_share: the part of epsilon that goes to the histograms, in (0, 1).
         first_batch: pulls in an arm's first batch, rounded up; 40/epsilon by default, and 40 from
             epsilon 1 on.
-        radius_scale: multiplies the radius; below 0.7 runs begin to lock onto wrong arms.
+        radius_scale: multiplies the radius. 0.5 halves the regret of most runs; of those with
+            a close second arm and the heaviest tails a few in a hundred then lock onto it.
 
     Example:
         >>> import balaclava as bl

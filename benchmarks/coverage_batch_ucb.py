@@ -1,0 +1,144 @@
+"""How often the estimates of dpr-batch-ucb and ldpr-batch-ucb miss their radius.
+
+Each line is one law and one setting. Of that many runs of one arm, made by the policy's own
+kernels, it gives the largest share over the batches, and over both sides, of estimates that are
+beyond the radius, beside the chance that the radius is made for; and the error that only such a
+share exceeds, in units of the radius, for the batch where it is largest.
+
+    python benchmarks/coverage_batch_ucb.py          # 100,000 runs a line: a few minutes
+    python benchmarks/coverage_batch_ucb.py --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import balaclava as bl
+from balaclava._kernel import compiled
+from balaclava.policies.heavy_tailed.dpr_batch_ucb import BatchUCBPolicy
+from balaclava.privacy.randomness import seeded
+
+CHANCE = 0.05  # of each side of each estimate
+BATCHES, FIRST = 4, 64
+
+
+class Coverage(NamedTuple):
+    """What was seen of one setting."""
+
+    missed: float  # the largest share of estimates beyond the radius, on one side
+    error: float  # the largest 1 - CHANCE quantile of the error on one side, in radii
+
+
+def make_estimates(
+    begin: Callable[..., Any], learn: Callable[..., Any], draw: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A loop that fills `found` with the estimates of one arm after each of its batches."""
+
+    def estimates(params: Any, world: Any, found: np.ndarray, policy_rng: Any, rng: Any) -> None:
+        for run in range(found.shape[0]):
+            state = begin(params)
+            for m in range(found.shape[1]):
+                while state.batches.number[0] == m + 1:
+                    learn(params, state, 1, 0, draw(world, 1, 0, rng), m + 1, policy_rng)
+                found[run, m] = state.batches.means[0]
+
+    return estimates
+
+
+def setting(name: str, **parameters: Any) -> BatchUCBPolicy:
+    """A policy of one arm whose radii fail with CHANCE on each side."""
+    sides = 2 if parameters.get("mean_range") else 1
+    made = bl.policy(
+        name,
+        arms=1,
+        horizon=FIRST * 2 ** (BATCHES - 1),
+        first_batch=FIRST,
+        failure_probability=sides * BATCHES * CHANCE,
+        **parameters,
+    )
+    assert isinstance(made, BatchUCBPolicy)
+    return made
+
+
+def coverage(policy: BatchUCBPolicy, world: bl.Environment, runs: int, seed: int) -> Coverage:
+    """Play one arm so often."""
+    loop = compiled(make_estimates, policy.kernels.begin, policy.kernels.learn, world.draw)
+    found = np.zeros((runs, policy.schedule.radii.size))
+    loop(policy.constants(), world.constants(), found, seeded(seed, 0), seeded(seed, 1))
+    errors = (found - world.means[0]) / policy.schedule.radii
+    sides = np.stack([errors, -errors])
+    return Coverage(
+        float((sides > 1).mean(axis=1).max()),
+        float(np.quantile(sides, 1 - CHANCE, axis=1).max()),
+    )
+
+
+def cases() -> list[tuple[str, BatchUCBPolicy, bl.Environment]]:
+    """Laws at their moment bound, and what each policy is told of them."""
+    pareto = bl.environment("pareto", means=[0.9], shape=1.95)
+    student = bl.environment("student-t", means=[3.0], degrees=2.2)
+    found = []
+    for name in ("dpr-batch-ucb", "ldpr-batch-ucb"):
+        for order, epsilon in ((1.5, 1.0), (1.9, 0.2), (1.9, 1.0), (1.9, 5.0)):
+            told = {"moment_order": order, "epsilon": epsilon}
+            policy = setting(name, **told, moment_bound=pareto.moment(order))
+            found.append(("pareto", policy, pareto))
+            found.append(("all cut off", policy, cut_off(policy)))
+        told = {"moment_order": 1.9, "epsilon": 1.0}
+        policy = setting(name, **told, moment_bound=pareto.moment(1.9), contamination=0.05)
+        found.append(("outliers", policy, with_outliers(pareto, float(policy.schedule.levels[-1]))))
+        policy = setting(name, **told, moment_bound=student.moment(1.9))
+        found.append(("student-t", policy, student))
+    for share in (0.0, 0.1):
+        policy = setting(
+            "dpr-batch-ucb",
+            **told,
+            moment_bound=student.moment(1.9, central=True),
+            mean_range=4.0,
+            contamination=share,
+        )
+        law = with_outliers(student, 3.0 + float(policy.schedule.levels[-1]), share)
+        found.append(("student-t, central", policy, law))
+    return found
+
+
+def cut_off(policy: BatchUCBPolicy) -> bl.Environment:
+    """The worst bias: a reward that is just beyond the last level, at the moment bound."""
+    value = -1.0001 * float(policy.schedule.levels[-1])
+    chance = policy.moment_bound / abs(value) ** policy.moment_order
+    return bl.environment("two-point", values=[value], probabilities=[min(chance, 1.0)])
+
+
+def with_outliers(clean: bl.Environment, value: float, share: float = 0.05) -> bl.Environment:
+    """Outliers that count for as much as any."""
+    return bl.environment(
+        "contaminated", inner=clean, fraction=share, outliers={"kind": "point", "value": value}
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--quick", action="store_true", help="2,000 runs a line")
+    options = parser.parse_args()
+    runs = 2_000 if options.quick else options.runs
+    print("| policy | law | p | epsilon | alpha | made for | missed | error / radius |")
+    print("|---|---|---|---|---|---|---|---|")
+    most = 0.0
+    for number, (law, policy, world) in enumerate(cases()):
+        seen = coverage(policy, world, runs, seed=number)
+        most = max(most, seen.missed)
+        print(
+            f"| {policy.name} | {law} | {policy.moment_order} | {policy.epsilon} | "
+            f"{policy.contamination} | {CHANCE} | {seen.missed:.5f} | {seen.error:.2f} |",
+            flush=True,
+        )
+    return int(most > CHANCE)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,74 @@
+"""Choose among shares by their daily returns, without showing any customer's return.
+
+A broker offers one of five shares to each customer who asks for "something", and learns the next
+day how it went. What a customer earned is the customer's own affair, so the choice of the next
+offer must not give it away. Daily returns have heavy tails: the worst day of these shares lost
+half their value, a hundred times a usual day. Clipping them to a range would either ruin the mean
+or need so much noise that nothing can be learned.
+
+Run it: make examples, or python examples/assets.py --help
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from packaged import daily_returns
+
+import balaclava as bl
+
+SHARES = ("AAPL", "GE", "JPM", "KO", "MSFT")
+
+# What is known of any large company's share without looking at these: on a usual day it moves by
+# 1 to 3 percent, so that the mean of the squared return is at most about 10.
+MOMENT = {"moment_order": 2.0, "moment_bound": 10.0}
+
+
+def plausible(gap: float) -> bl.Environment:
+    """A market that we think possible: t-distributed returns, one share better than the rest."""
+    means = [0.05, 0.05 + gap, 0.05, 0.05, 0.05 + gap / 2]
+    return bl.environment("student-t", means=means, degrees=3.0, scale=1.2)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description="Private choice among shares.")
+    arguments.add_argument("--horizon", type=int, default=3_000_000, help="customers served")
+    arguments.add_argument("--repetitions", type=int, default=20)
+    arguments.add_argument("--epsilon", type=float, default=1.0)
+    arguments.add_argument("--out", type=Path, default=Path("out/examples"))
+    given = arguments.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+
+    world = bl.environment("empirical", samples=daily_returns(*SHARES))
+    private = {"arms": len(SHARES), "epsilon": given.epsilon}
+    known = {**private, **MOMENT, "horizon": given.horizon}
+    calibrated = bl.calibrate(
+        bl.policy("dpr-batch-ucb", **known),
+        [plausible(0.05), plausible(0.1)],
+        horizon=given.horizon,
+        repetitions=max(given.repetitions // 2, 2),
+        seed=1,
+    )
+    print(calibrated, "\n")
+    policies = {
+        "robust-ucb": bl.policy("robust-ucb", arms=len(SHARES), horizon=given.horizon, **MOMENT),
+        "dpr-se": bl.policy("dpr-se", **known),
+        "dpr-batch-ucb, proved": bl.policy("dpr-batch-ucb", **known),
+        "dpr-batch-ucb, calibrated": calibrated.policy,
+        "dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", **private),
+    }
+    results = bl.simulate(
+        policies, world, horizon=given.horizon, repetitions=given.repetitions, seed=2
+    )
+    print(results.summary(), "\n")
+    print(f"share of customers who were offered each of {', '.join(world.arm_labels)}:")
+    for label in results.labels:
+        shares = results.pulls(label).mean(axis=0) / given.horizon
+        print(f"  {label:26}", "  ".join(f"{share:5.1%}" for share in shares))
+    results.plot(given.out / "assets.png")
+    print(f"\npicture: {given.out / 'assets.png'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""`balaclava calibrate`: choose a policy's scale by simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from balaclava.cli.play import _progress
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.toml")
+@click.option("--policy", "label", required=True, metavar="LABEL", help="Which of the file's.")
+@click.option(
+    "--held-out",
+    multiple=True,
+    metavar="LABEL",
+    help="An environment of the file to report on only; may be repeated.",
+)
+@click.option("--parameter", default="radius_scale", show_default=True, help="What to choose.")
+@click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
+def calibrate(
+    file: Path, label: str, held_out: tuple[str, ...], parameter: str, workers: int | None
+) -> None:
+    """Choose a scale of a policy by simulation on the environments of FILE.toml.
+
+    Privacy stays as it is; the proof of regret is given up. The file is one for `balaclava
+    simulate` with one horizon and one seed.
+
+    \b
+    Example: balaclava calibrate plausible.toml --policy dp-se --held-out close
+    """
+    from balaclava.errors import ExperimentFileError, nearest
+    from balaclava.simulation.calibration import calibrate as choose
+    from balaclava.simulation.experiment import read_plan
+
+    experiments = read_plan(file).experiments
+    first = experiments[0]
+    worlds = {each.environment_label: each.environment for each in experiments}
+    if len(worlds) < len(experiments):
+        raise ExperimentFileError(f"{file}: give one horizon and one seed to calibrate with")
+    if label not in first.policies:
+        raise ExperimentFileError(
+            f"{file} has no policy {label!r}; {nearest(label, first.policies)}"
+        )
+    for name in held_out:
+        if name not in worlds:
+            raise ExperimentFileError(
+                f"{file} has no environment {name!r}; {nearest(name, worlds)}"
+            )
+    kept = {name: world for name, world in worlds.items() if name not in held_out}
+    with _progress() as progress:
+        done = choose(
+            first.policies[label],
+            kept,
+            horizon=first.horizon,
+            repetitions=first.repetitions,
+            seed=first.seed,
+            held_out={name: worlds[name] for name in held_out} or None,
+            parameter=parameter,
+            workers=workers or first.workers,
+            progress=progress,
+        )
+    click.echo(str(done))

@@ -1,0 +1,155 @@
+"""`balaclava choose`: a few questions, and a policy."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from balaclava.choosing import Recommendation
+
+_QUESTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "rewards": (
+        "What is a reward?",
+        {
+            "bounded": "a number in a range known beforehand (a click, a rating, yes or no)",
+            "heavy-tailed": "any number, now and then very large; a bound on a moment is known",
+            "unknown-tails": "any number, now and then very large; nothing is known of it",
+            "outliers": "any number, and some of them are wrong (bots, broken sensors)",
+            "adversarial": "a loss from 0 to 1 that follows no law, or that someone chooses",
+            "experts": "such a loss, and experts advise on each decision",
+        },
+    ),
+    "trust": (
+        "Who may see the rewards?",
+        {
+            "central": "the operator, who is trusted with them",
+            "local": "nobody: each person's device adds noise before anything leaves it",
+        },
+    ),
+    "scope": (
+        "What does an observer see?",
+        {
+            "trajectory": "all decisions of the run",
+            "decision": "one decision, such as the one about themselves, and no other",
+        },
+    ),
+}
+_NUMBERS: dict[str, tuple[str, type, Any]] = {
+    "arms": ("How many arms (options) are there?", int, 5),
+    "horizon": ("How many decisions will be made?", int, 10_000),
+    "epsilon": ("Which privacy loss, epsilon? (0.1 strict, 1 usual, 5 lax)", float, 1.0),
+}
+# What is asked only where the rewards call for it.
+_MORE: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
+    "moment_order": (
+        ("heavy-tailed", "outliers"),
+        "The known moment E|reward|^k: which k, above 1?",
+        float,
+        2.0,
+    ),
+    "moment_bound": (("heavy-tailed", "outliers"), "And what is it at most?", float, 1.0),
+    "contamination": (("outliers",), "At most which share of rewards is wrong?", float, 0.05),
+    "experts": (("experts",), "How many experts?", int, 10),
+}
+
+
+@click.command()
+@click.option("--rewards", type=click.Choice(list(_QUESTIONS["rewards"][1])))
+@click.option("--trust", type=click.Choice(list(_QUESTIONS["trust"][1])))
+@click.option("--scope", type=click.Choice(list(_QUESTIONS["scope"][1])))
+@click.option("--arms", type=int, help="Number of arms.")
+@click.option("--horizon", type=int, help="Number of decisions.")
+@click.option("--epsilon", type=float, help="Privacy loss.")
+@click.option("--delta", type=float, help="Probability outside it.")
+@click.option("--range", "reward_range", type=(float, float), help="Smallest and largest reward.")
+@click.option("--moment-order", type=float, help="Order of the known moment, for heavy tails.")
+@click.option("--moment-bound", type=float, help="Bound on that moment.")
+@click.option("--contamination", type=float, help="Bound on the share of outliers.")
+@click.option("--experts", type=int, help="Number of experts.")
+@click.option(
+    "--ask/--no-ask",
+    default=None,
+    help="Ask what no option says, or take the usual; by default asks on a terminal.",
+)
+@click.option("--simulate/--no-simulate", default=True, help="Play it on a plausible problem.")
+def choose(ask: bool | None, simulate: bool, **given: Any) -> None:
+    """Answer a few questions and get a policy, what it promises and what it costs.
+
+    \b
+    Example: balaclava choose
+    Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1
+    """
+    from balaclava.choosing import recommend
+
+    answers = _answers(given, sys.stdin.isatty() if ask is None else ask)
+    advice = recommend(**answers)
+    click.echo(f"policy:   {advice.policy.name}, {advice.guarantee}")
+    _say("why", advice.why)
+    for note in advice.notes:
+        _say("note", note)
+    _say("promise", advice.guarantee.explain())
+    click.echo(f"use:      {advice.code}")
+    if simulate:
+        _expectation(advice)
+    _say(
+        "more",
+        f"`balaclava policies {advice.policy.name}` shows its rule and its parameters; `balaclava "
+        "audit` tests its claim",
+    )
+
+
+def _expectation(advice: Recommendation) -> None:
+    found = advice.expect()
+    _say(
+        "regret",
+        f"{found.regret:,.0f} ± {found.error:,.0f} after {found.rounds:,} rounds, simulated on "
+        f"{found.instance}; choosing at random {found.random_regret:,.0f}",
+    )
+    tuned = " and was tuned" if advice.yardstick_label != advice.yardstick.name else ""
+    yardstick = f"{advice.yardstick_label}, which is not private{tuned}"
+    other = f"the {found.yardstick_regret:,.0f} of {yardstick}"
+    if found.price >= 1:
+        _say("price", f"{found.price:.3g} times {other}")
+    else:
+        _say("price", f"none to be seen here: {found.price:.3g} times {other}")
+    if found.in_vain:
+        _say("warning", "hardly better than at random: raise epsilon or the horizon")
+
+
+def _say(what: str, text: str) -> None:
+    click.echo(
+        textwrap.fill(text, 96, initial_indent=f"{what + ':':<10}", subsequent_indent=" " * 10)
+    )
+
+
+def _answers(given: dict[str, Any], ask: bool) -> dict[str, Any]:
+    """What was said by options, then by answers, then what is usual."""
+    answers = {name: value for name, value in given.items() if value is not None}
+    for name, (question, options) in _QUESTIONS.items():
+        if name == "scope" and answers["trust"] == "local":
+            continue  # a report covers both
+        if name not in answers:
+            answers[name] = _pick(question, options) if ask else next(iter(options))
+    asked = dict(_NUMBERS)
+    for name, (kinds, question, kind, usual) in _MORE.items():
+        if answers["rewards"] in kinds:
+            asked[name] = (question, kind, usual)
+    if ask and answers["rewards"] == "bounded" and "reward_range" not in answers:
+        low = click.prompt("The smallest reward?", type=float, default=0.0)
+        answers["reward_range"] = (low, click.prompt("The largest?", type=float, default=1.0))
+    for name, (question, kind, usual) in asked.items():
+        if name not in answers:
+            answers[name] = click.prompt(question, type=kind, default=usual) if ask else usual
+    return answers
+
+
+def _pick(question: str, options: dict[str, str]) -> str:
+    click.echo(question)
+    for i, (_, meaning) in enumerate(options.items(), start=1):
+        click.echo(f"  {i}  {meaning}")
+    number: int = click.prompt("Number", type=click.IntRange(1, len(options)), default=1)
+    return list(options)[number - 1]

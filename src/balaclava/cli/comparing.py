@@ -1,0 +1,72 @@
+"""`balaclava compare`: which policies would suit a log?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from balaclava.cli.play import _progress
+
+
+@click.command()
+@click.argument("log", type=click.Path(path_type=Path), metavar="LOG.csv")
+@click.option("--arm", required=True, metavar="COLUMN", help="The column that names the arm.")
+@click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")
+@click.option("--epsilon", type=float, default=1.0, show_default=True, help="Privacy loss.")
+@click.option(
+    "--range",
+    "reward_range",
+    type=(float, float),
+    help="Smallest and largest possible reward, if you know them.",
+)
+@click.option("--horizon", type=click.IntRange(min=2), help="Rounds; by default the rows.")
+@click.option("--repetitions", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The page; by default LOG-report.html."
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
+def compare(
+    log: Path,
+    arm: str,
+    reward: str,
+    epsilon: float,
+    reward_range: tuple[float, float] | None,
+    horizon: int | None,
+    repetitions: int,
+    seed: int,
+    out: Path | None,
+    workers: int | None,
+) -> None:
+    """Look at a log, say which policies fit it, play them on it, and write a report.
+
+    LOG is a CSV or Parquet file with one row for each decision: which arm, and what reward.
+    Looking at a log is not itself private; no single reward is shown.
+
+    \b
+    Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
+    """
+    from balaclava.comparing import NOT_PRIVATE, read
+    from balaclava.comparing import compare as play
+
+    found = read(log, arm=arm, reward=reward, reward_range=reward_range)
+    click.echo(f"{NOT_PRIVATE}\n")
+    for sentence in found.findings():
+        click.echo(sentence)
+    with _progress() as progress:
+        done = play(
+            found,
+            epsilon=epsilon,
+            horizon=horizon,
+            repetitions=repetitions,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    click.echo("\nThe policies that fit:")
+    for label, why in done.why().items():
+        click.echo(f"- {label} ({done.results.guarantee(label)}): {why}")
+    click.echo(f"\n{done.results.summary()}")
+    page = done.write(Path(f"{log.stem}-report.html") if out is None else out)
+    click.echo(f"\nwrote {page}: open it in a browser")

@@ -1,0 +1,1 @@
+"""Results as one page for the browser that needs nothing else."""

@@ -1,0 +1,79 @@
+"""Quick audits for a report, kept on disk: the same code is audited once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from balaclava._kernel import cache_directory
+from balaclava.auditing.audit import audit
+from balaclava.auditing.report import AuditReport
+from balaclava.errors import ResultsFileError
+from balaclava.policies.base import Policy
+from balaclava.simulation.storage import atomically
+
+TRIALS = 20_000
+_PAIRS = 100
+_SEED = 1
+
+
+class Verdict(NamedTuple):
+    """What an audit said, in words."""
+
+    claimed: str
+    verdict: str
+    replay: str
+    exact: str
+    statistical: str
+
+
+def run_audits(
+    policies: Mapping[str, Policy],
+    *,
+    trials: int = TRIALS,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Verdict]:
+    """Audit every policy that promises something; equal policies are audited once."""
+    done: dict[Policy, Verdict] = {}
+    for label, policy in policies.items():
+        if policy.guarantee.private and policy not in done:
+            if progress is not None:
+                progress(label)
+            done[policy] = _verdict(policy, trials)
+    return {label: done[policy] for label, policy in policies.items() if policy in done}
+
+
+def verdict_of(report: AuditReport) -> Verdict:
+    """An audit's report in words."""
+    parts = (report.replay, report.exact, report.statistical)
+    return Verdict(
+        str(report.claimed), report.verdict, *(str(part or "does not apply") for part in parts)
+    )
+
+
+def _verdict(policy: Policy, trials: int) -> Verdict:
+    place = _place(policy, trials)
+    if place is not None and place.is_file():
+        with contextlib.suppress(ValueError, TypeError, OSError):
+            return Verdict(**json.loads(place.read_text(encoding="utf-8")))
+    report = audit(policy, trials=trials, pairs=_PAIRS, seed=_SEED)
+    verdict = verdict_of(report)
+    if place is not None:
+        with contextlib.suppress(ResultsFileError, OSError):  # nowhere to write: audit each time
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with atomically(place) as temporary:
+                temporary.write_text(json.dumps(verdict._asdict()), encoding="utf-8")
+    return verdict
+
+
+def _place(policy: Policy, trials: int) -> Path | None:
+    """Beside the policy's machine code, so that an edited policy is audited again."""
+    folder = cache_directory(*policy.kernels, policy.prepare())
+    if folder is None:
+        return None
+    what = json.dumps([policy.name, policy.parameters, trials, _PAIRS, _SEED], sort_keys=True)
+    return folder / f"audit-{hashlib.sha256(what.encode()).hexdigest()[:20]}.json"

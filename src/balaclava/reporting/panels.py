@@ -1,0 +1,230 @@
+"""What a report shows: results of one environment and one horizon, and where they come from."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava.errors import IncompatibleError, ResultsFileError
+from balaclava.simulation.engine import checkpoint_rounds
+from balaclava.simulation.results import Results, load
+from balaclava.simulation.storage import Recorded
+
+CONFIDENCE = 0.95  # of the interval around a mean
+BAND = (0.1, 0.9)  # quantiles of the repetitions around a curve
+SPREAD = (0.05, 0.95)  # quantiles of the final regret
+
+
+class Final(NamedTuple):
+    """The regret of a policy at the horizon, over its repetitions."""
+
+    label: str
+    scope: str  # what it promises, in a few words
+    repetitions: int
+    mean: float
+    low: float  # of the confidence interval of the mean; NaN after one repetition
+    high: float
+    quantiles: tuple[float, float]
+    best_arm_share: float
+    bound: float | None  # the proved one
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Results of one environment and one horizon, under a heading."""
+
+    heading: str
+    results: Results
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The policies of which at least one repetition was finished."""
+        return [label for label in self.results.labels if self.results.runs[label]]
+
+    @cached_property
+    def final(self) -> list[Final]:
+        """One row for each policy, the lowest mean first."""
+        rows = [_final(self.results, label) for label in self.labels]
+        return sorted(rows, key=lambda row: row.mean)
+
+    @property
+    def facts(self) -> str:
+        """What was played, in a line."""
+        world, results = self.results.environment, self.results
+        family = getattr(world, "family", world.name)
+        counts = sorted({len(results.runs[label]) for label in results.labels})
+        repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return (
+            f"{family}, {world.arms} arms, {results.horizon:,} rounds, {repetitions} repetitions, "
+            f"seed {results.seed}"
+        )
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that a report is made from."""
+
+    title: str
+    panels: list[Panel]
+    recipes: dict[str, str]  # experiment files that give the same results, by heading
+    versions: dict[str, str]
+    remarks: list[str] = field(default_factory=list)
+
+    @cached_property
+    def policies(self) -> dict[str, Any]:
+        """Every policy that is shown, by label."""
+        found: dict[str, Any] = {}
+        for panel in self.panels:
+            for label in panel.labels:
+                found.setdefault(label, panel.results.policies[label])
+        return found
+
+    @property
+    def holds_data(self) -> bool:
+        """Whether somebody's rewards were looked at."""
+        return any(panel.results.environment.holds_data for panel in self.panels)
+
+
+def confidence_interval(values: np.ndarray) -> tuple[float, float]:
+    """Student's interval for the mean."""
+    if values.size < 2:
+        return math.nan, math.nan
+    from scipy.special import stdtrit
+
+    error = values.std(ddof=1) / math.sqrt(values.size)
+    reach = float(stdtrit(values.size - 1, (1 + CONFIDENCE) / 2) * error)
+    return float(values.mean()) - reach, float(values.mean()) + reach
+
+
+def proved_bound(results: Results, label: str) -> float | None:
+    """The proved bound at the horizon, where there is one."""
+    if isinstance(results.environment, Recorded):
+        return None  # its means are not in the file
+    try:
+        bound = results.policies[label].regret_bound(results.environment, results.horizon)
+    except IncompatibleError:
+        return None
+    return bound if bound is not None and math.isfinite(bound) else None
+
+
+def _final(results: Results, label: str) -> Final:
+    final, pulls = results.final_regret(label), results.pulls(label)
+    low, high = np.quantile(final, SPREAD)
+    best = pulls[:, results.environment.gaps == 0].sum() / pulls.sum()
+    return Final(
+        label,
+        results.guarantee(label),
+        final.size,
+        float(final.mean()),
+        *confidence_interval(final),
+        (float(low), float(high)),
+        float(best),
+        proved_bound(results, label),
+    )
+
+
+def read_story(source: str | os.PathLike[str]) -> Story:
+    """What is in a results file, in a folder that holds one, or in the folder of a sweep."""
+    path = Path(source)
+    if not path.is_dir():
+        return story_of(load(path), path.name)
+    single = path / "results.parquet"
+    if single.is_file() and not (path / "manifest.json").exists():
+        return story_of(load(single), path.resolve().name)
+    return _of_sweep(path)
+
+
+def story_of(results: Results, name: str) -> Story:
+    """The story of one results file."""
+    return _story(name, [Panel(name, results)], dict(results.versions or {}), [])
+
+
+def _story(title: str, panels: list[Panel], versions: dict[str, str], remarks: list[str]) -> Story:
+    recipes = {
+        panel.heading: to_toml(panel.results) for panel in panels if not _is_withheld(panel.results)
+    }
+    return Story(title, panels, recipes, versions, remarks)
+
+
+def _of_sweep(path: Path) -> Story:
+    from balaclava.simulation.sweep import open_sweep
+
+    sweep = open_sweep(path)
+    cells = sweep.cells
+    places = sweep.settings()
+    said = ("{}", "{:,} rounds", "seed {}")
+    # A heading says what differs, and which environment it is.
+    telling = [i == 0 or len({place[i] for place in places}) > 1 for i in range(len(said))]
+    panels = []
+    for place in places:
+        words = [form.format(part) for form, part in zip(said, place, strict=True)]
+        heading = ", ".join(word for word, told in zip(words, telling, strict=True) if told)
+        panels.append(Panel(heading, sweep.results(*place)))
+    panels = [panel for panel in panels if panel.labels]
+    if not panels:
+        raise ResultsFileError(
+            f"{path}: no repetition of the sweep is finished; run it again with the same command"
+        )
+    done = sum(cell.done for cell in cells)
+    remarks = []
+    if done < len(cells):
+        remarks.append(
+            f"The sweep is not finished: {done} of {len(cells)} cells are. What is shown of the "
+            "others has fewer repetitions, or is left out."
+        )
+    return _story(sweep.name, panels, dict(sweep.manifest["versions"]), remarks)
+
+
+def _is_withheld(results: Results) -> bool:
+    """Whether the rewards would be needed to run it again."""
+    world = results.environment
+    return world.holds_data and not world.public_parameters.get("path")
+
+
+def to_toml(results: Results) -> str:
+    """The experiment file that gives these results again."""
+    repetitions = max(len(runs) for runs in results.runs.values())
+    rounds = results.checkpoints
+    usual = np.array_equal(checkpoint_rounds(rounds.size, results.horizon), rounds)
+    world = results.environment
+    lines = [
+        f"horizon = {results.horizon}",
+        f"repetitions = {repetitions}",
+        f"seed = {results.seed}",
+        f"checkpoints = {rounds.size if usual else rounds.tolist()}",
+        "",
+        "[environment]",
+        f"name = {_toml(getattr(world, 'family', world.name))}",
+        *_entries(world.public_parameters),
+    ]
+    for label, policy in results.policies.items():
+        lines += ["", f"[policies.{_key(label)}]", f"name = {_toml(policy.name)}"]
+        lines += _entries(policy.parameters)
+    return "\n".join(lines) + "\n"
+
+
+def _entries(parameters: dict[str, Any]) -> Iterable[str]:
+    return [f"{_key(k)} = {_toml(v)}" for k, v in parameters.items() if v is not None]
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None)
+        return f"{{ {inner} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    # Strings, numbers and truth values are written as in JSON.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

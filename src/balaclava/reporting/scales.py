@@ -1,0 +1,98 @@
+"""Axes: where a number lies on a scale, which ticks the scale has, and how a number is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Kind = Literal["linear", "log"]
+KINDS: tuple[Kind, ...] = ("linear", "log")
+_DECADES = 6  # a logarithmic scale shows no more: the rest is noise near 0
+_FEW = 3  # labelled ticks that a scale should have at least
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A range of numbers, laid out from 0 to 1.
+
+    Example:
+        >>> scale = Scale("log", 1.0, 100.0)
+        >>> [round(float(scale(value)), 2) for value in (1, 10, 100)]
+        [0.0, 0.5, 1.0]
+        >>> scale.ticks()
+        [1.0, 10.0, 100.0]
+    """
+
+    kind: Kind
+    low: float
+    high: float
+
+    def __call__(self, values: np.ndarray | float) -> np.ndarray:
+        """Where numbers lie, those outside at the edge."""
+        numbers = np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)
+        if self.kind == "log":
+            span = math.log(self.high / self.low)
+            return np.asarray(np.log(numbers / self.low) / span)
+        return np.asarray((numbers - self.low) / (self.high - self.low))
+
+    def ticks(self) -> list[float]:
+        """Round numbers, about five of them."""
+        if self.kind == "linear":
+            return _round_numbers(self.low, self.high)
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for factors in ((1,), (1, 3), (1, 2, 5)):
+            ticks = [m * 10.0**e for e in range(first, last + 1) for m in factors]
+            inside = [tick for tick in ticks if self.low * 0.999 <= tick <= self.high * 1.001]
+            if len(inside) >= _FEW:
+                return inside
+        return _round_numbers(self.low, self.high)
+
+
+def fit(kind: Kind, values: Iterable[float]) -> Scale:
+    """The scale that holds these numbers: from 0 if linear, the positive ones if logarithmic."""
+    known = [float(value) for value in values if math.isfinite(value)]
+    if kind == "linear":
+        low, high = min([0.0, *known]), max([0.0, *known])
+        return Scale(kind, low, high if high > low else low + 1.0)
+    positive = [value for value in known if value > 0] or [1.0]
+    high = max(positive)
+    low = max(min(positive), high * 10.0**-_DECADES)
+    return Scale(kind, low, high) if high > low * 1.01 else Scale(kind, low / 2, low * 2)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    raw = (high - low) / 5
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * m for m in (1, 2, 5, 10) if size * m >= raw * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [step * i for i in range(first, last + 1)]
+
+
+def short(value: float) -> str:
+    """A number for a tick.
+
+    >>> [short(value) for value in (0, 0.05, 250, 20_000, 1_500_000, 3e9, 1e-7)]
+    ['0', '0.05', '250', '20k', '1.5M', '3G', '1e-07']
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size <= abs(value) < 1e12:
+            return f"{value / size:.4g}{letter}"
+    return f"{value:.4g}"
+
+
+def number(value: float | None) -> str:
+    """A number for a table: three digits that count, thousands apart, a dash if it is not known.
+
+    >>> [number(value) for value in (12345.6, 61.02, 3.14159, 0.01234, 0, float("nan"))]
+    ['12,346', '61.0', '3.14', '0.0123', '0', '–']
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    size = abs(value)
+    if size >= 1e12 or 0 < size < 1:
+        return f"{value:.3g}"
+    return f"{value:,.{0 if size >= 100 or size == 0 else 1 if size >= 10 else 2}f}"

@@ -1,0 +1,278 @@
+"""The parts of a report about one environment and one horizon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from balaclava.reporting.charts import (
+    Curve,
+    Interval,
+    Level,
+    Look,
+    Shares,
+    curves_chart,
+    escape,
+    intervals_chart,
+    legend,
+    points_chart,
+    shares_chart,
+)
+from balaclava.reporting.panels import BAND, CONFIDENCE, SPREAD, Final, Panel
+from balaclava.reporting.scales import number
+
+if TYPE_CHECKING:
+    from balaclava.policies.base import Policy
+
+CALM = 12  # curves of which bands can still be told apart
+_GROUPS = 10  # of arms, in the chart of pulls
+_NUMBER = ' class="number"'
+
+
+def panel_section(
+    panel: Panel, key: str, looks: Mapping[str, Look], points: int, *, alone: bool
+) -> str:
+    """Everything about one panel; its heading only where there are others."""
+    title = f"<p class='facts'>{escape(panel.facts)}</p>"
+    if not alone:
+        title = f"<h2>{escape(panel.heading)}</h2>{title}"
+    if not panel.labels:
+        return f'<section id="{key}">{title}<p>No repetition was finished.</p></section>'
+    level = "h2" if alone else "h3"
+    parts = {
+        "Regret over the rounds": _curves(panel, key, looks, points),
+        "The price of privacy": _price(panel.final, panel.results.policies),
+        "Final regret": _intervals(panel, looks),
+        "Regret against epsilon": _against_epsilon(panel, looks),
+        "Which arms were pulled": _pulls(panel, looks),
+        "Table": _table(panel),
+    }
+    shown = "".join(
+        f'<section class="part"><{level}>{name}</{level}>{content}</section>'
+        for name, content in parts.items()
+        if content
+    )
+    return f'<section id="{key}" class="panel">{"" if alone else title}{shown}</section>'
+
+
+def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:
+    """For each promise the policy with the lowest regret, and what the promise costs."""
+    best: dict[str, Final] = {}
+    for row in rows:  # the lowest first
+        best.setdefault(row.scope, row)
+    best = dict(sorted(best.items(), key=lambda pair: _promise(policies[pair[1].label])))
+    yardstick = best.get("not private")
+    lines = []
+    for scope, row in best.items():
+        price = "–"
+        if yardstick is not None and yardstick.mean > 0:
+            price = "1" if row is yardstick else f"{number(row.mean / yardstick.mean)}"
+        lines.append(
+            f'<tr><th scope="row">{escape(scope)}</th><td class="name">{escape(row.label)}</td>'
+            f"<td{_NUMBER}>{number(row.mean)}{_plus_minus(row)}</td><td{_NUMBER}>{price}</td></tr>"
+        )
+    return (
+        "<p>Of the policies that make the same promise, the one with the lowest mean regret, and "
+        "how many times the regret of the yardstick it has: of the best policy here that is not "
+        "private. Promises of different scope are not alike: compare within a scope first.</p>"
+        '<div class="wide" tabindex="0" role="region" aria-label="Price of privacy"><table>'
+        '<thead><tr><th scope="col">promise</th><th scope="col">lowest regret</th>'
+        f'<th scope="col"{_NUMBER}>mean regret</th>'
+        f'<th scope="col"{_NUMBER}>times the yardstick</th></tr>'
+        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _promise(policy: Policy) -> tuple[int, float, float]:
+    """Promises in order: none, then by scope, each from the weakest to the strongest."""
+    given = policy.guarantee
+    scopes = ("none", "decision", "trajectory", "report")
+    return scopes.index(given.scope), -given.epsilon, -given.delta
+
+
+def _plus_minus(row: Final) -> str:
+    return "" if row.high != row.high else f" ± {number(row.high - row.mean)}"
+
+
+def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> str:
+    results = panel.results
+    size = results.checkpoints.size
+    kept = np.unique(np.linspace(0, size - 1, min(points, size)).round().astype(int))
+    rounds = results.checkpoints[kept]
+    curves = []
+    for row in reversed(panel.final):  # the highest first, as the curves end
+        regret = results.regret(row.label)[:, kept]
+        low, high = np.quantile(regret, BAND, axis=0) if len(regret) > 1 else (None, None)
+        mean = regret.mean(axis=0)
+        curves.append(Curve(row.label, row.scope, looks[row.label], rounds, mean, low, high))
+    bounds = [
+        Level(row.label, row.scope, looks[row.label], row.bound)
+        for row in panel.final
+        if row.bound is not None
+    ]
+    title = f"Mean regret over {results.horizon:,} rounds of {len(curves)} policies"
+    chart = curves_chart(curves, bounds, title=f"{title}; the numbers are in the table", key=key)
+    said = f"Mean of the repetitions; bands: {BAND[0]:.0%} to {BAND[1]:.0%} of them."
+    if bounds:
+        said += (
+            " Dotted levels: the proved bound on the expected regret at the horizon, where it fits "
+            "into the picture; all are in the table."
+        )
+    many = " many" if len(curves) > CALM else ""
+    data = json.dumps(_hover_data(curves), separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        f'<figure class="chart{many}"><div class="views">{chart}</div>{legend(curves)}'
+        f"<figcaption>{said}</figcaption></figure>"
+        f'<script type="application/json" id="{key}-data">{data}</script>'
+    )
+
+
+def _hover_data(curves: Sequence[Curve]) -> dict[str, Any]:
+    return {
+        "rounds": curves[0].x.tolist(),
+        "curves": [
+            {
+                "policy": curve.look.index,
+                "label": curve.label,
+                "scope": curve.scope,
+                "mean": [float(f"{value:.4g}") for value in curve.mean],
+            }
+            for curve in curves
+        ],
+    }
+
+
+def _intervals(panel: Panel, looks: Mapping[str, Look]) -> str:
+    rows = [
+        Interval(row.label, row.scope, looks[row.label], row.mean, row.low, row.high, row.quantiles)
+        for row in panel.final
+    ]
+    return (
+        f'<figure class="chart rows">{intervals_chart(rows)}<figcaption>Dot: mean. Thick: '
+        f"{CONFIDENCE:.0%} confidence interval of the mean. Thin: {SPREAD[0]:.0%} to "
+        f"{SPREAD[1]:.0%} of the repetitions.</figcaption></figure>"
+    )
+
+
+def _against_epsilon(panel: Panel, looks: Mapping[str, Look]) -> str:
+    """Where policies differ in epsilon and in nothing else."""
+    families: dict[str, list[tuple[float, Final]]] = {}
+    for row in panel.final:
+        policy = panel.results.policies[row.label]
+        others = {k: v for k, v in policy.parameters.items() if k != "epsilon"}
+        if policy.guarantee.private and "epsilon" in policy.annotations:
+            name = json.dumps([policy.name, others], sort_keys=True, default=str)
+            families.setdefault(name, []).append((policy.guarantee.epsilon, row))
+    varied = [sorted(f, key=lambda pair: pair[0]) for f in families.values()]
+    varied = [f for f in varied if len({epsilon for epsilon, _ in f}) > 1]
+    if not varied:
+        return ""
+    curves = []
+    for family in varied:
+        first = family[0][1].label
+        policy = panel.results.policies[first]
+        rows = [row for _, row in family]
+        known = all(row.high == row.high for row in rows)
+        curves.append(
+            Curve(
+                _family_name(policy, varied, panel),
+                f"per {policy.guarantee.scope}",
+                looks[first],
+                np.array([epsilon for epsilon, _ in family]),
+                np.array([row.mean for row in rows]),
+                np.array([row.low for row in rows]) if known else None,
+                np.array([row.high for row in rows]) if known else None,
+            )
+        )
+    curves.sort(key=lambda curve: -curve.mean[0])
+    levels = [
+        Level(row.label, row.scope, looks[row.label], row.mean)
+        for row in panel.final
+        if row.scope == "not private"
+    ]
+    chart = points_chart(curves, levels, title="Final regret against epsilon")
+    told = "Mean regret at the horizon, with its confidence interval."
+    if levels:
+        told += " Levels: policies that are not private."
+    return (
+        f'<figure class="chart"><div class="views">{chart}</div>'
+        f"{legend([*curves, *levels], dots=True)}<figcaption>{told}</figcaption></figure>"
+    )
+
+
+def _family_name(policy: Policy, varied: Sequence[Any], panel: Panel) -> str:
+    """The policy's name, with what sets it apart from a namesake."""
+    firsts = [panel.results.policies[family[0][1].label] for family in varied]
+    rivals = [other.parameters for other in firsts if other.name == policy.name]
+    mine = policy.parameters
+    differing = [
+        f"{k}={v}" for k, v in mine.items() if k != "epsilon" and any(r[k] != v for r in rivals)
+    ]
+    return f"{policy.name}({', '.join(differing)})" if differing else policy.name
+
+
+def _pulls(panel: Panel, looks: Mapping[str, Look]) -> str:
+    results = panel.results
+    gaps = results.environment.gaps
+    if gaps.size < 2:
+        return ""
+    order = np.argsort(gaps, kind="stable")
+    best = order[gaps[order] == 0]
+    others = order[gaps[order] > 0]
+    groups = [group for group in (best, *np.array_split(others, _GROUPS)) if group.size]
+    names = [_group_name(results, group, i == 0) for i, group in enumerate(groups)]
+    rows = []
+    for final in panel.final:
+        pulls = results.pulls(final.label).sum(axis=0)
+        shares = [float(pulls[group].sum() / pulls.sum()) for group in groups]
+        rows.append(Shares(final.label, final.scope, looks[final.label], shares))
+    return (
+        f'<figure class="chart rows">{shares_chart(rows, names)}<figcaption>Shares of all pulls, '
+        "from the best arm to the worst; the number is the share of the best.</figcaption></figure>"
+    )
+
+
+def _group_name(results: Any, group: np.ndarray, is_best: bool) -> str:
+    called = getattr(results.environment, "arm_labels", range(results.environment.arms))
+    arms = f"arm {called[group[0]]}" if group.size == 1 else f"{group.size} arms"
+    if is_best:
+        return f"best ({arms})"
+    if results.environment.holds_data:
+        return arms  # how far it is behind is computed from somebody's rewards
+    gaps = results.environment.gaps[group]
+    low, high = number(float(gaps.min())), number(float(gaps.max()))
+    return f"{arms}, {low if low == high else f'{low} to {high}'} below"
+
+
+_COLUMNS = (
+    *("policy", "promise", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
+    *(f"{SPREAD[0]:.0%}", f"{SPREAD[1]:.0%}", "pulls of the best arm", "proved bound"),
+)
+
+
+def _table(panel: Panel) -> str:
+    head = "".join(
+        f'<th scope="col"{"" if i < 2 else _NUMBER}>{name}</th>' for i, name in enumerate(_COLUMNS)
+    )
+    lines = []
+    for row in panel.final:
+        cells = (
+            str(row.repetitions),
+            number(row.mean),
+            number(row.high - row.mean),
+            *map(number, row.quantiles),
+            f"{row.best_arm_share:.1%}",
+            number(row.bound),
+        )
+        lines.append(
+            f'<tr><th scope="row">{escape(row.label)}</th><td>{escape(row.scope)}</td>'
+            + "".join(f"<td{_NUMBER}>{cell}</td>" for cell in cells)
+            + "</tr>"
+        )
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="Table of results"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )

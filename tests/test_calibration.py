@@ -1,0 +1,167 @@
+"""bl.calibrate: what it chooses, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import balaclava as bl
+from balaclava.cli import main
+from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.simulation.calibration import Calibration, _Search, with_scale
+
+WORLDS = [bl.environment("bernoulli", means=[0.5, 0.5 + gap]) for gap in (0.1, 0.3)]
+OTHER = bl.environment("bernoulli", means=[0.2, 0.6])
+HOW = {"horizon": 2_000, "repetitions": 20, "seed": 1, "workers": 1}
+
+
+def ucb1(**changes):
+    return bl.policy("ucb1", **{"arms": 2, **changes})
+
+
+@pytest.fixture(scope="module")
+def done():
+    return bl.calibrate(ucb1(), WORLDS, held_out=OTHER, **HOW)
+
+
+def test_the_choice(done):
+    """The chosen scale beats the given one in every environment, on runs of another seed."""
+    assert isinstance(done, Calibration)
+    assert done.policy == ucb1(radius_scale=done.scale)
+    assert done.given == 1.0
+    assert [row.environment for row in done.rows] == ["bernoulli 1", "bernoulli 2", "bernoulli"]
+    assert [row.held_out for row in done.rows] == [False, False, True]
+    for row in done.rows:
+        assert row.mean < row.before
+    finalists = [trial for trial in done.trials if trial.repetitions == HOW["repetitions"]]
+    assert len(finalists) == 3
+    assert min(finalists, key=lambda trial: trial.cost).scale == done.scale
+    assert len({trial.scale for trial in done.trials}) == len(done.trials) >= 11
+
+
+def test_the_rows_are_fresh_runs(done):
+    fresh = bl.simulate(
+        {"before": ucb1(), "after": done.policy},
+        WORLDS[0],
+        horizon=2_000,
+        repetitions=20,
+        seed=2,
+        checkpoints=1,
+    )
+    row = done.rows[0]
+    assert row.before == pytest.approx(fresh.final_regret("before").mean())
+    assert row.mean == pytest.approx(fresh.final_regret("after").mean())
+    assert row.worst == fresh.final_regret("after").max()
+
+
+def test_the_report(done):
+    text = str(done)
+    for part in ("ucb1: radius_scale", "bernoulli (held out)", "given up", "worst run", "Tried"):
+        assert part in text
+    assert "privacy does not depend on radius_scale" in text
+
+
+def test_the_same_seed_gives_the_same_choice():
+    few = {**HOW, "scales": [0.1, 0.3, 1.0]}
+    first, second = (bl.calibrate(ucb1(), WORLDS, **few) for _ in range(2))
+    assert (first.scale, first.trials, first.rows) == (second.scale, second.trials, second.rows)
+
+
+def test_a_rare_failure_outweighs_a_better_mean():
+    """Of two scales the one with a lower mean and a far worse run loses."""
+    search = _Search(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, 1, None)
+    safe, risky = np.full(100, 50.0), np.append(np.full(99, 20.0), 2_000.0)
+    assert risky.mean() < safe.mean()
+    search.finals = {(100, 1.0): [safe], (100, 0.1): [risky]}
+    assert search.best(100) == 1.0
+    # Equal costs, and costs of 0: the larger scale, which is the more careful one.
+    search.finals = {(100, 0.1): [np.zeros(100)], (100, 1.0): [np.zeros(100)]}
+    assert search.best(100) == 1.0
+
+
+def test_the_edge_is_noted_and_the_grid_extended():
+    given = bl.calibrate(ucb1(), WORLDS, **HOW, scales=[1.0, 2.0])
+    assert given.scale == 1.0
+    assert any("smallest that was tried" in note for note in given.notes)
+    # A policy that starts a thousand times too wide: the default grid does not reach down.
+    wide = bl.calibrate(ucb1(radius_scale=1000.0), WORLDS[1:], **HOW)
+    assert wide.scale < 1000 * 2**-7
+    assert any("extended" in note for note in wide.notes)
+
+
+def test_privacy_is_left_alone():
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
+    with pytest.raises(ParameterError, match="changes the guarantee"):
+        with_scale(policy, "epsilon", 2.0)
+    with pytest.raises(ParameterError, match="changes the guarantee"):
+        bl.calibrate(policy, WORLDS, **HOW, scales=[1.0, 2.0], parameter="epsilon")
+
+
+def test_real_rewards_are_noted():
+    log = bl.environment("empirical", samples=[[0.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    told = bl.calibrate(ucb1(), {"log": log}, **{**HOW, "horizon": 200}, scales=[0.3, 1.0])
+    assert any("log: real rewards" in note and "not private" in note for note in told.notes)
+
+
+def test_progress_is_told():
+    seen = []
+    bl.calibrate(ucb1(), WORLDS, **HOW, scales=[0.3, 1.0], progress=lambda *now: seen.append(now))
+    assert seen
+    assert all(0 <= played <= total for played, total in seen)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"parameter": "radius_scal"}, ParameterError, "radius_scale"),
+        ({"parameter": "arms"}, ParameterError, "not a scale"),
+        ({"environments": []}, ParameterError, "environments: none given"),
+        ({"environments": ["bernoulli"]}, ParameterError, "not an environment"),
+        ({"environments": "bernoulli"}, ParameterError, "not an environment"),
+        ({"held_out": {"bernoulli 1": OTHER}}, ParameterError, "held_out: 'bernoulli 1'"),
+        ({"scales": []}, ParameterError, "scales"),
+        ({"scales": [-1.0]}, ParameterError, "radius_scale"),
+        ({"repetitions": 1}, ParameterError, "repetitions"),
+        ({"policy": "ucb1"}, ParameterError, "not a policy"),
+        (
+            {"environments": bl.environment("bernoulli", means=[0.1, 0.2, 0.3])},
+            IncompatibleError,
+            "3 arms",
+        ),
+        ({"held_out": bl.environment("bernoulli", means=[0.1])}, IncompatibleError, "1 arms"),
+    ],
+)
+def test_refusals(changes, error, message):
+    given = {"policy": ucb1(), "environments": WORLDS, **HOW, **changes}
+    with pytest.raises(error, match=message):
+        bl.calibrate(given.pop("policy"), given.pop("environments"), **given)
+
+
+EXPERIMENT = """
+horizon = 500
+repetitions = 10
+seed = 1
+[environments.near]
+name = "bernoulli"
+means = [0.5, 0.6]
+[environments.far]
+name = "bernoulli"
+means = [0.5, 0.9]
+[policies.ucb1]
+"""
+
+
+def test_command(tmp_path):
+    file = tmp_path / "plausible.toml"
+    file.write_text(EXPERIMENT)
+    run = CliRunner().invoke(
+        main, ["calibrate", str(file), "--policy", "ucb1", "--held-out", "far"]
+    )
+    assert run.exit_code == 0, run.output
+    assert "ucb1: radius_scale = " in run.output
+    assert "far (held out)" in run.output
+    for wrong in (["--policy", "ucb"], ["--policy", "ucb1", "--held-out", "fare"]):
+        run = CliRunner().invoke(main, ["calibrate", str(file), *wrong])
+        assert run.exit_code == 2
+        assert "did you mean" in run.output

@@ -1,0 +1,136 @@
+"""The advice, and the command that gives it."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from click.testing import CliRunner
+
+import balaclava as bl
+from balaclava.choosing import RULES, Rewards, Trust, find_rule
+from balaclava.cli import main
+from balaclava.errors import ParameterError
+
+MORE: dict[str, dict[str, Any]] = {
+    "heavy-tailed": {"moment_order": 1.5, "moment_bound": 2.0},
+    "outliers": {"moment_order": 2.0, "moment_bound": 1.0, "contamination": 0.05},
+    "experts": {"experts": 4},
+}
+
+
+def test_the_table_names_registered_policies() -> None:
+    known = {entry.name: entry.policy for entry in bl.policies()}
+    for rule in RULES:
+        assert known[rule.policy].model == rule.trust, rule
+        assert known[rule.yardstick].model == "none", rule
+        scopes = ("report",) if rule.trust == "local" else (rule.scope,)
+        assert known[rule.policy].scope in scopes, rule
+
+
+def test_the_table_answers_each_question_once() -> None:
+    questions = [(rule.rewards, rule.trust, rule.scope) for rule in RULES]
+    assert len(set(questions)) == len(questions)
+    for rewards in get_args(Rewards):
+        assert find_rule(rewards, "central", "trajectory").rewards == rewards
+
+
+@pytest.mark.parametrize("rewards", get_args(Rewards))
+@pytest.mark.parametrize("trust", get_args(Trust))
+def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
+    if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RULES):
+        with pytest.raises(ParameterError, match="no policy here fits; with trust = 'local'"):
+            bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust)
+        return
+    advice = bl.recommend(
+        arms=3, horizon=5000, epsilon=0.5, rewards=rewards, trust=trust, **MORE.get(rewards, {})
+    )
+    assert advice.guarantee.private
+    assert advice.guarantee.epsilon == 0.5
+    assert advice.guarantee.delta == 0.0
+    if trust == "local":
+        assert advice.guarantee.model == "local"
+    assert not advice.yardstick.guarantee.private
+    assert (advice.policy.arms, advice.yardstick.arms) == (3, 3)
+    assert eval(advice.code, {"bl": bl}) == advice.policy
+
+
+def test_single_decisions() -> None:
+    advice = bl.recommend(arms=3, horizon=1000, scope="decision")
+    assert advice.guarantee.scope == "decision"
+    assert advice.notes == ()
+    heavy = bl.recommend(
+        arms=3, horizon=1000, scope="decision", rewards="heavy-tailed", **MORE["heavy-tailed"]
+    )
+    assert heavy.guarantee.scope == "trajectory"
+    assert "no policy here is made for single decisions" in heavy.notes[0]
+    assert "radius_scale, such as 0.2" in heavy.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rewards": "clicks"}, "rewards = 'clicks' is not allowed; give one of 'bounded'"),
+        ({"epsilon": 0.0}, "epsilon = 0.0 is not allowed; give a number above 0"),
+        ({"horizon": 1}, "horizon = 1 is not allowed"),
+        ({"rewards": "heavy-tailed"}, "'moment_order' is missing"),
+        ({"rewards": "experts"}, "'experts' is missing"),
+        ({"rewards": "outliers", "moment_order": 2.0, "moment_bound": 1.0}, "contamination is"),
+        ({"reward_range": (1.0, 0.0)}, "reward_range"),
+    ],
+)
+def test_refusals(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        bl.recommend(**{"arms": 2, "horizon": 100, **given})
+
+
+def test_expectation() -> None:
+    advice = bl.recommend(arms=2, horizon=2_000, epsilon=1.0)
+    found = advice.expect(repetitions=8)
+    world = bl.environment("bernoulli", means=[0.3, 0.7])
+    again = bl.simulate(
+        {"policy": advice.policy}, world, horizon=2_000, repetitions=8, seed=1, checkpoints=1
+    )
+    assert found.regret == again.final_regret("policy").mean()
+    assert found.price == found.regret / found.yardstick_regret
+    assert found.random_regret == pytest.approx(2_000 * 0.2)
+    assert not found.in_vain
+    strict = bl.recommend(arms=2, horizon=100, epsilon=1e-4).expect(repetitions=4)
+    assert strict.in_vain
+
+
+def invoke(*arguments: str, text: str = "") -> str:
+    answer = CliRunner().invoke(main, ["choose", *arguments], input=text)
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+def test_command_with_options() -> None:
+    output = invoke(
+        *("--no-ask", "--arms", "2", "--horizon", "2000", "--epsilon", "0.5", "--range", "0", "1")
+    )
+    advice = bl.recommend(arms=2, horizon=2000, epsilon=0.5)
+    assert output.startswith("policy:   dp-imed, ε=0.5 per trajectory\n")
+    told = " ".join(output.split())
+    assert " ".join(advice.guarantee.explain().split()) in told
+    assert f"use: {advice.code} regret:" in told
+    assert "rewards 0 and 1, 2 arms with means from 0.3 to 0.7" in told
+    assert "of imed, which is not private" in told
+
+
+def test_command_with_questions() -> None:
+    """Losses that someone chooses, a trusted operator, all decisions, then three numbers."""
+    output = invoke("--ask", "--no-simulate", text="5\n1\n1\n4\n3000\n2\n")
+    assert "policy:   dp-htinf, ε=2 per trajectory" in output
+    assert "arms=4" in output
+    assert "horizon=3000" in output
+    output = invoke("--ask", "--no-simulate", text="1\n2\n-1\n4\n2\n\n\n")
+    assert "policy:   ldp-ucb-bernoulli, ε=1 per report" in output
+    assert "reward_range=(-1.0, 4.0)" in output
+    assert "What does an observer see?" not in output  # a report covers both
+
+
+def test_command_refuses_in_one_line() -> None:
+    answer = CliRunner().invoke(main, ["choose", "--no-ask", "--epsilon", "-1"])
+    assert answer.exit_code == 2
+    assert "epsilon = -1.0 is not allowed" in answer.output
