@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from balaclava.simulation.engine import simulate as simulate
     from balaclava.simulation.results import Results as Results
     from balaclava.simulation.results import load as load
+    from balaclava.simulation.sweep import open_sweep as open_sweep
 
 # Public names and where they live; a name is imported when it is first used.
 _HOMES = {
@@ -65,6 +66,7 @@ _HOMES = {
     "simulation.calibration": ["Calibration", "calibrate"],
     "simulation.engine": ["Interrupted", "simulate"],
     "simulation.results": ["Results", "load"],
+    "simulation.sweep": ["open_sweep"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -157,7 +157,7 @@ class PRAECentral(EliminationPolicy):
         Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
 
     See Also:
-        prae-raw, dpr-se
+        prae-raw, dpr-batch-ucb
     """
 
     name = "prae-central"

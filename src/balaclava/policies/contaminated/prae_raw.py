@@ -98,7 +98,7 @@ class PRAERaw(EliminationPolicy):
         Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
 
     See Also:
-        prae-central, dpr-se, robust-ucb
+        prae-central, dpr-batch-ucb, robust-ucb
     """
 
     name = "prae-raw"

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Epsilon, FailureProbability, Horizon, MomentBound, RadiusScale
 from balaclava._kernel import kernel
 from balaclava.estimation.phases import (
     Phases,
@@ -18,34 +17,10 @@ from balaclava.estimation.phases import (
     open_phase,
     take,
 )
-from balaclava.policies.base import (
-    Kernels,
-    PrivateRealPolicy,
-    failure_probability_of,
-    register,
-)
-from balaclava.policies.heavy_tailed._moments import (
-    TailOrder,
-    meets_moment_bound,
-    most_regret,
-    removal_epochs,
-    require_levels,
-)
+from balaclava.policies.base import Kernels, PrivateRealPolicy, register
+from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import exact_step, truncated_onto
-
-_LOG_2 = math.log(2.0)
-
-
-class Params(NamedTuple):
-    """What the kernels see."""
-
-    arms: int
-    epsilon: float
-    order: float  # 1 + v
-    log_bound: float  # log u
-    beta: float
-    radius_scale: float
 
 
 class State(NamedTuple):
@@ -66,7 +41,7 @@ def log_term(params: Any, active: int, epoch: int) -> float:
 def epoch_length(params: Any, active: int, epoch: int) -> int:
     """R: enough pulls of each active arm for 12 err to be less than 2^-tau / 2."""
     ratio = log_term(params, active, epoch) / min(params.epsilon, 1.0)
-    gap = math.log(24.0 * params.radius_scale) + epoch * _LOG_2
+    gap = math.log(24.0 * params.radius_scale) + epoch * LOG_2
     # u^(1/v) (24 / D)^((1+v)/v), in logarithms: it may be beyond any horizon and any float.
     power = (params.log_bound + params.order * gap) / (params.order - 1.0) + math.log(ratio)
     return math.ceil(math.exp(min(power, math.log(2.0**61 / active))) + 1.0)
@@ -128,12 +103,13 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @register
-class DPRSE(PrivateRealPolicy):
+class DPRSE(EpochPolicy, PrivateRealPolicy):
     """Private elimination on truncated means, for rewards with a known moment.
 
-    The private policy for heavy tails with the best proved regret, where one trusted party holds
-    the rewards. The paper's constants make the first epoch longer than most horizons (see
-    `first_epoch`): set `radius_scale` to 0.1 or less, which shortens the epochs too.
+    Where one trusted party holds the rewards; its regret is of the best possible order. For the
+    same order with far smaller constants take dpr-batch-ucb. The paper's constants make the first
+    epoch longer than most horizons (see `first_epoch`): set `radius_scale` to 0.1 or less, which
+    shortens the epochs too.
 
     Given E|X|^(1+v) <= u, in epoch tau = 1, 2, ... with active set S let D = 2^-tau,
     ell = log(4|S|tau^2/beta), and pull each arm of S
@@ -173,81 +149,33 @@ class DPRSE(PrivateRealPolicy):
         multi-armed bandits. AISTATS 2022.
 
     See Also:
-        dpr-ucb, ldpr-se, dp-se, robust-ucb
+        dpr-batch-ucb, dpr-ucb, ldpr-se, robust-ucb
     """
 
     name = "dpr-se"
     reference = "Tao, Wu, Zhao, Wang 2022"
-    phased = True
+    epoch_length = staticmethod(epoch_length)
+    truncation_level = staticmethod(truncation_level)
+    allowed_error = 6.0
+    failures = math.pi**2 / 8.0
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    epsilon: Epsilon
-    moment_order: TailOrder
-    moment_bound: MomentBound
-    horizon: Horizon | None = None
-    failure_probability: FailureProbability | None = None
-    radius_scale: RadiusScale = 1.0
     examples = (
         {"horizon": 600, "radius_scale": 0.03},
         {"horizon": 600, "radius_scale": 0.01, "moment_order": 1.4, "epsilon": 3.0},
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        length, params = self.first_epoch, self.constants()
-        require_levels(
-            self,
-            truncation_level(params, self.arms, 1, length),
-            truncation_level(params, 1, 1, 2**62),
-        )
+    def error(self, shortest: float, longest: float) -> float:
+        """1 (what is cut off) + sqrt(2 e) + e/3 (sampling) + 2 (noise) + rounding, e = min(eps, 1).
 
-    def constants(self) -> Params:
-        return Params(
-            self.arms,
-            self.epsilon,
-            self.moment_order,
-            math.log(self.moment_bound),
-            failure_probability_of(self),
-            self.radius_scale,
-        )
-
-    @property
-    def first_epoch(self) -> int:
-        """Pulls of each arm in the first epoch: before that nothing can be dropped."""
-        return epoch_length(self.constants(), self.arms, 1)
-
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """A bound with all constants; None where the moment bound or the proof does not hold.
-
-        Let e = min(epsilon, 1). In units of err a truncated mean is off by at most 1 (what is cut
-        off) + sqrt(2 e) + e/3 (Bernstein, two sides) + 2 (noise) + the rounding to the grid, save
-        with probability 3 beta / (4 |S| tau^2): in all epochs together pi^2/8 beta. Otherwise, if
-        that sum is at most 6 c, c the radius_scale, the best arm stays, and an arm of gap >= D
-        leaves at the end of epoch tau, since R makes 24 c err < D. So an arm is pulled at most
-        R_1 + ... + R_tau times, tau the first epoch with 2^-tau <= gap, which is at most
+        By Bernstein's inequality on both sides, save with probability 3 beta / (4 |S| tau^2): in
+        all epochs together pi^2/8 beta. The pulls of an arm are at most
 
             (4/3) u^(1/v) (48 c / gap)^((1+v)/v) log(4 K tau^2 / beta) / e + 2 tau
 
-        for gaps up to 1/2. The bound adds these up, as far as the horizon goes, and the whole
-        horizon for the case that an estimate fails.
+        for gaps up to 1/2, c the radius_scale and tau the first epoch with 2^-tau <= gap.
         """
-        gaps = environment.gaps
-        if not (gaps > 0).any():
-            return 0.0
-        params = self.constants()
-        last = removal_epochs(gaps[gaps > 0])
-        lengths = np.array(
-            [float(epoch_length(params, self.arms, tau + 1)) for tau in range(last.max())]
-        )
-        epsilon = min(self.epsilon, 1.0)
-        longest = min(lengths[-1], float(horizon))
+        params, epsilon = self.constants(), min(self.epsilon, 1.0)
         # A step, over err: err / B = ell / (R e).
-        level = truncation_level(params, self.arms, 1, longest)
+        level = truncation_level(params, self.arms, 1, int(longest))
         rounding = exact_step(level, longest) / level * longest * epsilon
-        rounding /= log_term(params, 2, 1)
-        error = 1.0 + math.sqrt(2.0 * epsilon) + epsilon / 3.0 + 2.0 + rounding
-        if error > 6.0 * self.radius_scale or not meets_moment_bound(self, environment):
-            return None
-        pulls = np.full(self.arms, math.inf)
-        pulls[gaps > 0] = lengths.cumsum()[last - 1]
-        fails = min(math.pi**2 / 8.0 * params.beta, 1.0)
-        return most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())
+        return 3.0 + math.sqrt(2.0 * epsilon) + epsilon / 3.0 + rounding / log_term(params, 2, 1)

@@ -126,7 +126,7 @@ class DPRUCB(PrivateRealPolicy):
         multi-armed bandits. AISTATS 2022.
 
     See Also:
-        dpr-se, ldpr-se, robust-ucb, dp-ucb
+        dpr-batch-ucb, dpr-se, robust-ucb, dp-ucb
     """
 
     name = "dpr-ucb"

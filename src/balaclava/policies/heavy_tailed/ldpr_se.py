@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Epsilon, FailureProbability, Horizon, MomentBound, RadiusScale
 from balaclava._kernel import kernel
 from balaclava.estimation.phases import (
     Phases,
@@ -18,28 +17,9 @@ from balaclava.estimation.phases import (
     open_phase,
     take,
 )
-from balaclava.policies.base import Kernels, failure_probability_of, register
-from balaclava.policies.heavy_tailed._moments import (
-    TailOrder,
-    meets_moment_bound,
-    most_regret,
-    removal_epochs,
-    require_levels,
-)
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy
 from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
-
-_LOG_2 = math.log(2.0)
-
-
-class Params(NamedTuple):
-    """What the kernels see."""
-
-    arms: int
-    epsilon: float
-    order: float  # 1 + v
-    log_bound: float  # log u
-    beta: float
-    radius_scale: float
 
 
 class State(NamedTuple):
@@ -58,7 +38,7 @@ def log_term(params: Any, active: int, epoch: int) -> float:
 @kernel
 def log_samples(params: Any, epoch: int) -> float:
     """The logarithm of u^(2/v) (28 / D)^(2(1+v)/v) / epsilon^2."""
-    gap = math.log(28.0 * params.radius_scale) + epoch * _LOG_2
+    gap = math.log(28.0 * params.radius_scale) + epoch * LOG_2
     power = (params.log_bound + params.order * gap) / (params.order - 1.0)
     return 2.0 * (power - math.log(params.epsilon))
 
@@ -144,7 +124,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @register
-class LDPRSE(LocalRealPolicy):
+class LDPRSE(EpochPolicy, LocalRealPolicy):
     """Elimination on rewards that each owner truncates and reports with Laplace noise.
 
     For heavy-tailed rewards that nobody but their owners may see. Local privacy is dear: with the
@@ -202,56 +182,26 @@ class LDPRSE(LocalRealPolicy):
         Zhou, Zhang. Locally private and robust multi-armed bandits. NeurIPS 2024.
 
     See Also:
-        dpr-se, ldp-ucb-laplace
+        ldpr-batch-ucb, dpr-se, ldp-ucb-laplace
     """
 
     name = "ldpr-se"
     reference = "Tao, Wu, Zhao, Wang 2022"
-    phased = True
+    epoch_length = staticmethod(epoch_length)
+    truncation_level = staticmethod(truncation_level)
+    allowed_error = 7.0
+    failures = math.pi**2 / 12.0
     report_level = staticmethod(report_level)
     report_kernel = staticmethod(truncated_laplace_report)
     learn_report = staticmethod(learn_report)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    epsilon: Epsilon
-    moment_order: TailOrder
-    moment_bound: MomentBound
-    horizon: Horizon | None = None
-    failure_probability: FailureProbability | None = None
-    radius_scale: RadiusScale = 1.0
     examples = (
         {"horizon": 600, "radius_scale": 0.02},
         {"horizon": 600, "radius_scale": 0.01, "moment_order": 1.4, "epsilon": 3.0},
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        length, params = self.first_epoch, self.constants()
-        require_levels(
-            self,
-            truncation_level(params, self.arms, 1, length),
-            truncation_level(params, 1, 1, 2**62),
-        )
-
-    def constants(self) -> Params:
-        return Params(
-            self.arms,
-            self.epsilon,
-            self.moment_order,
-            math.log(self.moment_bound),
-            failure_probability_of(self),
-            self.radius_scale,
-        )
-
-    @property
-    def first_epoch(self) -> int:
-        """Pulls of each arm in the first epoch: before that nothing can be dropped."""
-        return epoch_length(self.constants(), self.arms, 1)
-
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """A bound with all constants; None where the moment bound or the proof does not hold.
-
-        Theorem 7 as printed is false; this is the bound that the algorithm has. Let r = R / ell.
-        In units of err a mean of reports is off by at most
+    def error(self, shortest: float, longest: float) -> float:
+        """Of a mean of R reports, with r = R / ell, the sum of
 
         - 1 for what is cut off: u / B^v = err;
         - sqrt(2 epsilon) r^(-1/4) + epsilon r^(-1/2) / 3 for sampling: Bernstein, truncated
@@ -261,38 +211,21 @@ class LDPRSE(LocalRealPolicy):
           2B/epsilon, at s = ell and z = 1 / (1 + r), with B sqrt(ell) / (epsilon sqrt(R)) = err;
         - epsilon sqrt(r) 2^-21 for rounding to the grid;
 
-        save with probability 4 beta / (8 |S| tau^2): in all epochs together pi^2/12 beta.
-        Otherwise, if that sum is at most 7 c, c the radius_scale, the best arm stays, and an arm
-        of gap >= D leaves at the end of epoch tau, since R makes 28 c err < D. So an arm is pulled
-        at most R_1 + ... + R_tau times, tau the first epoch with 2^-tau <= gap. The main terms
-        grow by 4^((1+v)/v) >= 16 an epoch, and 2^tau < 2 / gap, hence at most
+        save with probability 4 beta / (8 |S| tau^2): in all epochs together pi^2/12 beta. Theorem
+        7 as printed is false; this is the bound that the algorithm has. Epochs grow by
+        4^((1+v)/v) >= 16, and 2^tau < 2 / gap, so that an arm is pulled at most
 
             (16/15) u^(2/v) (56 c / gap)^(2(1+v)/v) l / epsilon^2 + tau (max(1, epsilon^2) l + 1)
 
-        for gaps up to 1/2, l = log(8 K tau^2 / beta): regret of order gap^(-(2+v)/v). The bound
-        adds up the pulls, as far as the horizon goes, and the whole horizon for the case that an
-        estimate fails.
+        times for gaps up to 1/2, l = log(8 K tau^2 / beta), c the radius_scale: regret of order
+        gap^(-(2+v)/v).
         """
-        gaps = environment.gaps
-        if not (gaps > 0).any():
-            return 0.0
         params = self.constants()
-        last = removal_epochs(gaps[gaps > 0])
-        lengths = np.array(
-            [float(epoch_length(params, self.arms, tau + 1)) for tau in range(last.max())]
-        )
-        first = lengths[0] / log_term(params, self.arms, 1)
-        longest = min(lengths[-1], float(horizon)) / log_term(params, 2, 1)
-        error = (
+        r = shortest / log_term(params, self.arms, 1)
+        return (
             1.0
-            + math.sqrt(2.0 * self.epsilon) / first**0.25
-            + self.epsilon / (3.0 * math.sqrt(first))
-            + 2.0 * (1.0 + first * math.log1p(1.0 / first)) * math.sqrt(1.0 + 1.0 / first)
-            + self.epsilon * math.sqrt(longest) * 2.0**-21
+            + math.sqrt(2.0 * self.epsilon) / r**0.25
+            + self.epsilon / (3.0 * math.sqrt(r))
+            + 2.0 * (1.0 + r * math.log1p(1.0 / r)) * math.sqrt(1.0 + 1.0 / r)
+            + self.epsilon * math.sqrt(longest / log_term(params, 2, 1)) * 2.0**-21
         )
-        if error > 7.0 * self.radius_scale or not meets_moment_bound(self, environment):
-            return None
-        pulls = np.full(self.arms, math.inf)
-        pulls[gaps > 0] = lengths.cumsum()[last - 1]
-        fails = min(math.pi**2 / 12.0 * params.beta, 1.0)
-        return most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())

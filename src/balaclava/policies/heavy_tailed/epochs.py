@@ -1,0 +1,103 @@
+"""What the elimination policies of Tao, Wu, Zhao, Wang (2022) share: parameters and their bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._declared import Epsilon, FailureProbability, Horizon, MomentBound, RadiusScale
+from balaclava.policies.base import Policy, failure_probability_of
+from balaclava.policies.heavy_tailed._moments import (
+    TailOrder,
+    meets_moment_bound,
+    most_regret,
+    removal_epochs,
+    require_levels,
+)
+
+LOG_2 = math.log(2.0)
+
+
+class Params(NamedTuple):
+    """What the kernels see."""
+
+    arms: int
+    epsilon: float
+    order: float  # 1 + v
+    log_bound: float  # log u
+    beta: float
+    radius_scale: float
+
+
+class EpochPolicy(Policy):
+    """Epochs of a length R, rewards truncated at a level B, arms that fall behind dropped.
+
+    A subclass gives R and B as kernels of (params, active, epoch) and (params, active, epoch, R),
+    and says by how much an estimate may be off.
+    """
+
+    phased: ClassVar[bool] = True
+    epoch_length: ClassVar[Callable[..., int]]
+    truncation_level: ClassVar[Callable[..., float]]
+    allowed_error: ClassVar[float]  # of an estimate, in units of err: half of what the test allows
+    failures: ClassVar[float]  # the chance that any estimate is off by more, in units of beta
+
+    epsilon: Epsilon
+    moment_order: TailOrder
+    moment_bound: MomentBound
+    horizon: Horizon | None = None
+    failure_probability: FailureProbability | None = None
+    radius_scale: RadiusScale = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        level, params = type(self).truncation_level, self.constants()
+        require_levels(
+            self, level(params, self.arms, 1, self.first_epoch), level(params, 1, 1, 2**62)
+        )
+
+    def constants(self) -> Params:
+        return Params(
+            self.arms,
+            self.epsilon,
+            self.moment_order,
+            math.log(self.moment_bound),
+            failure_probability_of(self),
+            self.radius_scale,
+        )
+
+    @property
+    def first_epoch(self) -> int:
+        """Pulls of each arm in the first epoch: before that nothing can be dropped."""
+        return int(type(self).epoch_length(self.constants(), self.arms, 1))
+
+    def error(self, shortest: float, longest: float) -> float:
+        """How far an estimate may be off, in units of err, in epochs of such lengths."""
+        raise NotImplementedError
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """A bound with all constants; None where the moment bound or the proof does not hold.
+
+        If no estimate is off by more than `allowed_error`, times the radius_scale, the best arm
+        stays, and an arm of gap >= 2^-tau leaves at the end of epoch tau, since R is made for
+        that. So an arm is pulled at most R_1 + ... + R_tau times, tau the first epoch with
+        2^-tau <= gap. The bound adds these up, as far as the horizon goes, and the whole horizon
+        for the case that an estimate fails.
+        """
+        gaps = environment.gaps
+        if not (gaps > 0).any():
+            return 0.0
+        params, last = self.constants(), removal_epochs(gaps[gaps > 0])
+        length = type(self).epoch_length
+        lengths = np.array([float(length(params, self.arms, e + 1)) for e in range(last.max())])
+        error = self.error(lengths[0], min(lengths[-1], float(horizon)))
+        proved = error <= self.allowed_error * self.radius_scale
+        if not proved or not meets_moment_bound(self, environment):
+            return None
+        pulls = np.full(self.arms, math.inf)
+        pulls[gaps > 0] = lengths.cumsum()[last - 1]
+        fails = min(self.failures * params.beta, 1.0)
+        return most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())
