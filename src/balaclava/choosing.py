@@ -91,9 +91,9 @@ RULES = (
 )
 
 # The constants of a proof explore for long. A smaller radius mostly has less regret, unproved, and
-# the same privacy. A policy is recommended as it is proved. A yardstick is tuned: this is the best
-# of ten settings (two estimators, five radii) on Pareto arms and on resampled Pareto samples, at
-# 20,000 rounds. So prices come out high rather than low, and are said to be against a tuned one.
+# the same privacy. A policy is recommended as it is proved. A yardstick is tuned: of ten settings
+# (two estimators, five radii) at 20,000 rounds this one was the best on resampled Pareto samples
+# and the second on Pareto arms. So prices come out high, and are said to be against a tuned one.
 BOLDER = {"dpr-batch-ucb": {"radius_scale": 0.2}}
 _YARDSTICKS: dict[str, dict[str, Any]] = {
     "robust-ucb": {"estimator": "median-of-means", "radius_scale": 0.03}

@@ -298,9 +298,9 @@ class Comparison:
         )
         labels = {advice.yardstick_label: advice.yardstick.name for advice in self.advice.values()}
         tuned = "".join(
-            f"<p>{escape(label)} is no recommendation: it is the yardstick, with settings that did "
-            "well on other problems. The private policies were not tuned, except where a label "
-            "says so.</p>"
+            f"<p>{escape(label)} is no recommendation: it is the yardstick, with settings "
+            "chosen by trying ten on two problems. The private policies were not tuned, except "
+            "where a label says so.</p>"
             for label, name in labels.items()
             if label != name
         )
