@@ -4,16 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all audit bench lint format docs gallery clean help
+.PHONY: demo examples test test-all audit bench lint format docs gallery clean help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml requirements.lock
+$(READY): pyproject.toml requirements.lock requirements-examples.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "balaclava needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-examples.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
@@ -42,6 +43,10 @@ lint: $(READY) ## style, types, import order
 format: $(READY) ## put the sources into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+examples: $(READY) ## private choices on real data: shares by daily returns, insurance plans by visits
+	$(BIN)/python examples/assets.py
+	$(BIN)/python examples/health_plans.py
 
 docs: $(READY) ## the documentation as a static site in site/
 	$(BIN)/python docs/build.py site

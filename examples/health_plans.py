@@ -22,6 +22,11 @@ import balaclava as bl
 MOMENT = {"moment_order": 2.0, "moment_bound": 50.0}
 
 
+def plausible(gap: float) -> bl.Environment:
+    """Outcomes that we think possible before the trial: one plan better than five alike."""
+    return bl.environment("lognormal", means=[3.0 + gap, 3.0, 3.0, 3.0, 3.0, 3.0], sigma=1.0)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description="A private adaptive trial of insurance plans.")
     arguments.add_argument("--horizon", type=int, default=200_000, help="people enrolled")
@@ -32,27 +37,35 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
 
     world = bl.environment("empirical", samples=doctor_visits())
-    arms = world.arms
-    known = {**MOMENT, "arms": arms, "horizon": given.horizon}
+    known = {**MOMENT, "arms": world.arms, "horizon": given.horizon}
+    private = {**known, "epsilon": given.epsilon}
+    calibrated = {
+        name: bl.calibrate(
+            bl.policy(name, **private),
+            [plausible(0.5), plausible(1.0)],
+            horizon=given.horizon,
+            repetitions=max(given.repetitions // 2, 2),
+            seed=1,
+        )
+        for name in ("dpr-batch-ucb", "ldpr-batch-ucb")
+    }
     policies = {
         "robust-ucb": bl.policy("robust-ucb", **known),
-        "dpr-batch-ucb, proved": bl.policy("dpr-batch-ucb", epsilon=given.epsilon, **known),
-        "dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", arms=arms, epsilon=given.epsilon),
-        "ldpr-batch-ucb, scale 0.1": bl.policy(
-            "ldpr-batch-ucb", epsilon=given.epsilon, radius_scale=0.1, **known
-        ),
+        "dpr-batch-ucb, proved": bl.policy("dpr-batch-ucb", **private),
+        **{f"{name}, calibrated": found.policy for name, found in calibrated.items()},
+        "dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", arms=world.arms, epsilon=given.epsilon),
     }
     results = bl.simulate(
         policies, world, horizon=given.horizon, repetitions=given.repetitions, seed=3
     )
     print(results.summary(), "\n")
     width = max(map(len, world.arm_labels))
-    print("share of people on each plan:", ", ".join(results.labels))
+    print("share of people on each plan:", "; ".join(results.labels))
     for arm, plan in enumerate(world.arm_labels):
         shares = [results.pulls(label)[:, arm].mean() / given.horizon for label in results.labels]
         print(f"  {plan:{width}}", "  ".join(f"{share:6.1%}" for share in shares))
     print()
-    print(policies["dpr-adaptive-ucb"].guarantee.explain())
+    print(policies["dpr-batch-ucb, proved"].guarantee.explain())
     results.plot(given.out / "health_plans.png")
     print(f"\npicture: {given.out / 'health_plans.png'}")
 

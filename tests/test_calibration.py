@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
+from balaclava import errors
 from balaclava.cli import main
 from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.simulation.calibration import Calibration, _Search, with_scale
@@ -165,3 +166,15 @@ def test_command(tmp_path):
         run = CliRunner().invoke(main, ["calibrate", str(file), *wrong])
         assert run.exit_code == 2
         assert "did you mean" in run.output
+
+
+def test_a_moment_that_is_too_large_is_warned_of_once() -> None:
+    policy = bl.policy(
+        "dpr-batch-ucb", arms=2, epsilon=1.0, horizon=400, moment_order=2.0, moment_bound=0.5
+    )
+    world = bl.environment("gaussian", means=[0.0, 1.0])
+    with pytest.warns(errors.MomentWarning) as warned:
+        bl.calibrate(policy, world, horizon=400, repetitions=2, seed=1)
+    assert len(warned) == 1
+    assert "moment_bound = 0.5" in str(warned[0].message)
+    assert "of 2" in str(warned[0].message)

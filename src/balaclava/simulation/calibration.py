@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -13,9 +14,10 @@ import numpy as np
 
 from balaclava._declared import Horizon, Range, brief, check, split
 from balaclava.environments.base import Environment
-from balaclava.errors import ParameterError, nearest
+from balaclava.errors import MomentWarning, ParameterError, nearest
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import Progress, require_compatible, simulate
+from balaclava.simulation.moments import warn_of_moments
 
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 
@@ -159,6 +161,7 @@ def calibrate(
             raise ParameterError(f"held_out: {label!r} is in `environments` too; give another")
     for label, world in {**worlds, **others}.items():
         require_compatible(f"{policy.name} on {label}", policy, world, horizon)
+        warn_of_moments(f"{policy.name} on {label}", policy, world)
     search = _Search(policy, parameter, worlds, horizon, seed, workers, progress)
     few = max(2, repetitions // 5)
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
@@ -327,16 +330,18 @@ class _Search:
             if self.progress is not None:
                 self.progress(before + played, before + total)
 
-        results = simulate(
-            policies,
-            world,
-            horizon=self.horizon,
-            repetitions=repetitions,
-            seed=seed,
-            checkpoints=1,
-            workers=self.workers,
-            progress=report,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MomentWarning)  # said once, of the policy as it was
+            results = simulate(
+                policies,
+                world,
+                horizon=self.horizon,
+                repetitions=repetitions,
+                seed=seed,
+                checkpoints=1,
+                workers=self.workers,
+                progress=report,
+            )
         self.played += self.horizon * repetitions * len(policies)
         return {label: results.final_regret(label) for label in policies}
 

@@ -1,0 +1,44 @@
+"""The examples run, on the real data that they are about."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [("assets.py", "AAPL, GE, JPM, KO, MSFT"), ("health_plans.py", "25 % coinsurance")],
+)
+def test_an_example_runs(script: str, shown: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, EXAMPLES / script, "--out", tmp_path),
+            *("--horizon", "20000", "--repetitions", "2"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert shown in done.stdout
+    assert "ε=1 per trajectory" in done.stdout
+    assert (tmp_path / script.replace(".py", ".png")).stat().st_size > 10_000
+
+
+def test_the_data_is_what_the_examples_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from packaged import daily_returns, doctor_visits
+
+    returns = daily_returns("AAPL", "KO")
+    assert returns["AAPL"].size == returns["KO"].size == 8312
+    assert -60 < returns["AAPL"].min() < -50  # the worst day lost half the value
+    visits = doctor_visits()
+    assert sum(plan.size for plan in visits.values()) == 20190
+    assert max(visits, key=lambda plan: float(visits[plan].mean())) == "0 % coinsurance"
+    assert max(float(plan.max()) for plan in visits.values()) == 77
