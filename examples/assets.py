@@ -27,7 +27,7 @@ MOMENT = {"moment_order": 2.0, "moment_bound": 10.0}
 
 def plausible(gap: float) -> bl.Environment:
     """A market that we think possible: t-distributed returns, one share better than the rest."""
-    means = [0.05, 0.05 + gap, 0.05, 0.05, 0.05 + gap / 2]
+    means = [0.05, 0.05 + gap, 0.05, 0.05, 0.05 + 0.75 * gap]
     return bl.environment("student-t", means=means, degrees=3.0, scale=1.2)
 
 
@@ -45,9 +45,9 @@ def main() -> None:
     known = {**private, **MOMENT, "horizon": given.horizon}
     calibrated = bl.calibrate(
         bl.policy("dpr-batch-ucb", **known),
-        [plausible(0.05), plausible(0.1)],
+        [plausible(0.06), plausible(0.12)],
         horizon=given.horizon,
-        repetitions=max(given.repetitions // 2, 2),
+        repetitions=given.repetitions,
         seed=1,
     )
     print(calibrated, "\n")

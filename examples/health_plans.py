@@ -44,7 +44,7 @@ def main() -> None:
             bl.policy(name, **private),
             [plausible(0.5), plausible(1.0)],
             horizon=given.horizon,
-            repetitions=max(given.repetitions // 2, 2),
+            repetitions=given.repetitions,
             seed=1,
         )
         for name in ("dpr-batch-ucb", "ldpr-batch-ucb")

@@ -107,6 +107,7 @@ def calibrate(
     held_out: Environments | None = None,
     scales: Sequence[float] | None = None,
     parameter: str = "radius_scale",
+    caution: float = 2.0,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -114,13 +115,14 @@ def calibrate(
 
     Constants of proofs are large: a radius that always holds is often ten times as wide as one
     that nearly always does. This tries scales on a grid, first with few runs and factors of two,
-    then around the best, then the best three with all runs. All scales meet the same randomness.
+    then around the best, then a few with all runs. All scales meet the same randomness.
 
     In an environment a scale costs mean + worst / 10 of the final regret of its runs, divided by
-    the least such cost of all scales; the scale with the lowest mean over the environments is
-    taken. The worst run counts because a scale that is too small fails rarely and then for good:
-    the policy locks onto a wrong arm. The runs in the report took no part in the choice, and
-    `held_out` environments took no part in it either.
+    the least such cost of all scales. The worst run counts because a scale that is too small fails
+    rarely and then for good: the policy locks onto a wrong arm. Of the scales whose mean cost over
+    the environments is at most `caution` times the least, the one nearest to the given scale is
+    taken: it pays a little here so as not to fail in an environment that is harder than these. The
+    runs in the report took no part in the choice, and `held_out` environments none either.
 
     The scale never touches privacy, so the proof of privacy stands. The proof of regret holds for
     the given scale and is given up: in an environment unlike these the policy may do badly.
@@ -135,6 +137,8 @@ def calibrate(
         scales: the scales to try; by default the policy's own times 2^-7 to 2, and further where
             the best is at the edge.
         parameter: the parameter to choose, such as `learning_rate_scale`.
+        caution: how many times the least cost may be paid to stay near the given scale; 1 takes
+            the scale that did best.
         workers: threads; by default one for each core that this process may use.
         progress: called with the rounds played and the rounds in all (which may grow).
 
@@ -153,6 +157,7 @@ def calibrate(
     horizon = check("horizon", horizon, Horizon)
     repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
     seed = check("seed", seed, Annotated[int, Range(0)])
+    caution = check("caution", caution, Annotated[float, Range(1)])
     given = _current(policy, parameter)
     worlds = label_environments("environments", environments)
     others = label_environments("held_out", held_out) if held_out is not None else {}
@@ -174,8 +179,8 @@ def calibrate(
         if isinstance(scales, str) or not isinstance(scales, Iterable) or not list(scales):
             raise ParameterError(f"scales = {brief(scales)} is not allowed; give a list of numbers")
         search.play([float(check("scales", scale, float)) for scale in scales], few)
-    search.play([trial.scale for trial in search.ranking(few)[:_FINALISTS]], repetitions)
-    scale = search.best(repetitions)
+    search.play(search.finalists(few, caution, given), repetitions)
+    scale = search.careful(repetitions, caution, given)[0]
     notes += search.notes(scale, few)
     chosen = with_scale(policy, parameter, scale)
     rows = tuple(
@@ -375,6 +380,22 @@ class _Search:
     def best(self, repetitions: int) -> float:
         """The scale of the lowest cost."""
         return self.ranking(repetitions)[0].scale
+
+    def careful(self, repetitions: int, caution: float, given: float) -> list[float]:
+        """The scales that cost at most `caution` times the least, nearest to the given one first.
+
+        Where a scale of 0 is given there is no nearness; then the best is first.
+        """
+        ranking = self.ranking(repetitions)
+        allowed = [trial.scale for trial in ranking if trial.cost <= caution * ranking[0].cost]
+        if given > 0:
+            allowed.sort(key=lambda scale: abs(math.log(max(scale, 1e-300) / given)))
+        return allowed
+
+    def finalists(self, repetitions: int, caution: float, given: float) -> list[float]:
+        """The best scale of few runs, and the careful ones: more runs may find them out."""
+        chosen = [self.best(repetitions), *self.careful(repetitions, caution, given)]
+        return list(dict.fromkeys(chosen))[: _FINALISTS + 1]
 
     def notes(self, scale: float, few: int) -> list[str]:
         """What was refused, and whether the best scale is at the edge of what was tried."""
