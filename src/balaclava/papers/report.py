@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from balaclava.simulation.plots import plot
+from balaclava.simulation.plots import Band, plot
 from balaclava.simulation.results import Results
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ def only(results: Results, labels: Iterable[str]) -> Results:
     return part
 
 
-def regret_panels(panels: Mapping[str, Results], headings: Mapping[str, str], title: str) -> Figure:
+def regret_panels(
+    panels: Mapping[str, Results],
+    headings: Mapping[str, str],
+    title: str,
+    band: Band = (0.1, 0.9),
+) -> Figure:
     """Regret curves, two panels a row, each with its legend to the right of the curves."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -41,7 +46,7 @@ def regret_panels(panels: Mapping[str, Results], headings: Mapping[str, str], ti
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     axes = figure.subplots(rows, 2, squeeze=False).ravel()
     for ax, (letter, results) in zip(axes, panels.items(), strict=False):
-        plot(results, ax=ax, log_regret=True)
+        plot(results, ax=ax, log_regret=True, band=band)
         ax.set_xlim(0, results.horizon)
         ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.xaxis.set_major_formatter("{x:,.0f}")

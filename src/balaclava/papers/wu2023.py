@@ -1,0 +1,496 @@
+"""Wu, Zhou, Tao, Wang, On private and robust bandits, 2023.
+
+The paper's own experiments are in an appendix that we do not have. The figures here are ours: each
+puts a claim of its theorems to the test, on Student-t arms of which all but the best are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from balaclava.environments.base import Environment, environment
+from balaclava.papers.against import Against, Curve, draw, from_to, play, smaller
+from balaclava.papers.base import Desk, Size, figure
+from balaclava.papers.calibrated import how, listed, scale_of, with_scale
+from balaclava.papers.report import compose, verdicts
+from balaclava.papers.scopes import make
+
+REFERENCE = "Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023"
+ARMS = 5
+BEST, GAP = 0.6, 0.5
+LEARNED = (0.3, 0.6)  # gaps of the instances for calibration
+VARIANCE = 0.64  # so that E X^2 = 1 for the best arm
+WHERE = "two instances with gaps 0.3 and 0.6"
+
+PROVED = {
+    "quick": Size(10_000_000, 2),
+    "paper": Size(10_000_000, 90),
+    "tiny": Size(600, 2),
+}
+CALIBRATED = {
+    "quick": Size(500_000, 10),
+    "paper": Size(10_000_000, 90),
+    "tiny": Size(600, 2),
+}
+SEARCH = {"quick": 20, "paper": 40, "tiny": 2}
+SEED = 2023
+MEANINGS = {
+    "α": "the share of outliers",
+    "ε": "the privacy loss of the trajectory",
+    "k": "the order of the known moment",
+    "D": "the range of means",
+}
+
+_SHOWS, _SEES, _WHY = "What the paper shows", "What we see", "Where they differ, and why"
+
+
+class Arms(NamedTuple):
+    """Student-t arms: one best, the others a gap below."""
+
+    degrees: float
+    shift: float = 0.0  # of all means
+    contamination: float = 0.0
+    order: float = 2.0  # of the moment that the policies are told
+
+    def clean(self, gap: float = GAP) -> Environment:
+        scale = (VARIANCE * (self.degrees - 2.0) / self.degrees) ** 0.5
+        best = self.shift + BEST
+        means = [best] + [best - gap] * (ARMS - 1)
+        return environment("student-t", means=means, degrees=self.degrees, scale=scale)
+
+    def world(self, gap: float = GAP) -> Environment:
+        """With hostile outliers: they drag the best arm down and lift all others.
+
+        They are as large as they can be without being cut off by a truncation level that knows
+        how many there are.
+        """
+        if self.contamination == 0.0:
+            return self.clean(gap)
+        size = 0.99 * (self.raw / self.contamination) ** (1.0 / self.order)
+        values = [-size] + [size] * (ARMS - 1)
+        return environment(
+            "contaminated",
+            inner=self.clean(gap),
+            fraction=self.contamination,
+            outliers={"kind": "points", "values": values},
+        )
+
+    @property
+    def raw(self) -> float:
+        """E|X|^k of the best arm, the largest."""
+        return self.clean().moment(self.order)
+
+    @property
+    def central(self) -> float:
+        """E|X - mean|^k, the same for all arms."""
+        return self.clean().moment(self.order, central=True)
+
+
+class Contender(NamedTuple):
+    """A policy by name, and which moment it is told."""
+
+    name: str
+    central: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} central" if self.central and self.name != "prae-central" else self.name
+
+    def make(
+        self, arms: Arms, horizon: int, epsilon: float, mean_range: float, scale: float
+    ) -> Any:
+        told = {
+            "arms": ARMS,
+            "horizon": horizon,
+            "epsilon": epsilon,
+            "moment_order": arms.order,
+            "moment_bound": arms.central if self.central else arms.raw,
+            "contamination": arms.contamination,
+            "radius_scale": scale,
+        }
+        if self.central:
+            told["mean_range"] = mean_range
+        return make(self.name, **told)
+
+
+RAW, CENTRAL = Contender("prae-raw"), Contender("prae-central", central=True)
+OURS, OURS_CENTRAL = Contender("dpr-batch-ucb"), Contender("dpr-batch-ucb", central=True)
+
+
+class Point(NamedTuple):
+    """All that is fixed at one value of what is varied."""
+
+    arms: Arms
+    epsilon: float = 0.5
+    mean_range: float = 10.0
+
+
+class Plan(NamedTuple):
+    """A figure: what is varied and how, who plays, and how radii are scaled in panel (b).
+
+    Either they are calibrated at one value, `chosen_at`, or all have the scale that is `given`.
+    """
+
+    symbol: str
+    values: Sequence[float]
+    at: Callable[[float], Point]
+    contenders: Sequence[Contender]
+    chosen_at: float
+    heading: str
+    given: float | None = None
+
+
+def scales_of(desk: Desk, plan: Plan) -> dict[str, float]:
+    """The scale of each contender, the same at all values."""
+    if plan.given is not None:
+        return {contender.label: plan.given for contender in plan.contenders}
+    point, horizon = plan.at(plan.chosen_at), CALIBRATED[desk.scale].horizon
+    worlds = tuple(point.arms.world(gap) for gap in LEARNED)
+    size = Size(horizon, SEARCH[desk.scale])
+    found = {}
+    for contender in plan.contenders:
+        policy = contender.make(point.arms, horizon, point.epsilon, point.mean_range, 1.0)
+        found[contender.label] = float(scale_of(policy, worlds, size, desk.workers))
+    return found
+
+
+def sweep(
+    desk: Desk, plan: Plan, sizes: Mapping[str, Size], scales: Mapping[str, float]
+) -> Against:
+    """Regret against what is varied, with these scales."""
+    size = sizes[desk.scale]
+
+    def policies(value: float) -> dict[str, Any]:
+        point = plan.at(value)
+        made = {}
+        for contender in plan.contenders:
+            scale = scales.get(contender.label, 1.0)
+            label = with_scale(contender.label, scale) if scales else contender.label
+            made[label] = contender.make(
+                point.arms, size.horizon, point.epsilon, point.mean_range, scale
+            )
+        return made
+
+    values = plan.values[::2] if desk.scale == "tiny" else plan.values
+    remark = "calibrated radii" if plan.given is None else "smaller radii"
+    if not scales:
+        remark = "the constants of the proofs"
+    heading = f"{plan.heading}; {remark}\n{size}"
+    return Against(plan.symbol, values, lambda v: plan.at(v).arms.world(), policies, heading, size)
+
+
+class Played(NamedTuple):
+    """What a figure leaves: curves with the proofs' constants, and calibrated ones."""
+
+    proved: dict[str, Curve]
+    tuned: dict[str, Curve]
+    sweeps: dict[str, Against]
+    notes: list[str]
+
+    def by_letter(self, contender: Contender) -> dict[str, Curve]:
+        """Both curves of a policy."""
+        tuned = {label.split(" × ")[0]: curve for label, curve in self.tuned.items()}
+        return {"a": self.proved[contender.label], "b": tuned[contender.label]}
+
+
+def play_plan(desk: Desk, plan: Plan) -> Played:
+    """Play with both kinds of constants, and draw."""
+    scales = scales_of(desk, plan)
+    sweeps = {
+        "a": sweep(desk, plan, PROVED, {}),
+        "b": sweep(desk, plan, CALIBRATED, scales),
+    }
+    curves = play(desk, sweeps, SEED)
+    axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
+    title = (
+        f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
+        f"{desk.scale} scale: mean ± standard error"
+    )
+    picture = draw(sweeps, curves, title)
+    for ax in picture.axes:
+        ax.set_xlabel(axis)
+    desk.picture(picture)
+    size = Size(CALIBRATED[desk.scale].horizon, SEARCH[desk.scale])
+    notes = [
+        "The paper's experiments are not in the text that we have; the setting is ours: "
+        f"{ARMS} Student-t arms, the best {GAP:g} above all others, variance {VARIANCE:g}.",
+        f"{how(WHERE, size)} They were found at {plan.symbol} = {plan.chosen_at:g} and are used at "
+        f"all values: {listed(scales)}."
+        if plan.given is None
+        else f"In (b) every radius is {plan.given:g} of the proved one. Privacy is as proved; "
+        "regret is no longer.",
+        "All policies protect the whole trajectory, for rewards as observed, outliers included.",
+    ]
+    return Played(curves["a"], curves["b"], sweeps, notes)
+
+
+def idle(curve: Curve) -> list[float]:
+    """The values at which regret is that of playing all arms in turn, or worse."""
+    return [
+        float(value)
+        for value, mean, uniform in zip(curve.values, curve.means, curve.uniform, strict=True)
+        if mean > 0.97 * uniform
+    ]
+
+
+def _idle(played: Played) -> list[str]:
+    """At which values each policy has learned nothing, for both kinds of constants."""
+    lines = []
+    for letter, curves in (("a", played.proved), ("b", played.tuned)):
+        parts = []
+        for label, curve in curves.items():
+            where = ", ".join(f"{value:g}" for value in idle(curve)) or "none"
+            parts.append(f"{label}: {where}")
+        symbol = played.sweeps[letter].symbol
+        lines.append(
+            f"({letter}) Values of {symbol} at which the regret is that of playing all arms in "
+            f"turn, or more: {'; '.join(parts)}."
+        )
+    return lines
+
+
+def _strays(played: Played) -> list[str]:
+    """How often each policy was mistaken, over all values."""
+    lines = []
+    for letter, curves in (("a", played.proved), ("b", played.tuned)):
+        runs = played.sweeps[letter].size.repetitions * len(played.sweeps[letter].values)
+        counts = "; ".join(f"{label} {curve.strays.sum()}" for label, curve in curves.items())
+        lines.append(
+            f"({letter}) Runs, of {runs}, that played some other arm more than the best: {counts}. "
+            "Where no arm is dropped, that is chance."
+        )
+    return lines
+
+
+def _ranges(played: Played) -> list[str]:
+    first, last = played.sweeps["a"].values[0], played.sweeps["a"].values[-1]
+    return [
+        f"({letter}) Regret from {played.sweeps['a'].symbol} = {first:g} to {last:g}: "
+        f"{from_to(curves)}."
+        for letter, curves in (("a", played.proved), ("b", played.tuned))
+    ]
+
+
+@figure("wu2023-alpha", "Regret against the share of outliers", REFERENCE)
+def alpha(desk: Desk) -> str:
+    plan = Plan(
+        "α",
+        [1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1],
+        lambda value: Point(Arms(5.0, contamination=value)),
+        (RAW, CENTRAL, OURS),
+        0.01,
+        "k=2, ε=0.5, hostile outliers",
+    )
+    played = play_plan(desk, plan)
+    horizon = PROVED[desk.scale].horizon
+    radii = []
+    for value in played.sweeps["a"].values:
+        policy = RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
+        least = min(radius for _, radius in policy.batches(horizon // ARMS))
+        radii.append(f"{2 * least:.2f} at α={value:g}")
+    most = played.sweeps["a"].values[-1]
+    levels = OURS.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
+    return compose(
+        "wu2023-alpha: regret against the share of outliers",
+        {
+            _SHOWS: [
+                "Theorems 4.1 and 6.2: outliers add T α^(1-1/k) to the regret, of any policy: gaps "
+                "below the order of α^(1-1/k) cannot be seen, however long one plays."
+            ],
+            _SEES: [
+                *_ranges(played),
+                *_idle(played),
+                *_strays(played),
+                f"The least 2β of prae-raw within {horizon:,} rounds: {', '.join(radii)}. An arm "
+                f"leaves only if its estimate is that far below the best, and the gap is {GAP:g}.",
+            ],
+            _WHY: [
+                "With the constants of the proofs, which the paper leaves open and we derived, the "
+                "prae policies learn nothing from some α on. A calibrated radius goes beyond, but "
+                "nothing then protects from outliers that are worse than those of the calibration.",
+                "Outliers here are hostile: -(1/α)^(1/k) on the best arm and (1/α)^(1/k) on all "
+                "others, in units of the moment, just within the truncation level. They move each "
+                "difference of means by 2 α^(1-1/k): "
+                f"{2 * 0.1**0.5:.2f} at α=0.1 and k=2, above the gap, so that there truncated "
+                "means rank the best arm last.",
+                "dpr-batch-ucb truncates lower in its early batches, at "
+                f"{levels[0]:.2f} in the first and {levels[-1]:.2f} in the last for α={most:g}, "
+                "and has decided before these outliers count for it. Outliers made for it, just "
+                "below its first level, would move a difference by "
+                f"{2 * most * levels[0]:.2f} there.",
+                *played.notes,
+            ],
+        },
+    )
+
+
+@figure("wu2023-epsilon", "Regret against ε", REFERENCE)
+def epsilon(desk: Desk) -> str:
+    plan = Plan(
+        "ε",
+        [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
+        lambda value: Point(Arms(5.0), epsilon=value),
+        (RAW, CENTRAL, OURS),
+        0.5,
+        "k=2, no outliers",
+        given=0.25,
+    )
+    played = play_plan(desk, plan)
+    slopes = [
+        f"({letter}) {label}: {curve.slope(0, 3):.2f} at the three smallest ε, "
+        f"{curve.slope(-3):.2f} at the three largest."
+        for letter, curves in (("a", played.proved), ("b", played.tuned))
+        for label, curve in curves.items()
+    ]
+    claims = [
+        verdicts(
+            f"{contender.label}: less regret at the largest ε than at the smallest",
+            {
+                letter: smaller(curve.at(-1), curve.at(0))
+                for letter, curve in played.by_letter(contender).items()
+            },
+        )
+        for contender in plan.contenders
+    ]
+    return compose(
+        "wu2023-epsilon: regret against ε",
+        {
+            _SHOWS: [
+                "Theorem 6.2 and Remark 6.3: privacy adds (K log T / ε)^(1-1/k) T^(1/k) in the "
+                "worst case. On one instance this is log T / (ε gap^(1/(k-1))) for each arm beside "
+                "log T / gap: regret falls as 1/ε, until chance weighs more than the noise."
+            ],
+            _SEES: [
+                *_ranges(played),
+                *claims,
+                "Slope of log regret against log ε, -1 where privacy is all that costs:",
+                *slopes,
+                *_idle(played),
+                *_strays(played),
+            ],
+            _WHY: [
+                "Batches are powers of two, so that regret moves in steps of about 2.",
+                "Where regret is that of playing all arms in turn it cannot grow: slopes there are "
+                "flat because the horizon is short.",
+                "Where a slope goes to 0 at large ε, chance decides and not the noise; "
+                "prae-central also has its first phase to pay for. dpr-batch-ucb stays steep where "
+                "it pays for little but the first batch of each arm, whose length goes as 1/ε: "
+                "these batches "
+                f"alone cost {_first_batches(plan, 0):,.0f} at the smallest ε and "
+                f"{_first_batches(plan, -1):,.0f} at the largest.",
+                *played.notes,
+            ],
+        },
+    )
+
+
+def _first_batches(plan: Plan, i: int) -> float:
+    """The regret of one batch of each arm by dpr-batch-ucb."""
+    point = plan.at(plan.values[i])
+    policy = OURS.make(point.arms, PROVED["quick"].horizon, point.epsilon, point.mean_range, 1.0)
+    return float(policy.schedule.sizes[0] * point.arms.clean().gaps.sum())
+
+
+@figure("wu2023-moment", "Regret against the order of the known moment", REFERENCE)
+def moment(desk: Desk) -> str:
+    plan = Plan(
+        "k",
+        [2.0, 2.5, 3.0, 4.0, 6.0, 8.0],
+        lambda value: Point(Arms(9.0, order=value), epsilon=0.1, mean_range=20.0),
+        (RAW, CENTRAL, OURS),
+        2.0,
+        "Student-t with 9 degrees, ε=0.1",
+        given=0.25,
+    )
+    played = play_plan(desk, plan)
+    best = []
+    for letter, curves in (("a", played.proved), ("b", played.tuned)):
+        least = {label: int(curve.means.argmin()) for label, curve in curves.items()}
+        stated = [f"{label} {curves[label].values[at]:g}" for label, at in least.items()]
+        best.append(f"({letter}) Least regret at k: {'; '.join(stated)}.")
+    claims = [
+        verdicts(
+            f"{contender.label}: less regret at k=4 than at k=2",
+            {
+                letter: smaller(*(curve.at(list(curve.values).index(k)) for k in (4.0, 2.0)))
+                for letter, curve in played.by_letter(contender).items()
+                if 4.0 in curve.values
+            },
+        )
+        for contender in plan.contenders
+    ]
+    return compose(
+        "wu2023-moment: regret against the order of the known moment",
+        {
+            _SHOWS: [
+                "Theorem 6.2: with a moment of order k privacy costs T^(1/k) (K log T / ε)^(1-1/k) "
+                "in the worst case, the less the higher k is, for moments that are at most 1."
+            ],
+            _SEES: [*_ranges(played), *claims, *best, *_idle(played), *_strays(played)],
+            _WHY: [
+                "The rewards are the same at every k; only what the policy is told changes: k, and "
+                "the true moment of that order. The theorem keeps the moment at 1, whereas here "
+                "its k-th root grows with k, from "
+                f"{_root(plan.at(2.0).arms):.2f} at k=2 to {_root(plan.at(8.0).arms):.2f} at k=8. "
+                "So there is a best k, where the exponent has gained more than the root has lost.",
+                *played.notes,
+            ],
+        },
+    )
+
+
+def _root(arms: Arms) -> float:
+    return float(arms.raw ** (1.0 / arms.order))
+
+
+@figure("wu2023-range", "Regret against the range of means: raw and central moments", REFERENCE)
+def mean_range(desk: Desk) -> str:
+    plan = Plan(
+        "D",
+        [10.0, 30.0, 100.0, 300.0, 1000.0],
+        lambda value: Point(Arms(5.0, shift=value - 1.0, order=4.0), 1.0, mean_range=value),
+        (RAW, CENTRAL, OURS, OURS_CENTRAL),
+        10.0,
+        "means near D, k=4, ε=1",
+        given=0.25,
+    )
+    played = play_plan(desk, plan)
+    claims = [
+        verdicts(
+            f"{central.label} below {raw.label} at D={played.sweeps['a'].values[-1]:g}",
+            {
+                letter: smaller(
+                    played.by_letter(central)[letter].at(-1),
+                    played.by_letter(raw)[letter].at(-1),
+                )
+                for letter in "ab"
+            },
+        )
+        for raw, central in ((RAW, CENTRAL), (OURS, OURS_CENTRAL))
+    ]
+    growth = [
+        f"({letter}) {label}: regret grows {curve.means[-1] / curve.means[0]:.2g} fold from D="
+        f"{curve.values[0]:g} to {curve.values[-1]:g}."
+        for letter, curves in (("a", played.proved), ("b", played.tuned))
+        for label, curve in curves.items()
+    ]
+    return compose(
+        "wu2023-range: regret against the range of means, raw and central moments",
+        {
+            _SHOWS: [
+                "Remark 6.13: with a raw moment regret is multiplied by D, since E|X|^k is of "
+                "order D^k; with a central moment, D enters by an additive term only, through its "
+                "logarithm in the length of the first phase."
+            ],
+            _SEES: [*_ranges(played), *claims, *growth, *_idle(played), *_strays(played)],
+            _WHY: [
+                "The means are D - 0.4 for the best arm and D - 0.9 for the others: at the edge of "
+                "what the policies are told. A raw policy at the ceiling of playing all arms in "
+                "turn cannot get worse: there its growth says nothing.",
+                "prae-central spends its first phase on arms drawn at random. dpr-batch-ucb with a "
+                "central moment has none: each batch is truncated about the estimate before it.",
+                *played.notes,
+            ],
+        },
+    )
