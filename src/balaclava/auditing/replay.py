@@ -23,7 +23,9 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
 _TOLERANCE = 1e-9  # of floating-point sums
+_ROUNDING = 2.0**-21  # of a sensitivity: what the spare step of `privacy.secure` pays for
 _HUGE = 1e30  # a reward that no honest sensitivity covers, where rewards are not bounded
+_FURTHEST = 1e240  # the largest level that is tried; a device refuses more
 _DELAY = 8  # rounds by which rewards are late in some streams
 _FAR = 1_000  # rounds of a few streams: some faults show late
 
@@ -82,15 +84,20 @@ def audit_by_replay(
     rng = np.random.default_rng([seed, 0])
     tried = moved = 0
     epsilon = delta = 0.0
+    widths: list[float] = []
     for number in range(streams):
         length = far if number % 10 == 5 else rounds
         tells = schedule(length, _DELAY if number % 3 == 2 else 0, rng)
+        limits = about_truncation(widths, rng) if widths and number % 2 else reward_limits(policy)
         try:
-            game = record(policy, reward_stream(policy, length, number, rng), seed + number, tells)
+            stream = reward_stream(policy, length, number, limits, rng)
+            game = record(policy, stream, seed + number, tells)
         except PrivacyError as error:
             return ReplayAudit("violated", tried, moved, epsilon, delta, str(error))
+        if not all(map(math.isfinite, policy.accepts)) and policy.rewards == "real":
+            widths = sorted({entry.terms.sensitivity for entry in game.tape if entry.terms})
         wanted = math.ceil((pairs - tried) / (streams - number))
-        neighbours = choose_neighbours(policy, game, wanted, rng)
+        neighbours = choose_neighbours(policy, game, wanted, limits, rng)
         by_round = claim.scope in ("decision", "report")
         for neighbour, outcome in replay_all(policy, game, neighbours, by_round):
             tried += 1
@@ -107,9 +114,15 @@ def audit_by_replay(
     return ReplayAudit("consistent", tried, moved, epsilon, delta, "")
 
 
-def reward_stream(policy: Policy, rounds: int, number: int, rng: np.random.Generator) -> np.ndarray:
+def reward_stream(
+    policy: Policy,
+    rounds: int,
+    number: int,
+    limits: tuple[float, float],
+    rng: np.random.Generator,
+) -> np.ndarray:
     """Rewards[round, arm]: fair coins, all least, all largest, clear winners, anything."""
-    low, high = reward_limits(policy)
+    low, high = limits
     kinds: list[Callable[[], np.ndarray]] = [
         lambda: rng.integers(0, 2, (rounds, policy.arms)).astype(float),
         lambda: rng.random((rounds, policy.arms)),
@@ -135,6 +148,17 @@ def reward_limits(policy: Policy) -> tuple[float, float]:
         size = float(bound ** (1.0 / order))
         return -size, size
     return -1e3, 1e3
+
+
+def about_truncation(widths: list[float], rng: np.random.Generator) -> tuple[float, float]:
+    """Rewards as large as a policy lets count, judged by the sensitivities that it asked for.
+
+    Rewards truncated at B ask for 2 B, so that half of that is the largest one to count. If a
+    policy asked for too little, larger ones count as well, and show it.
+    """
+    share = rng.uniform(0.4, 0.5) if rng.random() < 0.5 else 0.5 + 0.5 * rng.random() ** 3
+    size = float(rng.choice(widths) * share)
+    return -size, size
 
 
 def schedule(rounds: int, delay: int, rng: np.random.Generator) -> list[list[int]]:
@@ -176,10 +200,13 @@ def record(
 
 
 def choose_neighbours(
-    policy: Policy, game: _Game, wanted: int, rng: np.random.Generator
+    policy: Policy,
+    game: _Game,
+    wanted: int,
+    limits: tuple[float, float],
+    rng: np.random.Generator,
 ) -> list[Neighbour]:
     """Places at every phase boundary and at random; the opposite extreme or any reward."""
-    low, high = reward_limits(policy)
     rounds = len(game.decisions)
     phases = [phase for _, phase in game.decisions]
     edges = {1, rounds}
@@ -197,7 +224,7 @@ def choose_neighbours(
         if not all(map(math.isfinite, policy.accepts)) and rng.random() < 0.1:
             low, high = -_HUGE, _HUGE
         else:
-            low, high = reward_limits(policy)
+            low, high = limits
         far = high if now < (low + high) / 2 else low
         other = far if rng.random() < 0.7 else low + (high - low) * rng.random()
         neighbours.append(Neighbour(int(place), float(other)))
@@ -287,7 +314,7 @@ def fault_of(groups: list[list[Move]], claim: Guarantee) -> str:
         for move in moves:
             if claim.scope == "report" and (number > 0 or not move.local):
                 return f"a reward moved {move.name}, which is not its owner's report of it"
-            limit = move.terms.sensitivity * (1 + _TOLERANCE) + _TOLERANCE * 1e-3
+            limit = move.terms.sensitivity * (1 + _ROUNDING)
             if not move.distance <= limit:  # not a number is no distance either
                 times = move.distance / move.terms.sensitivity
                 return f"the input of {move.name} moved by {times:.4g} times its sensitivity"
@@ -308,9 +335,11 @@ def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> str:
     low, high = policy.accepts
     bounded = math.isfinite(low) and math.isfinite(high)
     for _ in range(100):
-        level = first_level(policy)
-        if not bounded:  # a server may send any level: the report must be private at all of them
-            level *= float(10.0 ** rng.integers(-6, 7))
+        # A server may send any level: the report must be private at all of them.
+        reach = 6 if rng.random() < 0.8 else 180
+        level = first_level(policy) * float(10.0 ** rng.integers(-reach, reach + 1))
+        level = min(max(level, 1 / _FURTHEST), _FURTHEST)
+        if not bounded:
             low, high = -level, level
         rewards = [low, high, *(low + (high - low) * rng.random(4))]
         one, other = rng.choice(rewards if bounded else [*rewards, 2 * high, _HUGE], 2)

@@ -16,6 +16,7 @@ Proof.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 from typing import Any
@@ -38,21 +39,25 @@ def truncated_report(reward: float, *, level: float, epsilon: float) -> float:
         level: beyond it the reward counts as 0; public, sent by the server with the decision.
         epsilon: privacy loss of the report, above 0.
     """
-    value = truncated(checked_number("a report", "reward", reward), checked_level(level))
+    level = checked_level(level)
+    value = truncated(checked_number("a report", "reward", reward), level)
     if not (isinstance(epsilon, int | float) and 0.0 < epsilon < math.inf):
         raise ParameterError(f"epsilon = {epsilon!r} is not allowed; give a number above 0")
     return laplace_report(SystemRandomness(), value, 2.0 * level, epsilon)
 
 
 def checked_level(level: Any) -> float:
-    """The level as a float, or the error that says which levels there are."""
-    real = isinstance(level, int | float | np.integer | np.floating)
-    if not real or isinstance(level, bool) or not _SMALLEST < level < _LARGEST:
+    """The level as a float, or an error; it does not repeat what may be a reward, given here."""
+    value = math.nan
+    if isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool):
+        with contextlib.suppress(OverflowError):
+            value = float(level)
+    if not _SMALLEST < value < _LARGEST:
         raise ParameterError(
-            f"level = {level!r} is not allowed; give the finite number above 0 that came with the "
-            "decision (agent.report_level)"
+            f"the level (a {type(level).__name__}) is not allowed; give the finite number above 0 "
+            "that came with the decision (agent.report_level), after the reward"
         )
-    return float(level)
+    return value
 
 
 def checked_number(
