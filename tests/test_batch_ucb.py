@@ -276,3 +276,11 @@ def test_local_rewards_are_reported_with_noise_before_they_count():
     for reward in (0.5, 2 * float(policy.schedule.levels[0])):
         agent.tell(agent.ask(), reward)
     assert agent._state.batches.means[0] == pytest.approx(0.25, abs=1e-5)
+
+
+def test_the_tables_of_a_policy_cannot_be_written_to() -> None:
+    policy = bl.policy(
+        "dpr-batch-ucb", arms=2, epsilon=1.0, horizon=1_000, moment_order=2.0, moment_bound=2.0
+    )
+    with pytest.raises(ValueError, match="read-only"):
+        policy.schedule.levels[:] = 7.0

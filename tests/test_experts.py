@@ -390,6 +390,22 @@ def test_settings_that_cannot_be_kept_are_refused() -> None:
         make("dp-htinf-experts", epsilon=1e-3)
 
 
+def test_no_epsilon_is_too_small_for_an_answer() -> None:
+    shared = {"arms": 2, "horizon": 1000, "epsilon": 1e-300}
+    with pytest.raises(ParameterError, match="epsilon = 1e-300 is too small to compute with"):
+        bl.policy("ldp-exp4", experts=2, **shared)
+    with pytest.raises(ParameterError, match="epsilon = 1e-300 is too small to compute with"):
+        bl.policy("ldp-exp3", **shared)
+    with pytest.raises(ParameterError, match="loss_noise"):
+        bl.policy("htinf", arms=2, loss_noise=1e300)
+
+
+@pytest.mark.parametrize("name", ["dp-htinf-experts", "dp-exp3-experts", "dp-ftpl-experts"])
+def test_the_refusal_names_the_policy_that_was_asked_for(name: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{name}: epsilon = 1e-09 makes batches"):
+        bl.policy(name, arms=2, experts=2, horizon=1000, epsilon=1e-9)
+
+
 def test_without_noise_dp_exp4_is_exp4() -> None:
     policy = make("dp-exp4", epsilon=1e9, learning_rate_scale=100.0, delta=0.3)
     params, (begin, choose, learn) = policy.constants(), policy.kernels
@@ -539,3 +555,9 @@ def test_a_lost_pull_goes_to_the_same_expert_by_todays_advice() -> None:
     again = agent.ask([[0.0, 1.0], [0.0, 1.0]])
     assert (first.arm, again.arm) == (0, 1)
     assert again.phase == first.phase
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e300])
+def test_an_epsilon_beyond_floats_is_refused_by_name(epsilon: float) -> None:
+    with pytest.raises(ParameterError, match="epsilon"):
+        bl.policy("dp-exp4", arms=3, experts=4, horizon=10**9, epsilon=epsilon, delta=0.01)

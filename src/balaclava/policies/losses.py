@@ -16,7 +16,10 @@ LearningRateScale = Annotated[
     float, Range(0, meaning="multiplies the learning rate; never touches privacy", open_low=True)
 ]
 Outstanding = Annotated[int, Range(1, 10**7, "decisions that may wait for their losses at once")]
-LossNoise = Annotated[float, Range(0, meaning="scale of Laplace noise in the losses it is told")]
+# Squares of what is larger would not be numbers any more.
+LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses it is told")]
+
+Clip = Annotated[bool, Range(meaning="clip losses outside [0, 1] instead of refusing them")]
 
 # In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
 REACH = math.sqrt(10.0)
@@ -42,7 +45,7 @@ class PrivateLossPolicy(Policy):
     assumptions: ClassVar[tuple[str, ...]] = (
         "losses outside [0, 1] are refused, or clipped to it if `clip` is set",
     )
-    clip: bool = False
+    clip: Clip = False
 
     @property
     def accepts(self) -> tuple[float, float]:
@@ -56,6 +59,12 @@ class PrivateLossPolicy(Policy):
 def onto_unit_grid(params: Any, loss: float) -> float:
     """Clipped to [0, 1], whatever comes in, and rounded onto a grid on which sums are exact."""
     return to_unit_grid(min(max(loss, 0.0), 1.0))
+
+
+def require_bounded_noise(policy: Any) -> None:
+    """Refuse an epsilon for which the noise of a report would be beyond `LossNoise`."""
+    if policy.epsilon < 1e-100:
+        raise policy.refuse("epsilon", "is too small to compute with; give at least 1e-100")
 
 
 def rivals_are_arms(environment: Any) -> bool:

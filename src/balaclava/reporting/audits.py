@@ -17,7 +17,7 @@ from balaclava.policies.base import Policy
 from balaclava.simulation.storage import atomically
 
 TRIALS = 20_000
-_PAIRS = 100
+_PAIRS = 1_000
 _SEED = 1
 
 

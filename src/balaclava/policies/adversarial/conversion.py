@@ -239,7 +239,7 @@ class Privatised(ConvertedPolicy):
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"base": {"name": "exp3", "arms": 3, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},
     )
-    base: Policy
+    base: Annotated[Policy, Range(meaning="the policy for losses that is made private")]
     horizon: Horizon | None = None
 
     def __post_init__(self) -> None:

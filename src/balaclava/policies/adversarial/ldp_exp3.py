@@ -9,7 +9,12 @@ from balaclava._kernel import kernel
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic import exp3
 from balaclava.policies.local import REPORTED, LocalPolicy
-from balaclava.policies.losses import LearningRateScale, Outstanding, PrivateLossPolicy
+from balaclava.policies.losses import (
+    LearningRateScale,
+    Outstanding,
+    PrivateLossPolicy,
+    require_bounded_noise,
+)
 from balaclava.privacy.laplace import laplace_report
 
 
@@ -86,6 +91,10 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
     epsilon: Epsilon
     learning_rate_scale: LearningRateScale = 1.0
     outstanding: Outstanding = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_bounded_noise(self)
 
     def _exp3(self) -> exp3.Exp3:
         return exp3.Exp3(

@@ -194,7 +194,7 @@ class EliminationPolicy(PrivateRealPolicy):
     failure_probability: FailureProbability | None = None
     radius_scale: RadiusScale = 1.0
     threshold: Threshold | None = None
-    first_phase: FirstPhase = "uniform"
+    first_phase: Annotated[FirstPhase, Range(meaning="who gets batches below it")] = "uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()

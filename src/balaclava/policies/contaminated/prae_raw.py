@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from balaclava._declared import Range
 from balaclava._kernel import kernel
 from balaclava.estimation.phases import take
 from balaclava.estimation.truncation_radius import counted_terms, counted_threshold, mixed_terms
@@ -104,7 +105,7 @@ class PRAERaw(EliminationPolicy):
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
     kernels: ClassVar[Kernels] = Kernels(begin_elimination, choose_in_batches, learn)
-    radius: Radius = "mixed"
+    radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (
         {"horizon": 600, "moment_order": 2, "moment_bound": 3.2, "radius_scale": 0.05},
         {

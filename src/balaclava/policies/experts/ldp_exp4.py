@@ -13,7 +13,7 @@ from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
 from balaclava.policies.experts.base import PrivateExpertPolicy
 from balaclava.policies.local import REPORTED, LocalPolicy
-from balaclava.policies.losses import LearningRateScale, Outstanding
+from balaclava.policies.losses import LearningRateScale, Outstanding, require_bounded_noise
 from balaclava.privacy.laplace import laplace_report
 
 
@@ -106,6 +106,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_bounded_noise(self)
         if (mixing := self.constants().mixing) > 1.0:
             raise self.refuse(
                 "horizon",

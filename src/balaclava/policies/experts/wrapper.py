@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._declared import Epsilon, Horizon
 from balaclava._kernel import kernel
+from balaclava.errors import ParameterError
 from balaclava.estimation.importance import draw_arm
 from balaclava.estimation.phases import SPARE
 from balaclava.policies.adversarial.conversion import Batch, TunedPolicy
@@ -84,7 +85,11 @@ class ConvertedExpertPolicy(PrivateExpertPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.inner  # refuses what it does not take
+        try:
+            _ = self.inner  # refuses what it does not take
+        except ParameterError as error:
+            inner = f"{self.inner_class.name}: "
+            raise ParameterError(f"{self.name}: {str(error).removeprefix(inner)}") from error
 
     @functools.cached_property
     def inner(self) -> Policy:

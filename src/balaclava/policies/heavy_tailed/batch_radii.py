@@ -200,4 +200,7 @@ def schedule(
     steps = np.array(
         [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
     )
-    return Schedule(np.array(sizes), levels, steps, radii, shares, moves)
+    found = Schedule(np.array(sizes), levels, steps, radii, shares, moves)
+    for array in found:
+        array.flags.writeable = False  # it is kept for the next policy of the same parameters
+    return found
