@@ -147,6 +147,15 @@ def test_unregistered_policies_cannot_be_saved():
         Private(arms=2).agent().save()
 
 
+def test_an_unregistered_base_cannot_be_saved_either():
+    class Mine(type(bl.policy("exp3", arms=2))):
+        name = "mine-as-a-base"
+
+    agent = bl.privatise(Mine(arms=2), epsilon=1.0).agent(seed=1)
+    with pytest.raises(SavedStateError, match=r"Mine is not registered.*bl\.register"):
+        agent.save()
+
+
 def test_names_cannot_be_taken_twice():
     with pytest.raises(ParameterError, match="taken"):
 

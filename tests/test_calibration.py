@@ -96,6 +96,15 @@ def test_privacy_is_left_alone():
         with_scale(policy, "epsilon", 2.0)
     with pytest.raises(ParameterError, match="changes the guarantee"):
         bl.calibrate(policy, WORLDS, **HOW, scales=[1.0, 2.0], parameter="epsilon")
+    with pytest.raises(ParameterError, match="changes the guarantee"):  # on the default grid too
+        bl.calibrate(policy, WORLDS, **HOW, parameter="epsilon")
+
+
+def test_a_scale_that_is_too_small_is_not_kept_quiet():
+    """At 0.001 ucb1 often locks onto the arm that paid first; at 1 it never does."""
+    told = bl.calibrate(ucb1(), WORLDS, **{**HOW, "repetitions": 20}, scales=[0.001])
+    assert any("lock onto a wrong arm" in note for note in told.notes)
+    assert any("20 repetitions are few" in note for note in told.notes)
 
 
 def test_real_rewards_are_noted():

@@ -134,3 +134,52 @@ def test_command_refuses_in_one_line() -> None:
     answer = CliRunner().invoke(main, ["choose", "--no-ask", "--epsilon", "-1"])
     assert answer.exit_code == 2
     assert "epsilon = -1.0 is not allowed" in answer.output
+
+
+def test_wrong_answers_are_asked_again() -> None:
+    """Nonsense, a number that is no option, a range the wrong way round, no arm, no privacy."""
+    text = "abc\n9\n1\n1\n1\n3\n2\n5\n0\n2.5\n2\n1\n100\n-1\n0.5\n"
+    output = invoke("--ask", "--no-simulate", text=text)
+    for said in (
+        "'abc' is not a whole number",
+        "9 is not allowed; give a whole number in [1, 6]",
+        "2.0 is not allowed; give a number above 3",
+        "0 is not allowed; give a whole number at least 1",
+        "'2.5' is not a whole number",
+        "1 is not allowed; give a whole number in [2, 1e+12]",
+        "-1.0 is not allowed; give a number above 0",
+    ):
+        assert said in output
+    assert "use:      bl.policy('dp-imed', arms=2, reward_range=(3.0, 5.0), epsilon=0.5)" in output
+
+
+def test_answers_that_end_early_are_no_answer() -> None:
+    answer = CliRunner().invoke(main, ["choose", "--ask", "--no-simulate"], input="2\n")
+    assert answer.exit_code == 1
+    assert "policy:" not in answer.output
+
+
+def test_what_is_assumed_and_what_is_unused_is_said() -> None:
+    output = invoke("--no-ask", "--no-simulate", "--arms", "3", "--contamination", "0.1")
+    assumed, _, _ = " ".join(output.split()).partition("; give options")
+    usual = "rewards=bounded, trust=central, scope=trajectory, horizon=10000, epsilon=1.0"
+    assert assumed.endswith(f"assumed: {usual}")
+    assert "unused:   contamination, as dp-imed takes no such thing" in output
+    assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 8)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "name"), [("adversarial", "ldp-exp3"), ("outliers", "ldpr-batch-ucb")]
+)
+def test_local_policies_are_found(rewards: Any, name: str) -> None:
+    advice = bl.recommend(
+        arms=3, horizon=5000, rewards=rewards, trust="local", **MORE.get(rewards, {})
+    )
+    assert advice.policy.name == name
+    assert getattr(advice.policy, "contamination", 0.05) == 0.05
+
+
+def test_one_arm_has_no_price() -> None:
+    output = invoke("--no-ask", "--arms", "1", "--horizon", "50")
+    assert "price:    not to be told from the 0 of imed" in output
+    assert "nan" not in output

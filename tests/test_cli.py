@@ -161,7 +161,7 @@ def test_demo_policies_fit_together() -> None:
     from balaclava.simulation.engine import require_compatible
 
     yardstick, *private = _demo_policies()
-    assert yardstick.name == "ucb1"
+    assert yardstick.name == "imed"
     assert [policy.guarantee.epsilon for policy in private] == [1.0] * 6
     assert {policy.scope for policy in private} == {"trajectory", "decision", "report"}
     assert {policy.rewards for policy in private} == {"bounded", "real"}
@@ -172,7 +172,7 @@ def test_demo_policies_fit_together() -> None:
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two policies for speed: which are chosen is tested above."""
-    few = {"ucb1": {}, "ldp-ucb-bernoulli": {"epsilon": 1.0}}
+    few = {"imed": {}, "ldp-ucb-bernoulli": {"epsilon": 1.0}}
     monkeypatch.setattr("balaclava.cli.demonstrating._POLICIES", few)
     out = tmp_path / "pictures"
     answer = invoke("demo", "--out", out)

@@ -153,6 +153,12 @@ GOOD = [0, 1] * 20
         ("page,paid\n" + "a,1\n" * 30, "names one arm only"),
         ("page,paid\n" + "a,1\n" * 30 + "b,1\n" * 3, "arm 'b' has 3 rows; give at least 20"),
         ("page,paid\na,1\n" + f"b,{SECRET}x\n", "is not a number in row 2"),
+        ("page;paid\na;1\n", "seem to be separated by semicolons: save it with commas"),
+        (f"a;{SECRET}\nb;2\n", "seem to be separated by semicolons: save it with commas"),
+        (f"a\t{SECRET}\nb\t2\n", "seem to be separated by tabs"),
+        (f"a,${SECRET}\nb,$2\n", "its first row does not name columns"),
+        ("a,True\nb,False\n", "its first row does not name columns"),
+        ("page,paid\na,1\nb,True\n", "is not a number in row 2 (the first row after the header "),
         ("page,paid\na,1\nb,\n", "is empty in row 2"),
         ("page,paid\na,1\nb,inf\n", "is not finite in row 2"),
         (f"page,paid\na,1\nb,{SECRET},{SECRET}\n", "not a well-formed CSV"),
@@ -178,6 +184,40 @@ def test_other_errors(tmp_path: Path) -> None:
     answer = invoke(path, "--arm", "page", "--reward", "paid", "--epsilon", "0")
     assert "epsilon = 0.0 is not allowed" in answer.output
     assert answer.exit_code == 2
+
+
+def test_what_is_no_csv_in_utf_8(tmp_path: Path) -> None:
+    answer = invoke(tmp_path, "--arm", "page", "--reward", "paid")
+    assert answer.exit_code == 2
+    assert "cannot be read: Is a directory" in answer.output
+    path = tmp_path / "log.csv"
+    for encoding in ("latin-1", "utf-16"):
+        path.write_text("séite,paid\na,1\nb,2\n", encoding=encoding)
+        answer = invoke(path, "--arm", "séite", "--reward", "paid")
+        assert answer.exit_code == 2
+        assert "is not text in UTF-8; save it as CSV in UTF-8" in answer.output
+
+
+def test_a_page_that_cannot_be_written_costs_no_work(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.csv", {"a": GOOD, "b": GOOD})
+    for out, said in (
+        (tmp_path / "none" / "page.html", "cannot be written: No such file or directory"),
+        (tmp_path, "is a folder; give the name of a file"),
+    ):
+        answer = invoke(path, "--arm", "page", "--reward", "paid", "--out", out)
+        assert answer.exit_code == 2
+        assert answer.output.count("\n") == 1  # nothing was played
+        assert said in answer.output
+
+
+def test_a_log_that_decides_nothing(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log.csv", lambda rng, i, n: [3] * n)
+    assert any("nothing to be learned" in sentence for sentence in log.findings())
+    wide = a_log(tmp_path / "log.csv", lambda rng, i, n: 1000 + i + rng.standard_normal(n))
+    assert wide.kind == "bounded"
+    assert any("a small part of that range" in sentence for sentence in wide.findings())
+    fine = a_log(tmp_path / "log.csv", lambda rng, i, n: rng.uniform(i, 4, n))
+    assert len(fine.findings()) == 2
 
 
 def test_the_horizon_is_that_of_the_log(tmp_path: Path) -> None:

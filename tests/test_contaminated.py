@@ -282,24 +282,6 @@ def test_regret_agrees_with_the_listing():
     assert abs(found.mean() - theirs.mean()) <= 4 * error
 
 
-def test_theorem_6_1_needs_a_bounded_epsilon():
-    """Printed for every epsilon; but with a large one nothing is truncated, and then it is false.
-
-    A law with E X^2 = 1 that is v = sqrt(n / (2 delta)) once in v^2 times shows it among n rewards
-    with chance above delta. The mean is then beyond sqrt(log(1/delta)/n) by any factor.
-    """
-    n, delta = 1000, 1e-6
-    v = math.sqrt(n / (2 * delta))
-    epsilon = 2 * v**2 * math.log(1 / delta) / n
-    assert (n * epsilon / math.log(1 / delta)) ** 0.5 > v  # the printed level keeps the value
-    assert -math.expm1(n * math.log1p(-(v**-2))) > delta
-    error = v / n - 1 / v
-    printed = math.sqrt(math.log(1 / delta) / n) + math.sqrt(math.log(1 / delta) / (n * epsilon))
-    assert error > 100 * printed
-    policy = raw(epsilon=epsilon, failure_probability=delta)
-    assert level_of(policy.constants(), n) < v / 100  # ours does not
-
-
 def test_less_privacy_never_widens_the_radius():
     for k in (2.0, 3.0, 8.0):
         radii = [

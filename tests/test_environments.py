@@ -350,6 +350,7 @@ def test_what_does_not_fit_the_family_is_refused(name, parameters, message):
         ({"inner": {"means": [0.5]}}, "`name`"),
         ({"inner": {"name": "bernoulli", "means": [2.0]}}, "bernoulli: means"),
         ({"inner": "bernoulli"}, "inner"),
+        ({"inner": {"name": "stochastic-losses", "means": [0.5]}}, "gives losses"),
     ],
 )
 def test_what_cannot_contaminate_is_refused(changed, message):

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
+import balaclava as bl
+from balaclava.errors import ParameterError
 from balaclava.policies.classic import robust_ucb
+from balaclava.policies.contaminated.elimination import level_of
 from balaclava.privacy.counters import tree_levels, worst_node_weight
 from balaclava.privacy.perturbation import beta_shape, beta_threshold
 from balaclava.privacy.truncated_laplace import truncated_laplace_cdf
@@ -219,6 +222,32 @@ def test_large_epsilon_in_dpr_se() -> None:
     assert local_coefficient(20, 1) > 13  # R >= log, all that the listing makes sure of
 
 
+def test_bonus_of_dpr_ucb_needs_another_proof() -> None:
+    """Tao 12: with Lemma 2 mended the errors add up to 56; by Chernoff they stay below 18."""
+
+    def summed(noise: float) -> float:
+        return 2 + math.sqrt(10) + 2 + noise
+
+    assert summed(10) < 18  # as printed
+    levels = 1 / math.log(2)  # of the tree, over log T
+    assert summed(10 * math.sqrt(8) * levels**1.5) == pytest.approx(56.2, abs=0.1)
+
+    def error(horizon: int, order: float) -> float:
+        made = bl.policy(
+            "dpr-ucb",
+            arms=2,
+            horizon=horizon,
+            epsilon=1.0,
+            moment_order=order,
+            moment_bound=1.0,
+        )
+        return float(made.error)  # type: ignore[attr-defined]
+
+    for horizon in (100, 10**4, 10**6, 10**9):
+        assert max(error(horizon, order) for order in (1.01, 1.5, 2.0)) < 18
+    assert error(10, 1.01) > 18
+
+
 # Asi, Raman, Talwar 2025
 
 
@@ -357,6 +386,58 @@ def test_rates_lost_their_roots() -> None:
     ratio = math.log(K) / (2 * n * K * extra)
     assert bound(math.sqrt(ratio)) == pytest.approx(2 * math.sqrt(2 * n * K * math.log(K) * extra))
     assert bound(ratio) > 1e3 * bound(math.sqrt(ratio))
+
+
+def test_noise_in_the_regret_of_exp4() -> None:
+    """Asi 12: a squared draw is 2 lambda^2 on average, and less where no draw is very large."""
+    scale, draws = 0.7, MILLION
+    assert stats.laplace(scale=scale).var() == pytest.approx(2 * scale**2)
+    most = math.sqrt(10) * scale * math.log(draws)  # the event of the proofs
+
+    def square(x: float) -> float:
+        return x * x * math.exp(-x / scale) / scale
+
+    within = integrate.quad(square, 0, most)[0] / -math.expm1(-most / scale)
+    assert within < 2 * scale**2
+    assert 10 * scale**2 * math.log(draws) ** 2 > 900 * within  # printed
+    # The bound of ldp-exp4 is least at a far larger learning rate than the printed one.
+    common = {"arms": 5, "experts": 20, "horizon": MILLION, "epsilon": 1.0}
+    bounds = {
+        scale: bl.policy("ldp-exp4", learning_rate_scale=scale, **common).regret_bound(
+            None, MILLION
+        )
+        for scale in (1.0, 10.0)
+    }
+    assert bounds[10.0] < bounds[1.0] / 3  # type: ignore[operator]
+
+
+def test_batch_of_the_conversion_is_rounded_up() -> None:
+    """Asi 13: noise of scale 1/(tau eps) <= 1 needs tau >= 1/eps; one reward more is not asked."""
+    for epsilon in (1.0, 0.6, 0.3, 1 / 49, 0.001):
+        policy = bl.privatise(bl.policy("exp3", arms=2), epsilon=epsilon)
+        tau = policy.rounds_of_a_batch
+        assert tau * epsilon >= 1 - 1e-9
+        assert (tau - 1) * epsilon < 1
+    noise = 1 / (math.floor(1 / 0.6) * 0.6)  # rounded down
+    assert noise == pytest.approx(1.67, abs=0.01)
+    assert 1 + 2 * noise**2 > 6  # the second moment of a loss of 1 with this noise
+
+
+def test_delta_near_one_in_batched_exp4() -> None:
+    """Asi 14: the noise vanishes with log(1/delta), faster than delta can make good for."""
+
+    def needed(epsilon: float, delta: float, experts: int) -> float:
+        """The delta of one Laplace release with the epsilon that the proof gives it."""
+        each = epsilon / (3 * math.sqrt(experts * math.log(1 / delta)))
+        return max(0.0, -math.expm1((epsilon - each) / 2))
+
+    assert needed(1.0, 0.9999, 2) > 0.99998
+    for delta in (1e-6, 0.01, 1 / math.e):
+        assert needed(1.0, delta, 2) == 0.0
+    common = {"arms": 2, "experts": 2, "horizon": MILLION, "epsilon": 1.0}
+    with pytest.raises(ParameterError, match=r"delta = 0\.9999 is too large"):
+        bl.policy("dp-exp4", delta=0.9999, **common)
+    bl.policy("dp-exp4", delta=1 / math.e, **common)
 
 
 # Wang, Zhu 2024
@@ -544,6 +625,31 @@ def test_horizon_within_the_first_phase_of_prae() -> None:
     horizon, threshold = 50, 64
     batches = [2**tau for tau in range(1, 7) if 2**tau < threshold]
     assert sum(batches) > horizon
+
+
+def test_theorem_6_1_needs_a_bounded_epsilon() -> None:
+    """Wu 6: with a large epsilon nothing is truncated, and then the bound is false.
+
+    A law with E X^2 = 1 that is v = sqrt(n / (2 delta)) once in v^2 times shows it among n rewards
+    with chance above delta. The mean is then beyond sqrt(log(1/delta)/n) by any factor.
+    """
+    n, delta = 1000, 1e-6
+    v = math.sqrt(n / (2 * delta))
+    epsilon = 2 * v**2 * math.log(1 / delta) / n
+    assert (n * epsilon / math.log(1 / delta)) ** 0.5 > v  # the printed level keeps the value
+    assert -math.expm1(n * math.log1p(-(v**-2))) > delta
+    error = v / n - 1 / v
+    printed = math.sqrt(math.log(1 / delta) / n) + math.sqrt(math.log(1 / delta) / (n * epsilon))
+    assert error > 100 * printed
+    policy = bl.policy(
+        "prae-raw",
+        arms=2,
+        epsilon=epsilon,
+        moment_order=2,
+        horizon=MILLION,
+        failure_probability=delta,
+    )
+    assert level_of(policy.constants(), n) < v / 100  # ours does not
 
 
 # Bubeck, Cesa-Bianchi, Lugosi 2013

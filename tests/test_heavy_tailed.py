@@ -699,6 +699,24 @@ def test_the_warning_does_not_show_rewards() -> None:
     assert "49" not in str(caught[0].message)
 
 
+def test_means_and_outliers_that_the_policy_was_not_told_of() -> None:
+    world = bl.environment("gaussian", means=[0.0, -102.0])
+    common = {"arms": 2, "epsilon": 1.0, "horizon": 50, "moment_order": 2, "moment_bound": 1.0}
+    for name in ("prae-central", "dpr-batch-ucb"):
+        with pytest.warns(MomentWarning, match=r"mean_range = 10, but .* of 102; .*mean_range"):
+            warn_of_moments("label", bl.policy(name, mean_range=10, **common), world)
+    dirty = bl.environment(
+        "contaminated", inner=world, fraction=0.2, outliers={"kind": "point", "value": 5.0}
+    )
+    told = {**common, "mean_range": 200}
+    with pytest.warns(MomentWarning, match=r"contamination = 0\.1, but .* outliers of 0\.2;"):
+        warn_of_moments("label", bl.policy("prae-central", contamination=0.1, **told), dirty)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_moments("label", bl.policy("prae-central", contamination=0.2, **told), dirty)
+        warn_of_moments("label", bl.policy("dpr-batch-ucb", **told), world)
+
+
 def test_central_moments_where_a_policy_is_about_them() -> None:
     world = points(3.0, 2.0)  # no spread at all: central moments are 0
     common = {"arms": 2, "horizon": 50, "moment_order": 1.5, "moment_bound": 1.0}

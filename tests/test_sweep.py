@@ -207,6 +207,7 @@ def test_all_invalid_cells_are_named_before_anything_is_played(tmp_path: Path) -
     answer = CliRunner().invoke(main, ["simulate", str(path), "--out", str(tmp_path / "out")])
     assert answer.exit_code == 2
     assert "16 cells" in answer.stderr
+    assert answer.stderr.count("\n") == 4  # a line for each fault
     assert not (tmp_path / "out").exists()
 
 
@@ -626,6 +627,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = invoke("simulate", other, "--out", out)
     assert answer.exit_code == 2
     assert "another experiment" in answer.stderr
+    assert "the file has other parameters or another seed for " in answer.stderr
+    assert "lacks" not in answer.stderr
     assert (out / "summary.txt").read_text(encoding="utf-8") == summary
 
     def interrupted(self: Any, *_: Any) -> Any:
@@ -725,8 +728,9 @@ def test_no_scheduler_no_worker(plan: Plan, tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ClusterError, match=r"no scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1", timeout=0.5)
-    with pytest.raises(ClusterError, match="no scheduler answers at 'nonsense://'"):
-        run_sweep(plan, tmp_path / "out", scheduler="nonsense://", timeout=0.5)
+    for address in ("nonsense://", "nonsense", "tcp://nowhere.invalid:8786"):
+        with pytest.raises(ClusterError, match=f"'{address}' is no address of a scheduler"):
+            run_sweep(plan, tmp_path / "out", scheduler=address, timeout=0.5)
     with (
         distributed.LocalCluster(
             n_workers=0, processes=False, dashboard_address=":0", silence_logs=50

@@ -77,8 +77,18 @@ RULES = (
         "told a bound on the share of outliers, it widens its intervals by what they can do",
     ),
     Rule(
+        *("outliers", "local", None, "ldpr-batch-ucb", "robust-ucb"),
+        "each person truncates and randomises a reward before it leaves them; told a bound on the "
+        "share of outliers, it widens its intervals by what they can do",
+    ),
+    Rule(
         *("adversarial", "central", "trajectory", "dp-htinf", "htinf"),
         "it assumes nothing about how losses are chosen",
+    ),
+    Rule(
+        *("adversarial", "local", None, "ldp-exp3", "htinf"),
+        "each person randomises a loss before it leaves them, and it assumes nothing about how "
+        "losses are chosen",
     ),
     Rule(
         *("experts", "central", "trajectory", "dp-htinf-experts", "exp4"),

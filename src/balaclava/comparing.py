@@ -16,6 +16,7 @@ from balaclava._declared import Epsilon, RewardRange, check
 from balaclava.choosing import BOLDER, RULES, Recommendation, Rewards, recommend
 from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
+from balaclava.environments.empirical import headless, other_separator
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
 from balaclava.reporting.charts import escape
@@ -126,6 +127,11 @@ class Log:
         return (0.0 - _outwards(-low), _outwards(high))  # 0, not -0
 
     @property
+    def _much_too_wide(self) -> bool:
+        low, high = self.world.reward_range
+        return low < high and high - low < 0.1 * (self.reward_range[1] - self.reward_range[0])
+
+    @property
     def moment_order(self) -> float:
         """The highest order, up to 2, of a moment that is surely finite by the tail index."""
         low, high = _ORDERS
@@ -147,8 +153,15 @@ class Log:
             f"{self.rows:,} rows, {len(counts)} arms, {min(counts.values()):,} to "
             f"{max(counts.values()):,} rows an arm."
         ]
+        if not self.world.gaps.any():
+            found.append("All arms have the same average: there is nothing to be learned here.")
         if self.kind == "bounded":
             found.append(f"Rewards are taken as bounded: {self._why_bounded()}.")
+            if self._much_too_wide:
+                found.append(
+                    "The rewards fill a small part of that range, and the noise is made for all of "
+                    "it: give a narrower one with --range if you know that no reward leaves it."
+                )
             return found
         if self.tail is not None:
             found.append(
@@ -234,8 +247,11 @@ def read(
 
 def _require_readable(path: str) -> None:
     try:
-        if Path(path).stat().st_size == 0:
-            raise ParameterError(f"{path} is empty; give a header and one row for each decision")
+        with open(path, "rb") as file:
+            if not file.read(1):
+                raise ParameterError(
+                    f"{path} is empty; give a header and one row for each decision"
+                )
     except OSError as error:
         raise ParameterError(f"{path} cannot be read: {error.strerror}; check the path") from None
 
@@ -245,8 +261,13 @@ def _require_columns(path: str, arm: str, reward: str) -> None:
     names = _columns(path)
     for option, column in (("--arm", arm), ("--reward", reward)):
         if names is not None and column not in names:
-            headless = any(_is_number(name) for name in names)
-            hint = "its first row does not name columns" if headless else nearest(column, names)
+            separator = other_separator(names)
+            if separator is not None:
+                hint = f"its cells seem to be separated by {separator}: save it with commas"
+            elif headless(names):
+                hint = "its first row does not name columns"
+            else:
+                hint = nearest(column, names)
             raise ParameterError(f"{path} has no column {column!r} ({option}); {hint}")
     if arm == reward:
         raise ParameterError(f"--arm and --reward are both {arm!r}; give two columns")
@@ -257,16 +278,11 @@ def _columns(path: str) -> list[str] | None:
     with open(path, "rb") as file:
         if file.read(4) == b"PAR1":
             return None
-    with open(path, newline="", encoding="utf-8-sig", errors="replace") as text:
-        return next(csv.reader(text), [])
-
-
-def _is_number(name: str) -> bool:
     try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+        with open(path, newline="", encoding="utf-8-sig") as text:
+            return next(csv.reader(text), [])
+    except (UnicodeDecodeError, csv.Error):
+        raise ParameterError(f"{path} is not text in UTF-8; save it as CSV in UTF-8") from None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class PrivacyError(BalaclavaError, ValueError):
 
 
 class MomentWarning(UserWarning):
-    """A policy counts on a bound on moments that the environment exceeds."""
+    """A policy counts on a bound on moments, means or outliers that the environment exceeds."""
 
 
 def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:

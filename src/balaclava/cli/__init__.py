@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -22,18 +23,19 @@ from balaclava.cli.demonstrating import demo
 from balaclava.cli.play import simulate
 from balaclava.cli.reporting import report
 from balaclava.cli.reproducing import reproduce
-from balaclava.errors import BalaclavaError
+from balaclava.errors import BalaclavaError, MomentWarning
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 class _Refused(click.ClickException):
-    """An error that a user can mend: one line, no traceback."""
+    """An error that a user can mend: no traceback, one line, or one for each of a list."""
 
     exit_code = 2
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"balaclava: {' '.join(self.message.split())}", err=True)
+        lines = (" ".join(line.split()) for line in self.message.splitlines())
+        click.echo("balaclava: " + "\n".join(filter(None, lines)), err=True)
 
 
 class _Group(click.Group):
@@ -44,8 +46,18 @@ class _Group(click.Group):
         return super().main(*arguments, **keywords)
 
     def invoke(self, context: click.Context) -> Any:
+        elsewhere = warnings.showwarning
+
+        def show(message: Any, category: Any, *where: Any) -> None:
+            if issubclass(category, MomentWarning):  # about what was asked for, not about code
+                click.echo(f"balaclava: warning: {message}", err=True)
+            else:
+                elsewhere(message, category, *where)
+
         try:
-            return super().invoke(context)
+            with warnings.catch_warnings():
+                warnings.showwarning = show  # type: ignore[assignment]
+                return super().invoke(context)
         except BalaclavaError as error:
             raise _Refused(str(error)) from error
         except KeyboardInterrupt:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 if TYPE_CHECKING:
+    from balaclava._declared import Range
     from balaclava.choosing import Recommendation
 
 _QUESTIONS: dict[str, tuple[str, dict[str, str]]] = {
@@ -55,6 +57,8 @@ _MORE: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
     "contamination": (("outliers",), "At most which share of rewards is wrong?", float, 0.05),
     "experts": (("experts",), "How many experts?", int, 10),
 }
+# Options that not every policy has a use for.
+_ONLY_SOME = ("delta", "reward_range", *_MORE)
 
 
 @click.command()
@@ -85,12 +89,20 @@ def choose(ask: bool | None, simulate: bool, **given: Any) -> None:
     """
     from balaclava.choosing import recommend
 
-    answers = _answers(given, sys.stdin.isatty() if ask is None else ask)
+    ask = sys.stdin.isatty() if ask is None else ask
+    answers = _answers(given, ask)
     advice = recommend(**answers)
     click.echo(f"policy:   {advice.policy.name}, {advice.guarantee}")
     _say("why", advice.why)
     for note in advice.notes:
         _say("note", note)
+    usual = [f"{name}={value}" for name, value in answers.items() if given[name] is None]
+    if usual and not ask:
+        _say("assumed", f"{', '.join(usual)}; give options for what is otherwise, or --ask")
+    unused = [name for name in _ONLY_SOME if given[name] is not None]
+    unused = [name for name in unused if name not in advice.policy.annotations]
+    if unused:
+        _say("unused", f"{', '.join(unused)}, as {advice.policy.name} takes no such thing")
     _say("promise", advice.guarantee.explain())
     click.echo(f"use:      {advice.code}")
     if simulate:
@@ -106,18 +118,25 @@ def _expectation(advice: Recommendation) -> None:
     found = advice.expect()
     _say(
         "regret",
-        f"{found.regret:,.0f} ± {found.error:,.0f} after {found.rounds:,} rounds, simulated on "
-        f"{found.instance}; choosing at random {found.random_regret:,.0f}",
+        f"{_number(found.regret)} ± {_number(found.error)} after {found.rounds:,} rounds, "
+        f"simulated on {found.instance}; choosing at random {_number(found.random_regret)}",
     )
     tuned = " and was tuned" if advice.yardstick_label != advice.yardstick.name else ""
     yardstick = f"{advice.yardstick_label}, which is not private{tuned}"
-    other = f"the {found.yardstick_regret:,.0f} of {yardstick}"
+    other = f"the {_number(found.yardstick_regret)} of {yardstick}"
     if found.price >= 1:
         _say("price", f"{found.price:.3g} times {other}")
+    elif math.isnan(found.price):
+        _say("price", f"not to be told from {other}")
     else:
         _say("price", f"none to be seen here: {found.price:.3g} times {other}")
     if found.in_vain:
         _say("warning", "hardly better than at random: raise epsilon or the horizon")
+
+
+def _number(value: float) -> str:
+    """Whole from 10 on; smaller ones, as of rewards on a small scale, with three digits."""
+    return f"{value:,.0f}" if value == 0 or value >= 10 else f"{value:.3g}"
 
 
 def _say(what: str, text: str) -> None:
@@ -139,17 +158,54 @@ def _answers(given: dict[str, Any], ask: bool) -> dict[str, Any]:
         if answers["rewards"] in kinds:
             asked[name] = (question, kind, usual)
     if ask and answers["rewards"] == "bounded" and "reward_range" not in answers:
-        low = click.prompt("The smallest reward?", type=float, default=0.0)
-        answers["reward_range"] = (low, click.prompt("The largest?", type=float, default=1.0))
+        from balaclava._declared import Range
+
+        low = _ask("The smallest reward?", float, 0.0, Range())
+        above = Range(low, open_low=True)
+        answers["reward_range"] = (low, _ask("The largest?", float, max(1.0, low + 1.0), above))
     for name, (question, kind, usual) in asked.items():
         if name not in answers:
-            answers[name] = click.prompt(question, type=kind, default=usual) if ask else usual
+            answers[name] = _ask(question, kind, usual, _allowed(name)) if ask else usual
     return answers
 
 
+def _allowed(name: str) -> Range:
+    """The numbers that the advice is given on."""
+    from balaclava._declared import Range
+
+    return {
+        "arms": Range(1),
+        "horizon": Range(2, 10**12),
+        "epsilon": Range(0, open_low=True),
+        "moment_order": Range(1, open_low=True),
+        "moment_bound": Range(0, open_low=True),
+        "contamination": Range(0, 0.5, open_high=True),
+        "experts": Range(1),
+    }[name]
+
+
+def _ask(question: str, kind: type, usual: Any, allowed: Range) -> Any:
+    """A number that is allowed: after any other answer the question is asked again."""
+    from balaclava._declared import check
+    from balaclava.errors import ParameterError
+
+    def read(answer: Any) -> Any:
+        try:
+            return check("the answer", kind(answer), Annotated[kind, allowed])
+        except ParameterError as error:
+            raise click.UsageError(str(error)) from None
+        except ValueError:
+            whole = "whole " if kind is int else ""
+            raise click.UsageError(f"{answer!r} is not a {whole}number") from None
+
+    return click.prompt(question, default=usual, value_proc=read)
+
+
 def _pick(question: str, options: dict[str, str]) -> str:
+    from balaclava._declared import Range
+
     click.echo(question)
     for i, (_, meaning) in enumerate(options.items(), start=1):
         click.echo(f"  {i}  {meaning}")
-    number: int = click.prompt("Number", type=click.IntRange(1, len(options)), default=1)
+    number: int = _ask("Number", int, 1, Range(1, len(options)))
     return list(options)[number - 1]

@@ -49,7 +49,10 @@ def compare(
     """
     from balaclava.comparing import NOT_PRIVATE, read
     from balaclava.comparing import compare as play
+    from balaclava.simulation.storage import require_place
 
+    out = Path(f"{log.stem}-report.html") if out is None else out
+    require_place(out)
     found = read(log, arm=arm, reward=reward, reward_range=reward_range)
     click.echo(f"{NOT_PRIVATE}\n")
     for sentence in found.findings():
@@ -68,5 +71,4 @@ def compare(
     for label, why in done.why().items():
         click.echo(f"- {label} ({done.results.guarantee(label)}): {why}")
     click.echo(f"\n{done.results.summary()}")
-    page = done.write(Path(f"{log.stem}-report.html") if out is None else out)
-    click.echo(f"\nwrote {page}: open it in a browser")
+    click.echo(f"\nwrote {done.write(out)}: open it in a browser")

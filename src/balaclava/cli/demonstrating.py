@@ -22,9 +22,9 @@ _TRIALS, _PAIRS = 4_000, 30
 # A yardstick, then epsilon = 1 six times: for all that it can cover, and not for bounded rewards
 # only (0 and 1 have a second moment of at most 1).
 _POLICIES: dict[str, dict[str, Any]] = {
-    "ucb1": {},
+    "imed": {},
     "dp-imed": {"epsilon": 1.0},
-    "lazy-dp-ts": {"epsilon": 1.0},
+    "lazy-dp-ucb": {"epsilon": 1.0},
     "dp-se": {"epsilon": 1.0, "horizon": _HORIZON},
     "dpr-batch-ucb": {
         "epsilon": 1.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,49 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from balaclava.policies.base import Policy
-    from balaclava.simulation.results import Results
-
-_DEMO_MEANS = (0.3, 0.4, 0.5, 0.6, 0.75)
-_DEMO_HORIZON = 20_000
-_DEMO_REPETITIONS = 40
-# Two yardsticks, then policies for each thing that epsilon can cover.
-_DEMO_POLICIES: dict[str, dict[str, float]] = {
-    "ucb1": {},
-    "imed": {},
-    "dp-imed": {"epsilon": 1.0},
-    "dp-se": {"epsilon": 1.0, "horizon": _DEMO_HORIZON},
-    "dp-ftpl-new": {"epsilon": 1.0, "delta": 1e-6, "horizon": _DEMO_HORIZON},
-    "ldp-ucb-bernoulli": {"epsilon": 1.0},
-}
-
-
-@click.command(short_help="Play a few policies, print a table, draw demo.png.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("."), help="Where to write.")
-def demo(out: Path) -> None:
-    """Play a few policies against each other and draw their regret.
-
-    \b
-    Five arms that pay 0 or 1. Prints a table and writes demo.png.
-    Example: balaclava demo --out pictures
-    """
-    from balaclava.environments.base import environment
-    from balaclava.simulation.engine import simulate
-
-    world = environment("bernoulli", means=_DEMO_MEANS)
-    _make_folder(out)
-    with _progress() as progress:
-        results = simulate(
-            _demo_policies(),
-            world,
-            horizon=_DEMO_HORIZON,
-            repetitions=_DEMO_REPETITIONS,
-            seed=1,
-            progress=progress,
-        )
-    click.echo(str(results.summary()))
-    results.plot(out / "demo.png", log_regret=True)  # private and not: orders of magnitude apart
-    click.echo(f"\nwrote {out / 'demo.png'}")
+    from balaclava.simulation.sweep import Sweep
 
 
 @click.command()
@@ -67,12 +26,30 @@ def demo(out: Path) -> None:
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Threads; by default one for each core."
 )
+@click.option(
+    "--scheduler",
+    envvar="DASK_SCHEDULER_ADDRESS",
+    metavar="ADDRESS",
+    help="Play on the workers of this dask scheduler [env: DASK_SCHEDULER_ADDRESS].",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the scheduler and its first worker.",
+)
+@click.option("--extend", is_flag=True, help="Take over a folder of another experiment.")
+@click.option("--list", "show", is_flag=True, help="List the cells, and play nothing.")
 @click.pass_context
-def simulate(context: click.Context, file: Path, out: Path | None, workers: int | None) -> None:
+def simulate(
+    context: click.Context, /, file: Path, out: Path | None, show: bool, **how: Any
+) -> None:
     """Run the experiment that FILE.toml describes.
 
-    Writes results.parquet (read it with bl.load), regret.png and summary.txt. After Ctrl-C the
-    repetitions that were finished are kept.
+    Writes results.parquet (read it with bl.load), regret.png and summary.txt. A file may ask for
+    several environments, horizons and grids of parameters: each combination is a cell, with a
+    file of its own under cells. After Ctrl-C, or worse, the same command goes on where it was.
 
     \b
     Example: balaclava simulate quickstart.toml --out first-try
@@ -87,42 +64,88 @@ def simulate(context: click.Context, file: Path, out: Path | None, workers: int 
         [policies.ucb1]
         [policies.bolder]
         name = "ucb1"
-        radius_scale = 0.5
+        radius_scale = { grid = [0.25, 0.5] }
     """
-    from balaclava.simulation.engine import Interrupted
-    from balaclava.simulation.experiment import read_experiment
+    from balaclava.simulation.experiment import read_plan
+    from balaclava.simulation.running import run_sweep
+    from balaclava.simulation.sweep import SUMMARY, plan_sweep
 
-    experiment = read_experiment(file)
+    plan = read_plan(file)
     out = Path(f"{file.stem}-results") if out is None else out
+    sweep = plan_sweep(plan, out)
+    if show:
+        _list(sweep)
+        return
     _make_folder(out)
     try:
         with _progress() as progress:
-            results = experiment.run(workers=workers, progress=progress)
-    except Interrupted as interruption:
-        results = interruption.results
-        finished = sum(len(runs) for runs in results.runs.values())
-        asked = experiment.repetitions * len(results.labels)
-        if finished:
-            _write(results, out)
-        kept = f"they are kept in {out}" if finished else "nothing was written"
-        click.echo(
-            f"balaclava: interrupted after {finished} of {asked} repetitions; {kept}", err=True
-        )
+            run_sweep(plan, out, progress=progress, **how)
+    except KeyboardInterrupt:
+        _tell_what_is_kept(sweep)
         context.exit(130)
-    _write(results, out)
-    click.echo(f"\nwrote results.parquet, regret.png and summary.txt to {out}")
+    if (out / SUMMARY).exists():
+        click.echo((out / SUMMARY).read_text(encoding="utf-8"))
+        click.echo(f"{out} was finished before; nothing was played")
+        return
+    click.echo(f"\nwrote {_write(sweep)} to {out}")
 
 
-def _write(results: Results, out: Path) -> None:
-    """The numbers first: they are what cannot be made again quickly."""
+def _list(sweep: Sweep) -> None:
+    """A line for each cell, finished ones marked."""
+    cells = sweep.cells
+    for cell in cells:
+        state = "done" if cell.done else "-"
+        click.echo(f"{state:4}  {cell.key[:12]}  {cell}, seed {cell.seed}")
+    rounds = sum(cell.horizon * cell.repetitions for cell in cells if not cell.done)
+    done = sum(cell.done for cell in cells)
+    click.echo(f"{done} of {len(cells)} cells are done; {rounds:.3g} rounds are to be played")
+
+
+def _tell_what_is_kept(sweep: Sweep) -> None:
+    cells, parts = sweep.cells, sweep.parts()
+    kept = [c.repetitions if c.done else len(sweep.kept(c, parts)) for c in cells]
+    asked = sum(cell.repetitions for cell in cells)
+    if sum(kept) and len(sweep.settings()) == 1:
+        _write(sweep)
+    done = f"{sum(cell.done for cell in cells)} of {len(cells)} cells"
+    where = f"they are kept in {sweep.folder} ({done})" if sum(kept) else "nothing was finished"
+    click.echo(
+        f"balaclava: interrupted after {sum(kept)} of {asked} repetitions; {where}; run the same "
+        "command again to go on",
+        err=True,
+    )
+
+
+def _write(sweep: Sweep) -> str:
+    """Tables and pictures; says in words what was written."""
+    from balaclava.simulation.plots import COLOURS, STYLES
     from balaclava.simulation.storage import atomically
+    from balaclava.simulation.sweep import SUMMARY
 
-    results.save(out / "results.parquet")
-    summary = str(results.summary())
-    click.echo(summary)
-    with atomically(out / "summary.txt") as temporary:
-        temporary.write_text(summary + "\n", encoding="utf-8")
-    results.plot(out / "regret.png")
+    settings = sweep.settings()
+    tables, pictures = [], []
+    for setting in settings:
+        results = sweep.results(*setting)
+        if len(settings) == 1:
+            results.save(sweep.folder / "results.parquet")
+        tables.append(str(results.summary()))
+        if len(settings) > 1:
+            tables[-1] = f"{setting[0]}: {tables[-1]}"
+        click.echo(tables[-1] + ("\n" if setting != settings[-1] else ""))
+        if len(results.labels) <= len(COLOURS) * len(STYLES):  # more cannot be told apart
+            name = "regret.png" if len(settings) == 1 else f"regret-{_file_name(*setting)}.png"
+            results.plot(sweep.folder / name)
+            pictures.append(name)
+    with atomically(sweep.folder / SUMMARY) as temporary:
+        temporary.write_text("\n\n".join(tables) + "\n", encoding="utf-8")
+    if len(settings) == 1:
+        return ", ".join(["results.parquet", *pictures]) + f" and {SUMMARY}"
+    return f"{len(sweep.cells)} cells, {len(pictures)} pictures and {SUMMARY}"
+
+
+def _file_name(environment: str, horizon: int, seed: int) -> str:
+    plain = re.sub(r"[^\w.]+", "-", environment).strip("-")
+    return f"{plain}-{horizon}-{seed}"
 
 
 def _make_folder(out: Path) -> None:
@@ -138,15 +161,8 @@ def _make_folder(out: Path) -> None:
         ) from error
 
 
-def _demo_policies() -> list[Policy]:
-    from balaclava.policies.base import policy
-
-    arms = len(_DEMO_MEANS)
-    return [policy(name, arms=arms, **given) for name, given in _DEMO_POLICIES.items()]
-
-
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def _progress() -> Iterator[Callable[..., None] | None]:
     """A line with the pace and the time left, where somebody can see it."""
     if not sys.stderr.isatty():
         yield None
@@ -164,7 +180,8 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("compiling", total=None)
 
-        def report(played: int, total: int) -> None:
-            bar.update(task, description="playing", completed=played, total=total)
+        def report(played: int, total: int, done: int = 0, cells: int = 1) -> None:
+            what = f"playing, {done} of {cells} cells done" if cells > 1 else "playing"
+            bar.update(task, description=what, completed=played, total=total)
 
         yield report

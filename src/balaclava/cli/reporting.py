@@ -37,8 +37,12 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     from balaclava.reporting.audits import run_audits
     from balaclava.reporting.page import write_report
     from balaclava.reporting.panels import read_story
+    from balaclava.simulation.storage import require_place
 
     story = read_story(source)
+    if out is None:
+        out = source / "report.html" if source.is_dir() else source.with_suffix(".html")
+    require_place(out)
     audits = None
     if audited:
         with Console(stderr=True).status("auditing ...") as status:  # on a terminal only
@@ -47,8 +51,6 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
                 trials=trials,
                 progress=lambda label: status.update(f"trying to refute {label} ..."),
             )
-    if out is None:
-        out = source / "report.html" if source.is_dir() else source.with_suffix(".html")
     page = write_report(story, out, audits=audits)
     click.echo(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser")
     if audits and any(found.verdict == "violated" for found in audits.values()):

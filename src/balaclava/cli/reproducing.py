@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 @click.option("--list", "show", is_flag=True, help="List the figures, and do nothing else.")
 @click.option("--all", "everything", is_flag=True, help="Run all of them, and write one page.")
 @click.option(
-    "--small",
+    "--markdown",
     type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="With --all: also put texts and pictures of under 100 kB here, as the docs show them.",
+    metavar="FILE.md",
+    help="With --all: also this page, with pictures of under 100 kB in a folder beside it.",
 )
 def reproduce(
     figures: tuple[str, ...],
@@ -46,7 +46,7 @@ def reproduce(
     workers: int | None,
     show: bool,
     everything: bool,
-    small: Path | None,
+    markdown: Path | None,
 ) -> None:
     """Run published figures again: pictures, data, and a text that compares.
 
@@ -59,12 +59,12 @@ def reproduce(
     Example: balaclava reproduce wang2024-fig5 --out pictures
     Example: balaclava reproduce --all --out gallery
     """
-    if small is not None and not everything:
-        raise click.UsageError("--small goes with --all")
+    if markdown is not None and not everything:
+        raise click.UsageError("--markdown goes with --all")
     if everything and not show:
         if figures:
             raise click.UsageError("give figures or --all, not both")
-        _gallery(Path("gallery") if out is None else out, scale, workers, small)
+        _gallery(Path("gallery") if out is None else out, scale, workers, markdown)
         return
     from balaclava.errors import UnknownNameError, nearest
     from balaclava.papers.base import figures as known
@@ -85,8 +85,8 @@ def reproduce(
         click.echo(f"wrote {', '.join(path.name for path in done.files)} to {done.files[0].parent}")
 
 
-def _gallery(out: Path, scale: str, workers: int | None, small: Path | None) -> None:
-    from balaclava.papers.gallery import make_gallery, write_small
+def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) -> None:
+    from balaclava.papers.gallery import make_gallery, write_markdown
 
     def tell(step: Step) -> None:
         click.echo(f"{step.outcome:6}  {step.name:16}  {step.seconds:6.1f} s")
@@ -96,8 +96,8 @@ def _gallery(out: Path, scale: str, workers: int | None, small: Path | None) -> 
     done = make_gallery(
         out, scale=scale, workers=workers, progress=lambda _: _progress(), tell=tell
     )
-    if small is not None:
-        write_small(done.shown, out, small)
+    if markdown is not None:
+        write_markdown(done.shown, out, markdown)
     click.echo(f"wrote {done.page}, {len(done.shown)} figures: open it in a browser")
     if done.failed:
         names = ", ".join(step.name for step in done.failed)

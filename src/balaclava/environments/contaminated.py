@@ -118,6 +118,11 @@ class Contaminated(Environment):
         if isinstance(self.inner, Mapping):
             object.__setattr__(self, "inner", from_mapping(self._label("inner"), self.inner))
         super().__post_init__()
+        if self.inner.feedback == "loss":
+            raise ParameterError(
+                f"{self._label('inner')}: {self.inner.name} gives losses, which no policy takes "
+                "with outliers among them; give an environment of rewards"
+            )
         checked = checked_outliers(self._label("outliers"), self.outliers, self.arms)
         object.__setattr__(self, "outliers", checked)
 

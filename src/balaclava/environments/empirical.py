@@ -227,20 +227,38 @@ def read_columns(label: str, path: str, arm: str, reward: str) -> Any:
     except pa.ArrowException:
         # pyarrow's own message would quote the row.
         row = f" at line {broken[0]}" if broken and broken[0] else ""
-        raise ParameterError(f"{label} is not a well-formed CSV or Parquet file{row}") from None
+        raise ParameterError(
+            f"{label} is not a well-formed CSV or Parquet file{row}; give text in UTF-8 with as "
+            "many cells in each row as in the first"
+        ) from None
 
 
 def _require_columns(label: str, names: list[str], columns: list[str]) -> None:
     for column in columns:
         if names.count(column) != 1:
             fault = "no column" if column not in names else "more than one column"
+            if (separator := other_separator(names)) is not None:
+                raise ParameterError(
+                    f"{label} has {fault} {column!r}: its cells seem to be separated by "
+                    f"{separator}; save it with commas"
+                )
             # Without a header the first rewards would stand here.
-            has_header = not any(map(_is_number, names))
-            found = ", ".join(map(repr, names)) if has_header else "not named in its first row"
+            found = "not named in its first row" if headless(names) else ", ".join(map(repr, names))
             raise ParameterError(
                 f"{label} has {fault} {column!r}; its columns are {found}: "
                 "set `arm` and `reward` to the two that are meant"
             )
+
+
+def other_separator(names: Sequence[str]) -> str | None:
+    """In words, what seems to stand between the cells of a first row instead of commas."""
+    marks = {";": "semicolons", "\t": "tabs", "|": "bars"}
+    return next((word for mark, word in marks.items() if any(mark in name for name in names)), None)
+
+
+def headless(names: Sequence[str]) -> bool:
+    """Whether a file's first row holds data, which must not be repeated."""
+    return any(re.match(r"\W*\d|(true|false|yes|no|nan)$", name, re.I) for name in names)
 
 
 def _as_text(where: str, column: Any) -> Any:
@@ -267,10 +285,16 @@ def _as_numbers(where: str, column: Any) -> np.ndarray:
         items = column.to_pylist()
         wrong = [not _is_number(item) for item in items]
         if any(wrong):
-            raise ParameterError(f"{where} is not a number in {_row(wrong)}") from None
+            raise ParameterError(
+                f"{where} is not a number in {_row(wrong)}; write numbers, such as 1 for yes and 0 "
+                "for no, with a point and without spaces or units"
+            ) from None
         rewards = np.array([float(item) for item in items])  # blanks around it, very long integers
     if not np.isfinite(rewards).all():
-        raise ParameterError(f"{where} is not finite in {_row(~np.isfinite(rewards))}")
+        raise ParameterError(
+            f"{where} is not finite in {_row(~np.isfinite(rewards))}; remove or fill what is "
+            "missing"
+        )
     return rewards
 
 

@@ -176,11 +176,13 @@ class Agent:
         a seeded agent's generator is.
         """
         policy = self._policy
-        if REGISTRY.classes().get(policy.name) is not type(policy):
-            raise SavedStateError(
-                f"{type(policy).__name__} is not registered, so it could not be restored; "
-                "call bl.register on it first"
-            )
+        parts = (getattr(policy, name) for name in policy.annotations)
+        for part in (policy, *(part for part in parts if isinstance(part, Policy))):
+            if REGISTRY.classes().get(part.name) is not type(part):
+                raise SavedStateError(
+                    f"{type(part).__name__} is not registered, so it could not be restored; "
+                    "call bl.register on it first"
+                )
         with self._lock:
             return {
                 "schema": SCHEMA,

@@ -24,6 +24,7 @@ Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 _DEFAULT_GRID = tuple(2.0**k for k in range(-7, 2))  # times the policy's own scale
 _MOST_STEPS = 8  # by which the default grid is extended
 _WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones
+_ENOUGH = 100  # repetitions
 _FINALISTS = 3
 
 
@@ -193,6 +194,17 @@ def calibrate(
         for row in rows
         if row.mean > 0 and row.worst > 10 * row.mean
     ]
+    notes += [
+        f"{row.environment}: the worst run, {row.worst:.4g}, is worse than any before, "
+        f"{row.worst_before:.4g}; with this scale runs may lock onto a wrong arm"
+        for row in rows
+        if 0 < row.worst <= 10 * row.mean and row.worst > 1.5 * row.worst_before
+    ]
+    if repetitions < _ENOUGH:
+        notes.append(
+            f"{repetitions} repetitions are few: what fails more rarely than that was not seen; "
+            f"take at least {_ENOUGH}"
+        )
     final = {trial.scale: trial for trial in search.ranking(repetitions)}
     rest = [trial for trial in search.ranking(few) if trial.scale not in final]
     trials = tuple(sorted([*final.values(), *rest]))
@@ -213,12 +225,16 @@ def calibrate(
 def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:
     """A copy with another scale; refused if that would change what is promised on privacy."""
     changed = type(policy).create({**policy.parameters, parameter: scale})
+    _require_same_guarantee(policy, changed, parameter)
+    return changed
+
+
+def _require_same_guarantee(policy: Policy, changed: Policy, parameter: str) -> None:
     if changed.guarantee != policy.guarantee:
         raise ParameterError(
             f"{policy.name}: {parameter} changes the guarantee from {policy.guarantee} to "
             f"{changed.guarantee}; privacy is for you to choose, not for a simulation"
         )
-    return changed
 
 
 def label_environments(what: str, given: Any) -> dict[str, Environment]:
@@ -262,6 +278,12 @@ def _current(policy: Policy, parameter: str) -> float:
             f"{policy.name}: {parameter} = {brief(value)} is not a scale; only a number above 0 "
             "can be calibrated"
         )
+    for other in (value / 2.0, value * 2.0):
+        try:
+            changed = type(policy).create({**policy.parameters, parameter: other})
+        except ParameterError:  # not allowed, so it will not be tried
+            continue
+        _require_same_guarantee(policy, changed, parameter)
     return value
 
 

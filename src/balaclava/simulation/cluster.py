@@ -136,6 +136,13 @@ def _distributed() -> Any:
 @contextmanager
 def _connected(address: str, timeout: float) -> Iterator[Any]:
     distributed = _distributed()
+    try:  # first: a client that is given no proper address cannot be closed
+        importlib.import_module("distributed.comm").resolve_address(address)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"{address!r} is no address of a scheduler ({error}); give the one that `dask "
+            "scheduler` prints, such as tcp://host:8786"
+        ) from error
     with _silenced():
         try:
             client = distributed.Client(address, timeout=timeout, set_as_default=False)

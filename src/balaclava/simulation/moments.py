@@ -1,39 +1,59 @@
-"""A word of warning where a policy counts on a moment that the environment does not have."""
+"""A word of warning where a policy counts on a bound that the environment does not keep."""
 
 from __future__ import annotations
 
 import warnings
 
+import numpy as np
+
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, MomentWarning
 from balaclava.policies.base import Policy
+from balaclava.policies.contaminated.elimination import share_of_outliers
 
 
 def warn_of_moments(label: str, policy: Policy, environment: Environment) -> None:
-    """Warn if an arm's moment is above `moment_bound`; nothing is known of it, nothing is said.
+    """Warn if moments, means or outliers are beyond what the policy was told of them.
 
-    Raw moments are compared, central ones for a policy whose `central_moments` is true. The moment
-    of an environment that holds somebody's rewards is not repeated.
+    These are `moment_bound`, `mean_range` and `contamination`, for policies that take them. Raw
+    moments are compared, central ones for a policy whose `central_moments` is true. What is worked
+    out from somebody's rewards is not repeated. Nothing is known of it, nothing is said.
     """
+    for told, bound, law, reached, advice in _compared(policy, environment):
+        if reached <= bound * (1 + 1e-9):
+            continue
+        shown = "above it (withheld: it is worked out from rewards)"
+        if not environment.holds_data:
+            shown = f"of {reached:.6g}"
+        warnings.warn(
+            f"{label}: {told} = {bound:.6g}, but {law} {shown}; what is proved of its regret does "
+            f"not hold here. Privacy does. {advice}",
+            MomentWarning,
+            stacklevel=3,
+        )
+
+
+def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float, str, float, str]]:
+    """What the policy was told, its bound, what it is about, how large that is, what to do."""
+    found = []
     order, bound = getattr(policy, "moment_order", None), getattr(policy, "moment_bound", None)
-    if order is None or bound is None:
-        return
-    central = bool(getattr(policy, "central_moments", False))
-    try:
-        moment = environment.moment(order, central=central)
-    except IncompatibleError:
-        return
-    if moment <= bound * (1 + 1e-9):
-        return
-    law = f"E|X - mean|^{order:g}" if central else f"E|X|^{order:g}"
-    reached = "above it (withheld: it is worked out from rewards)"
-    if not environment.holds_data:
-        reached = f"of {moment:.6g}"
-    warnings.warn(
-        f"{label}: moment_bound = {bound:.6g}, but an arm of {environment.name} has {law} "
-        f"{reached}; "
-        "what is proved of its regret does not hold here. Privacy does. Raise moment_bound, or "
-        "lower moment_order",
-        MomentWarning,
-        stacklevel=3,
-    )
+    if order is not None and bound is not None:
+        central = bool(getattr(policy, "central_moments", False))
+        law = f"an arm of {environment.name} has E|X{' - mean' if central else ''}|^{order:g}"
+        advice = "Raise moment_bound, or lower moment_order"
+        try:
+            moment = environment.moment(order, central=central)
+            found.append(("moment_bound", bound, law, moment, advice))
+        except IncompatibleError:
+            pass
+    mean_range, means = getattr(policy, "mean_range", None), getattr(environment, "means", None)
+    if mean_range is not None and means is not None:
+        law = f"an arm of {environment.name} has a mean, up to its sign,"
+        advice = "Raise mean_range, or subtract a constant from the rewards"
+        found.append(("mean_range", mean_range, law, float(np.abs(means).max()), advice))
+    contamination = getattr(policy, "contamination", None)
+    if contamination is not None:
+        law = f"{environment.name} has a share of outliers"
+        share = share_of_outliers(environment)
+        found.append(("contamination", contamination, law, share, "Raise contamination"))
+    return found

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -50,13 +51,29 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
         _sync_folder(target.parent)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ResultsFileError(
-            f"{target} cannot be written: {reason}; choose a folder that exists, may be written "
-            "to and has room"
-        ) from error
+        raise _unwritable(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written in the end, before there is work to lose."""
+    target = Path(path)
+    if target.is_dir():
+        raise ResultsFileError(f"{target} is a folder; give the name of a file")
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _unwritable(target: Path, error: OSError) -> ResultsFileError:
+    reason = error.strerror or type(error).__name__
+    return ResultsFileError(
+        f"{target} cannot be written: {reason}; choose a folder that exists, may be written to and "
+        "has room"
+    )
 
 
 def _sync_folder(folder: Path) -> None:

@@ -328,8 +328,13 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
         return ""
     gone = [name for key, name in before.items() if key not in now]
     come = [name for key, name in now.items() if key not in before]
+    changed = [name for name in gone if name in come]  # by name the same, and yet another cell
     told = []
-    for cells, verb in ((gone, "lacks"), (come, "adds")):
+    for cells, verb in (
+        (changed, "has other parameters or another seed for"),
+        ([name for name in gone if name not in changed], "lacks"),
+        ([name for name in come if name not in changed], "adds"),
+    ):
         if cells:
             more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
             told.append(f"the file {verb} {cells[0]}{more}")

@@ -1,0 +1,144 @@
+"""The page with every figure: what is made, what is kept, what fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from balaclava.cli import main
+from balaclava.papers import base, gallery
+from balaclava.papers.base import Desk, FigureEntry
+from balaclava.papers.gallery import make_gallery, read_gallery, shrink
+from balaclava.papers.report import compose
+
+TEXT = {
+    "What the paper shows": ["A line that <rises>, a long point that is broken " + "a b c " * 20],
+    "What we see": ["One.", "Two."],
+    "Where they differ, and why": ["Nowhere."],
+}
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two figures that are made at once and one that fails; their names as they are called."""
+    called: list[str] = []
+
+    def draw(desk: Desk) -> str:
+        from matplotlib.figure import Figure
+
+        called.append(desk.name)
+        picture = Figure(figsize=(4, 2))
+        picture.subplots().plot([0, 1], [0, 1])
+        desk.picture(picture)
+        return compose(f"{desk.name}: a line", TEXT)
+
+    def fail(desk: Desk) -> str:
+        called.append(desk.name)
+        raise ValueError("no\nluck")
+
+    base.figures()  # so that none is registered later
+    entries = [
+        FigureEntry("one-fig1", "A line", "One 2001", draw),
+        FigureEntry("one-fig2", "Trouble", "One 2001", fail),
+        FigureEntry("two-fig1", "A line & more", "Two 2002", draw),
+    ]
+    monkeypatch.setattr(base, "_FIGURES", {entry.name: entry for entry in entries})
+    return called
+
+
+def test_all_figures_are_made_and_one_failure_is_told(made: list[str], tmp_path: Path) -> None:
+    out, markdown = tmp_path / "out", tmp_path / "gallery.md"
+    answer = invoke("reproduce", "--all", "--out", out, "--markdown", markdown)
+    assert answer.exit_code == 1
+    assert made == ["one-fig1", "one-fig2", "two-fig1"]
+    assert "balaclava: one-fig2: ValueError: no luck\n" in answer.output
+    assert answer.output.endswith("balaclava: not made: one-fig2; the same command tries again\n")
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert page.count("<img ") == 2
+    assert "A line &amp; more" in page
+    assert "A line that &lt;rises&gt;" in page
+    assert "Trouble" not in page
+    first, second = read_gallery(out)
+    assert (first.name, second.reference) == ("one-fig1", "Two 2002")
+    assert first.sections == {
+        title: [" ".join(point.split()) for point in points] for title, points in TEXT.items()
+    }
+    text = markdown.read_text(encoding="utf-8")
+    assert "## One 2001\n\n### one-fig1\n" in text
+    assert "![A line & more](gallery/two-fig1.png)" in text
+    assert "- A line that \\<rises\\>" in text
+    assert (tmp_path / "gallery" / "one-fig1.png").is_file()
+
+
+def test_what_is_there_is_kept(made: list[str], tmp_path: Path) -> None:
+    make_gallery(tmp_path)
+    del made[:]
+    again = make_gallery(tmp_path)
+    assert [step.outcome for step in again.steps] == ["kept", "failed", "kept"]
+    assert made == ["one-fig2"]
+    assert [each.name for each in again.shown] == ["one-fig1", "two-fig1"]
+
+
+@pytest.mark.parametrize("spoil", ["picture", "key", "record", "scale"])
+def test_what_is_not_whole_or_not_the_same_is_made_again(
+    made: list[str], tmp_path: Path, spoil: str
+) -> None:
+    make_gallery(tmp_path, names=["one-fig1"])
+    record = tmp_path / gallery.RECORD
+    if spoil == "picture":
+        (tmp_path / "one-fig1.png").unlink()
+    elif spoil == "key":  # other sources
+        rows = json.loads(record.read_text())
+        record.write_text(json.dumps([{**row, "key": "0"} for row in rows]))
+    elif spoil == "record":
+        record.write_text("[{")
+    scale = "paper" if spoil == "scale" else "quick"
+    del made[:]
+    done = make_gallery(tmp_path, names=["one-fig1"], scale=scale)
+    assert made == ["one-fig1"]
+    assert [each.scale for each in done.shown] == [scale]
+
+
+def test_other_figures_stay_on_the_page(made: list[str], tmp_path: Path) -> None:
+    make_gallery(tmp_path, names=["one-fig1"])
+    done = make_gallery(tmp_path, names=["two-fig1"])
+    assert [each.name for each in done.shown] == ["one-fig1", "two-fig1"]
+    assert "one-fig1.png" in done.page.read_text(encoding="utf-8")
+
+
+def test_what_was_there_outlives_an_interruption(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_gallery(tmp_path)
+
+    def interrupt(desk: Desk) -> str:
+        raise KeyboardInterrupt
+
+    entry = base._FIGURES["one-fig2"]
+    monkeypatch.setitem(base._FIGURES, "one-fig2", entry._replace(make=interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        make_gallery(tmp_path)
+    assert [each.name for each in read_gallery(tmp_path)] == ["one-fig1", "two-fig1"]
+
+
+def test_a_small_picture_is_small(tmp_path: Path) -> None:
+    from PIL import Image
+
+    noise = np.random.default_rng(1).integers(0, 256, (900, 1800, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "large.png")
+    shrink(tmp_path / "large.png", tmp_path / "small.png")
+    assert (tmp_path / "large.png").stat().st_size > 1_000_000
+    assert (tmp_path / "small.png").stat().st_size < 100_000
+
+
+def test_options_that_do_not_go_together() -> None:
+    assert "not both" in invoke("reproduce", "wang2024-fig1", "--all").output
+    assert "--markdown goes with" in invoke("reproduce", "--markdown", "here.md").output
