@@ -6,7 +6,9 @@ in plain loops with their own random streams, and both are played on the same pr
     python benchmarks/agreement_tails_and_losses.py            # every case, some fifteen minutes
     python benchmarks/agreement_tails_and_losses.py dpr-se     # these policies only
 
-A row agrees when |z| <= 4 and both p-values are above 1e-4.
+A row agrees when |z| <= 4 and the p-values are above 1e-4. To those of `agreement.py` comes one of
+Brown and Forsythe about the spread: noise of half the size moves the mean regret of exp3 and exp4
+by less than its error, and halves its standard deviation.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from agreement import HEAD, compare, first_largest, row, shared_out
+import scipy.stats
 
 import balaclava as bl
+from agreement import HEAD, compare, first_largest, row, shared_out
 
 loop = numba.njit(nogil=True)
 
@@ -117,7 +120,9 @@ def dpr_ucb(world, horizon, epsilon, v, u, scale, rng):
         if t > arms:
             for a in range(arms):
                 width = math.log(2.0 * float(t) ** 4) * log_t ** (1.5 + 1.0 / v)
-                width = 18.0 * u ** (1.0 / (1.0 + v)) * (width / (pulls[a] * small)) ** (v / (1 + v))
+                width = (
+                    18.0 * u ** (1.0 / (1.0 + v)) * (width / (pulls[a] * small)) ** (v / (1 + v))
+                )
                 index[a] = sums[a] / pulls[a] + scale * width
             arm = first_largest(index)
         pulls[arm] += 1
@@ -285,8 +290,8 @@ def prae_central(world, horizon, epsilon, k, unit, alpha, delta, threshold, reac
 
 
 # Losses: Asi, Raman and Talwar (2025). A base decides once a batch and is told the noisy mean loss;
-# a batch of one round and noise 0 is the base itself. With advice it chooses an expert, who is asked
-# anew in every round of the batch. The loops return what was lost, in the mean of the coins.
+# a batch of one round and noise 0 is the base itself. With advice it chooses an expert, who is
+# asked anew in every round of the batch. The loops return what was lost, in the mean of the coins.
 
 
 @loop
@@ -349,17 +354,15 @@ def ftpl(world, advice, many, horizon, batch, noise, eta, most, rng):
 
 @loop
 def tsallis(scaled, alpha):
-    """The x on the simplex that has the least <scaled, x> - alpha sum x^(1/alpha), by halving."""
+    """The x on the simplex that has the least <scaled, x> - alpha sum x^(1/alpha)."""
     p = alpha / (alpha - 1.0)
     raised = scaled - scaled.min()
-    low, high = 1.0, float(scaled.size) ** (1.0 / p)
-    for _ in range(60):
-        z = (low + high) / 2.0
-        if ((raised + z) ** -p).sum() > 1.0:
-            low = z
-        else:
-            high = z
-    x = (raised + low) ** -p
+    z, climb = 1.0, 1.0
+    while climb > 1e-13 * z:  # Newton from below, which never oversteps
+        x = (raised + z) ** -p
+        climb = (x.sum() - 1.0) / (p * (x / (raised + z)).sum())
+        z += climb
+    x = (raised + z) ** -p
     return x / x.sum()
 
 
@@ -525,9 +528,9 @@ class Case:
             needed["experts"] = world.experts
         return bl.policy(self.policy, **{**needed, **self.options})
 
-    def independent(self, workers: int = 2) -> np.ndarray:
-        """The final regrets of the loop."""
-        play, arguments = LOOPS[self.policy], self.arguments()
+    def independent(self, arguments: tuple[Any, ...] | None = None, workers: int = 2) -> np.ndarray:
+        """The final regrets of the loop, with its own arguments or with others."""
+        play, arguments = LOOPS[self.policy], arguments or self.arguments()
         seeds = np.random.SeedSequence([self.seed, 1]).spawn(self.runs)
         gaps, least = self._rivals()
 
@@ -629,7 +632,11 @@ class Case:
         eta *= rate / epsilon ** (1 / 3)
         tau = n ** (1 / 3) * L ** (2 / 3) * T ** (1 / 3) / (epsilon ** (2 / 3) * few ** (1 / 3))
         gamma = max(
-            eta ** (1 / 3) * n ** (1 / 3) * K ** (2 / 3) * L ** (2 / 3) / (epsilon * tau) ** (2 / 3),
+            eta ** (1 / 3)
+            * n ** (1 / 3)
+            * K ** (2 / 3)
+            * L ** (2 / 3)
+            / (epsilon * tau) ** (2 / 3),
             12.0 * eta * K * math.sqrt(n) * L / (epsilon * tau),
         )
         batch = math.ceil(tau)
@@ -660,7 +667,14 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "dp-exp4": dp_exp4,
 }
 NO_HORIZON = {"exp3", "htinf", "tsallis-inf"}  # exp3 takes one as an option
-SHORT = {"moment_order": "order", "moment_bound": "u", "learning_rate_scale": "rate", "epsilon": "ε"}
+SHORT = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "moment_order": "order",
+    "moment_bound": "u",
+    "radius_scale": "c",
+    "learning_rate_scale": "rate",
+}
 
 
 def _short(x: Any) -> str:
@@ -719,3 +733,272 @@ def _problem(world: dict[str, Any], horizon: int) -> tuple[Any, np.ndarray]:
         case _:
             before, after = np.array(world["before"]), np.array(world["after"])
             return Losses(before, after, round(world["switch"] * horizon), False), NO_ADVICE
+
+
+U9, U5 = 8.142063093163385, 5.594637409335428  # the moments of the arms of Tao et al.
+ABOUT_0 = student(5, 0.0, 0.4, 0.8)
+ABOUT_2 = student(5, 2.0, 2.8, -1.0)
+RARE = {"name": "two-point", "values": [5.0, 10.0], "probabilities": [0.1, 0.03]}
+FAR = (0.9, 0.1)
+TWO, THREE = coins(0.3, 0.6), coins(0.5, 0.5, 0.2)
+MANY = coins(*(round(0.2 + 0.06 * i, 2) for i in range(11)))
+TURNED = switching([0.5, 0.9], [0.5, 0.1], 0.3)
+PANEL = [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.0, 1.0], [0.6, 0.4, 0.0]]
+LEANING = [[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]]
+CHANGING = [
+    [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]],
+    [[0.0, 1.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.0, 1.0]],
+]
+
+
+def case(policy: str, horizon: int, runs: int, world: dict[str, Any], /, **options: Any) -> Case:
+    """A case, with some options written short."""
+    long = {short: name for name, short in SHORT.items()}
+    return Case(policy, horizon, runs, world, {long.get(k, k): v for k, v in options.items()})
+
+
+CASES = [
+    case("dpr-ucb", 20_000, 1500, pareto(0.9), epsilon=1.0, order=1.9, u=U9, c=0.02),
+    case("dpr-ucb", 20_000, 200, pareto(0.9), epsilon=1.0, order=1.9, u=U9),
+    case("dpr-ucb", 20_000, 400, pareto(0.9), epsilon=3.0, order=1.9, u=U9, c=0.05),
+    case("dpr-ucb", 20_000, 1000, pareto(0.9), epsilon=0.03, order=1.9, u=U9, c=0.05),
+    case("dpr-ucb", 20_000, 1000, pareto(0.2, FAR), epsilon=1.0, order=1.2, u=2.0, c=0.1),
+    case("dpr-ucb", 20_000, 400, pareto(1.0, ELEVEN), epsilon=1.0, order=2.0, u=0.2, c=0.1),
+    case("dpr-ucb", 50_000, 400, student(2.5, 0, 2), epsilon=0.5, order=2.0, u=7.0, c=0.05),
+    case("dpr-se", 100_000, 1500, pareto(0.9), epsilon=1.0, order=1.9, u=U9, c=0.05),
+    case("dpr-se", 100_000, 600, pareto(0.9), epsilon=1.0, order=1.9, u=U9, c=0.1),
+    case("dpr-se", 100_000, 1500, pareto(0.5), epsilon=1.0, order=1.5, u=U5, c=0.03),
+    case("dpr-se", 100_000, 1500, pareto(0.9), epsilon=0.03, order=1.9, u=U9, c=0.02),
+    case("dpr-se", 100_000, 600, pareto(0.9), epsilon=3.0, order=1.9, u=U9, c=0.1),
+    case("dpr-se", 100_000, 600, student(2.5, 0, 0.5), epsilon=0.5, order=2.0, u=5.5, c=0.1),
+    case(
+        "dpr-se",
+        100_000,
+        2500,
+        pareto(1.0, ELEVEN),
+        epsilon=1.0,
+        order=2.0,
+        u=30.0,
+        c=0.03,
+        failure_probability=0.01,
+    ),
+    case("dpr-se", 100_000, 10_000, pareto(0.2, FAR), epsilon=1.0, order=1.2, u=2.0, c=0.02),
+    case("dpr-se", 100_000, 2500, RARE, epsilon=1.0, order=1.9, u=2.4, c=0.1),
+    case("dpr-se", 100_000, 600, pareto(0.9), epsilon=1.0, order=1.9, u=0.05, c=0.3),
+    case("ldpr-se", 100_000, 1500, pareto(0.9), epsilon=1.0, order=1.9, u=U9, c=0.02),
+    case("ldpr-se", 100_000, 3000, pareto(0.9), epsilon=3.0, order=1.9, u=U9, c=0.02),
+    case("ldpr-se", 100_000, 2000, pareto(0.9), epsilon=10.0, order=1.9, u=2.0, c=0.05),
+    case("ldpr-se", 100_000, 2000, pareto(0.5), epsilon=5.0, order=1.5, u=U5, c=0.01),
+    case("ldpr-se", 100_000, 5000, pareto(0.2, FAR), epsilon=3.0, order=1.2, u=2.0, c=0.01),
+    case("ldpr-se", 100_000, 5000, student(2.5, 0, 2), epsilon=0.1, order=2.0, u=6.0, c=0.01),
+    case(
+        "ldpr-se",
+        100_000,
+        3000,
+        pareto(1.0, ELEVEN),
+        epsilon=2.0,
+        order=2.0,
+        u=1.0,
+        c=0.03,
+        failure_probability=0.01,
+    ),
+    case("prae-raw", 100_000, 200, ABOUT_0, epsilon=1.0, order=2, u=2.4),
+    case("prae-raw", 100_000, 800, ABOUT_0, epsilon=1.0, order=2, u=2.4, c=0.2),
+    case("prae-raw", 100_000, 800, ABOUT_0, epsilon=0.03, order=2, u=2.4, c=0.2),
+    case("prae-raw", 100_000, 800, ABOUT_0, epsilon=20.0, order=2, u=2.4, c=0.3),
+    case("prae-raw", 100_000, 800, ABOUT_0, epsilon=3.0, order=4, u=50.0, c=0.2),
+    case(
+        "prae-raw",
+        100_000,
+        400,
+        dirty(ABOUT_0, 50.0),
+        epsilon=1.0,
+        order=4,
+        u=30.0,
+        c=0.2,
+        contamination=0.1,
+    ),
+    case(
+        "prae-raw",
+        30_000,
+        2000,
+        dirty(ABOUT_0, 1.0),
+        epsilon=1.0,
+        order=2,
+        u=2.4,
+        c=0.05,
+        contamination=0.1,
+        radius="paper",
+    ),
+    case(
+        "prae-raw",
+        30_000,
+        30_000,
+        dirty(ABOUT_0, 1.0),
+        epsilon=1.0,
+        order=2,
+        u=2.4,
+        c=0.05,
+        contamination=0.1,
+        radius="paper",
+        threshold=64,
+    ),
+    case(
+        "prae-raw",
+        30_000,
+        6000,
+        pareto(2.0, ELEVEN),
+        epsilon=1.0,
+        order=3,
+        u=25.0,
+        c=0.2,
+        failure_probability=0.05,
+    ),
+    case(
+        "prae-central",
+        100_000,
+        600,
+        student(5, 10, 10.8),
+        epsilon=1.0,
+        order=2,
+        u=1.7,
+        c=0.2,
+        mean_range=50,
+    ),
+    case("prae-central", 100_000, 600, ABOUT_2, epsilon=1.0, order=4, u=25.0, c=0.1, mean_range=9),
+    case(
+        "prae-central",
+        30_000,
+        10_000,
+        ABOUT_2,
+        epsilon=0.03,
+        order=2,
+        u=0.15,
+        c=0.1,
+        mean_range=3,
+        threshold=64,
+    ),
+    case(
+        "prae-central",
+        100_000,
+        1000,
+        dirty(ABOUT_2, 30.0),
+        epsilon=3.0,
+        order=4,
+        u=25.0,
+        c=0.05,
+        mean_range=50,
+        contamination=0.1,
+        threshold=50,
+    ),
+    case(
+        "prae-central",
+        100_000,
+        500,
+        dirty(ABOUT_2, 4.0),
+        epsilon=20.0,
+        order=2,
+        u=1.7,
+        c=0.2,
+        mean_range=50,
+        contamination=0.1,
+    ),
+    case(
+        "prae-central",
+        20_000,
+        10_000,
+        pareto(2.0, ELEVEN),
+        epsilon=1.0,
+        order=2,
+        u=0.5,
+        c=0.05,
+        mean_range=5,
+        threshold=0,
+    ),
+    case("exp3", 10_000, 400, THREE),
+    case("exp3", 10_000, 200, THREE, horizon=10_000),
+    case("exp3", 10_000, 200, MANY, horizon=10_000, loss_noise=0.5, rate=5.0),
+    case("exp3", 10_000, 400, TURNED, eta=0.01, gamma=0.05),
+    case("exp3", 10_000, 200, MANY, rate=3.0),
+    case("dp-exp3", 20_000, 200, THREE, epsilon=0.5),
+    case("dp-exp3", 20_000, 400, THREE, epsilon=0.03, rate=20.0),
+    case("dp-exp3", 20_000, 400, TWO, epsilon=3.0, rate=5.0),
+    case("dp-exp3", 20_000, 2000, TURNED, epsilon=0.3, batch=7, rate=10.0),
+    case("dp-exp3", 20_000, 200, MANY, epsilon=1.0, rate=10.0),
+    case("ldp-exp3", 20_000, 200, THREE, epsilon=0.5, rate=10.0),
+    case("ldp-exp3", 20_000, 200, MANY, epsilon=3.0, rate=5.0),
+    case("ldp-exp3", 20_000, 800, TURNED, epsilon=0.03, rate=50.0),
+    case("ldp-exp3", 20_000, 400, TWO, epsilon=1.0),
+    case("ftpl", 5_000, 200, THREE),
+    case("ftpl", 5_000, 100, MANY, loss_noise=0.3, rate=5.0),
+    case("ftpl", 5_000, 600, TURNED, eta=0.02, resamples=9),
+    case("dp-ftpl", 10_000, 200, THREE, epsilon=0.5, rate=20.0),
+    case("dp-ftpl", 10_000, 400, TWO, epsilon=0.03, rate=30.0),
+    case("dp-ftpl", 10_000, 50, MANY, epsilon=3.0, rate=10.0),
+    case("dp-ftpl", 10_000, 400, TURNED, epsilon=0.3, batch=7, rate=50.0),
+    case("htinf", 10_000, 300, THREE),
+    case("htinf", 10_000, 300, MANY, order=1.5, sigma=2.0),
+    case("htinf", 10_000, 600, TURNED, loss_noise=1.0, rate=2.0),
+    case("htinf", 10_000, 300, THREE, order=1.1, sigma=0.7),
+    case("dp-htinf", 20_000, 400, THREE, epsilon=0.5),
+    case("dp-htinf", 20_000, 600, TWO, epsilon=0.03),
+    case("dp-htinf", 20_000, 100, MANY, epsilon=3.0),
+    case("dp-htinf", 20_000, 600, TURNED, epsilon=0.3, batch=7, rate=2.0),
+    case("dp-htinf", 20_000, 200, MANY, epsilon=0.2, batch=1),
+    case("tsallis-inf", 10_000, 400, THREE),
+    case("tsallis-inf", 10_000, 400, TURNED, sigma=3.0),
+    case("dp-tsallis-inf", 20_000, 1500, THREE, epsilon=0.5),
+    case("dp-tsallis-inf", 20_000, 600, TURNED, epsilon=0.1, rate=0.5),
+    case("exp4", 10_000, 400, advised(THREE, PANEL)),
+    case("exp4", 10_000, 400, advised(THREE, CHANGING), mixing=0.1, rate=3.0),
+    case("exp4", 10_000, 400, advised(TURNED, LEANING), rate=5.0),
+    case("ldp-exp4", 10_000, 400, advised(THREE, PANEL), epsilon=1.0),
+    case("ldp-exp4", 10_000, 400, advised(THREE, CHANGING), epsilon=0.2, rate=10.0),
+    case("ldp-exp4", 10_000, 400, advised(TURNED, LEANING), epsilon=20.0, rate=5.0),
+    case("dp-exp4", 100_000, 100, advised(TWO, LEANING), epsilon=1.0, delta=1e-3),
+    case("dp-exp4", 100_000, 100, advised(THREE, CHANGING), epsilon=0.5, delta=1e-2, rate=0.3),
+    case(
+        "dp-exp4",
+        50_000,
+        200,
+        advised(TURNED, [[1.0, 0.0], [0.0, 1.0]]),
+        epsilon=1.0,
+        delta=1e-5,
+        rate=0.5,
+    ),
+    case("dp-htinf-experts", 20_000, 400, advised(THREE, PANEL), epsilon=0.5),
+    case("dp-htinf-experts", 20_000, 400, advised(THREE, CHANGING), epsilon=0.1, batch=4, rate=2.0),
+    case("dp-htinf-experts", 20_000, 200, advised(TURNED, LEANING), epsilon=3.0),
+    case("dp-exp3-experts", 20_000, 400, advised(THREE, PANEL), epsilon=0.5, rate=20.0),
+    case("dp-ftpl-experts", 10_000, 200, advised(THREE, PANEL), epsilon=0.5, rate=20.0),
+]
+
+
+def same_spread(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The p-value of Brown and Forsythe's test; 1 where nothing varies."""
+    if ours.std() < 1e-6 and theirs.std() < 1e-6:
+        return 1.0
+    return float(scipy.stats.levene(ours, theirs, center="median").pvalue)
+
+
+def main() -> int:
+    """Print the table; the exit status is 1 where a row disagrees."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("policies", nargs="*", help="these policies only")
+    chosen = parser.parse_args().policies
+    cases = [one for one in CASES if not chosen or one.policy in chosen]
+    started, apart = time.perf_counter(), 0
+    head, line = HEAD.split("\n")
+    print(f"final regret\n\n{head} spread |\n{line}---|", flush=True)
+    for one in cases:
+        ours, theirs = one.ours(), one.independent()
+        found, spread = compare(ours, theirs), same_spread(ours, theirs)
+        apart += not (found.agrees and spread > 1e-4)
+        print(f"{row(one, found)} {spread:.2g} |", flush=True)
+    took = time.perf_counter() - started
+    print(f"\n{len(cases) - apart} of {len(cases)} agree; {took:.0f} s")
+    return 1 if apart else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -80,11 +80,9 @@ def main() -> None:
                 final = results.final_regret(label)
                 locked = int((results.pulls(label)[:, 0] < horizon / 2).sum())
                 error = final.std(ddof=1) / np.sqrt(final.size)
-                tuned.append(
-                    (name, v, epsilon, label, f"{final.mean():,.0f} ± {error:,.0f}")
-                    + (f"{final.max():,.0f}", f"{locked} of {runs}")
-                    + (f"{at_one[name] / final.mean():,.0f}",)
-                )
+                spread = f"{final.mean():,.0f} ± {error:,.0f}", f"{final.max():,.0f}"
+                less = f"{at_one[name] / final.mean():,.0f}"
+                tuned.append((name, v, epsilon, label, *spread, f"{locked} of {runs}", less))
     heads = ("", "v", "epsilon", "dpr-se", "dpr-ucb", "dpr-batch-ucb", "times less")
     print(f"At the constants of the proofs, {horizon:,} rounds:\n")
     print(table(heads, proved), "\n")

@@ -6,6 +6,7 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,16 +21,15 @@ from agreement_tails_and_losses import (
     ABOUT_0,
     ABOUT_2,
     CASES,
-    LEANING,
     LOOPS,
     THREE,
-    TURNED,
     U9,
     Case,
     advised,
     case,
     dirty,
     pareto,
+    same_spread,
 )
 
 RULES_OF_OUR_OWN = {"dpr-batch-ucb", "ldpr-batch-ucb", "dpr-adaptive-ucb"}
@@ -84,11 +84,13 @@ SMALL = [
 
 
 def agree(one: Case) -> None:
-    found = compare(one.ours(), one.independent())
-    # Fixed seeds. If both play alike, each of the three is beyond its limit in less than one case
+    ours, theirs = one.ours(), one.independent()
+    found = compare(ours, theirs)
+    # Fixed seeds. If both play alike, each of the four is beyond its limit in less than one case
     # in 10,000 (|z|: 6e-5; the p-values: 1e-5 each).
     assert abs(found.z) <= 4, found
     assert min(found.kolmogorov_smirnov, found.mann_whitney) >= 1e-5, found
+    assert same_spread(ours, theirs) >= 1e-5
 
 
 def test_every_policy_of_a_paper_has_its_second_implementation() -> None:
@@ -147,7 +149,7 @@ def test_the_radius_of_one_batch_is_the_least_that_the_rule_gives(
     assert least <= radii[0] <= 1.001 * least
 
 
-def rates_of(policy: bl.Policy) -> dict[str, float]:
+def rates_of(policy: Any) -> dict[str, float]:
     """The rates that a policy for losses plays with, whatever it is wrapped in."""
     constants = policy.constants()
     constants = getattr(constants, "inner", constants)
@@ -159,7 +161,8 @@ def rates_of(policy: bl.Policy) -> dict[str, float]:
     return rates
 
 
-LOSSES = [one for one in CASES if bl.policy_class(one.policy).rewards == "loss"]
+OF_LOSSES = {entry.name for entry in bl.policies() if entry.rewards == "loss"}
+LOSSES = [one for one in CASES if one.policy in OF_LOSSES]
 
 
 @pytest.mark.parametrize("one", LOSSES, ids=[f"{one.policy} {one.setting}" for one in LOSSES])
@@ -185,3 +188,12 @@ def test_the_rates_are_those_of_the_second_implementation(one: Case) -> None:
     if not one.policy.startswith("dp-"):  # one round a batch, and the report's own noise
         wanted = {name: x for name, x in wanted.items() if name not in ("batch", "noise")}
     assert {name: rates[name] for name in wanted} == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_comparison_tells_noise_of_half_the_size() -> None:
+    right = case("ldp-exp3", 2_000, 200, THREE, epsilon=0.5, rate=10.0)
+    *start, noise, eta, gamma, anytime = right.arguments()
+    wrong = (*start, noise / 2, eta, gamma, anytime)
+    theirs = right.independent()
+    assert same_spread(right.ours(), theirs) > 1e-4
+    assert same_spread(right.independent(wrong), theirs) < 1e-4

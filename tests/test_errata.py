@@ -387,6 +387,17 @@ def test_rates_lost_their_roots() -> None:
     assert bound(math.sqrt(ratio)) == pytest.approx(2 * math.sqrt(2 * n * K * math.log(K) * extra))
     assert bound(ratio) > 1e3 * bound(math.sqrt(ratio))
 
+    N, T, epsilon = 20, MILLION, 0.1
+
+    def noisy(eta: float) -> float:
+        return math.log(N) / eta + 3 * eta * T * K * (1 + 10 * (math.log(K * T) / epsilon) ** 2)
+
+    policy = bl.policy("ldp-exp4", arms=K, experts=N, horizon=T, epsilon=epsilon)
+    ours = policy.constants().learning_rate
+    without = math.sqrt(math.log(N) / (3 * T * K * (1 + 10 * math.log(K * T) ** 2)))
+    assert noisy(ours) == pytest.approx(2 * math.log(N) / ours)  # both terms alike
+    assert noisy(without) > 4 * noisy(ours)
+
 
 def test_noise_in_the_regret_of_exp4() -> None:
     """Asi 12: a squared draw is 2 lambda^2 on average, and less where no draw is very large."""

@@ -492,7 +492,7 @@ def test_a_tuned_bound_is_the_bound_of_a_policy() -> None:
 
 
 def test_what_a_recommendation_says() -> None:
-    text = str(bl.recommend_experts(5, 20, 10**6, 2.0))
+    text = str(bl.recommend_experts(5, 20, 10**6, 2.0, delta=0.0))
     assert "dp-htinf-experts  no bound: its theorem is for epsilon up to 1" in text
     assert "dp-exp4           no bound: it needs a delta above 0" in text
     assert "Take ldp-exp4." in text

@@ -17,10 +17,10 @@ from balaclava.estimation.phases import (
 from balaclava.estimation.start_phase import count_reward, starting_arm
 from balaclava.estimation.tally import begin_tally, learn_tally
 from balaclava.policies.base import Policy, PrivateBoundedPolicy
-from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.policies.classic.ucb1 import begin as begin_ucb
 from balaclava.policies.classic.ucb1 import choose as choose_ucb
 from balaclava.policies.classic.ucb1 import learn as learn_ucb
+from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.privacy.laplace import laplace_release, laplace_report
 from balaclava.privacy.perturbation import gaussian_index
 from balaclava.privacy.truncated_laplace import truncated_laplace_release

@@ -282,7 +282,7 @@ def recommend(
 def _for_experts(rule: Rule, offered: dict[str, Any]) -> tuple[str, str, list[str]]:
     """Which policy is best depends on the numbers here: the one with the least proved regret."""
     given = {name: offered[name] for name in ("arms", "experts", "horizon", "epsilon")}
-    ranking = recommend_experts(**given, delta=offered.get("delta"))
+    ranking = recommend_experts(**given, delta=offered.get("delta", 0.0))
     if ranking.policy is None:
         return rule.policy, rule.why, ["no bound on its regret is proved for these numbers"]
     best = ranking.candidates[0]

@@ -79,6 +79,6 @@ def checked_number(
         side = "below" if number < low else "above"
         raise RewardError(
             f"the {what} is {side} what is allowed (its value is withheld); {allowed}: rescale "
-            "it, or choose another policy or reward_range"
+            "it, or choose another policy, reward_range or clip"
         )
     return number

@@ -79,7 +79,9 @@ class PRAERaw(EliminationPolicy):
         epsilon: privacy loss.
         moment_order: k, at least 2.
         moment_bound: bound on E|X|^k of the clean rewards of every arm.
-        contamination: alpha, a bound on the share of outliers, below 1/2.
+        contamination: alpha, a bound on the share of outliers, below 1/2. As batches grow beta
+            falls to 2 alpha^(1-1/k) + alpha; from where that is 1 (0.17 for k = 2), no arm is ever
+            dropped unless radius_scale is below 1.
         horizon: T, rounds that will be played; sets failure_probability.
         failure_probability: delta, of one estimate; 1/horizon by default.
         radius_scale: multiplies beta; privacy is untouched. Batches are powers of two and stay so.

@@ -106,7 +106,8 @@ def recommend_experts(
         experts: N.
         horizon: T.
         epsilon: privacy loss.
-        delta: probability outside it; without one dp-exp4 is left out.
+        delta: probability outside it, for dp-exp4 only; 1/horizon by default, and with 0 it is
+            left out.
         tuned: find for each the learning rate whose bound is least; the paper's otherwise.
 
     Example:
@@ -125,19 +126,18 @@ def recommend_experts(
         "horizon": check("horizon", horizon, Horizon),
         "epsilon": check("epsilon", epsilon, Epsilon),
     }
-    if delta is not None:
-        delta = check("delta", delta, Delta)
+    delta = 1.0 / shared["horizon"] if delta is None else check("delta", delta, Delta)
     found = [_candidate(name, shared, delta, SCALES if tuned else (1.0,)) for name in CANDIDATES]
     found.sort(key=lambda one: (one.bound is None, one.bound or 0.0))
     return ExpertsRecommendation(shared["horizon"], tuple(found))
 
 
 def _candidate(
-    name: str, shared: dict[str, Any], delta: float | None, scales: Iterable[float]
+    name: str, shared: dict[str, Any], delta: float, scales: Iterable[float]
 ) -> Candidate:
     """The policy at the scale with the least bound."""
     if name == "dp-exp4":
-        if not delta:
+        if delta == 0.0:
             return Candidate(name, "", None, why_not="it needs a delta above 0")
         shared = {**shared, "delta": delta}
     best = Candidate(name, "", None, why_not="its theorem is for epsilon up to 1")
