@@ -12,8 +12,14 @@ import balaclava as bl
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.errors import ParameterError
-from balaclava.policies.heavy_tailed import dpr_adaptive_ucb as module
-from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import BINS, SEEN, SIDE, bin_of, level_on
+from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import (
+    BINS,
+    SIDE,
+    bin_of,
+    fullest,
+    last_seen,
+    level_on,
+)
 
 NAME = "dpr-adaptive-ucb"
 S1 = [0.9, 0.7, 0.5, 0.3, 0.1]
@@ -46,29 +52,38 @@ def test_bins():
     assert bin_of(-1e300) == 0
 
 
-def state_with(shares, certainty):
+def state_with(shares, grain):
     """A state in which arm 0 has these shares, by bin from the middle."""
     policy = make()
     state = policy.kernels.begin(policy.constants())
     for k, share in shares.items():
         state.shares[0, SIDE + k] = share
-    state.certainty[0] = certainty
+    state.grains[0] = grain
     return policy.constants(), state
 
 
+def test_what_noise_may_have_made_is_not_seen():
+    _, state = state_with({64: 0.5, 65: 3.9e-3, 100: 11e-3, -64: 4.1e-3}, 1e-3)
+    assert fullest(state, 0) == 64
+    assert last_seen(state, 0, 1, 64) == 64
+    assert last_seen(state, 0, -1, 64) == 64
+    state.shares[0, SIDE + 100] = 12e-3  # far from all others more is needed
+    assert last_seen(state, 0, 1, 64) == 100
+    _, state = state_with({64: 11e-3}, 1e-3)
+    assert fullest(state, 0) == -1
+
+
 def test_the_level_follows_the_tail():
-    certain = 1e12
-    # No tail: the last bin that was seen, whatever is below the noise beyond it.
-    params, state = state_with({64: 0.5, 63: 0.5, 65: 0.9 * SEEN / 1e6}, certain)
-    assert level_on(params, state, 0, 1, 100) == 1.0
-    assert level_on(params, state, 0, -1, 100) == 0.0
+    # No tail: the last bin that was seen.
+    params, state = state_with({64: 0.5, 63: 0.5}, 1e-6)
+    assert level_on(params, state, 0, 1, 64, 100) == 1.0
+    assert level_on(params, state, 0, -1, 0, 100) == 0.0
     # P(X > 2^k) = 4^-k goes on below what can be seen: n 4^-k <= 10 from k = 8 on for n = 5e5.
     shares = {64 + k: 0.75 * 4.0 ** -(k - 1) for k in range(1, 20)}
-    params, state = state_with(shares, (SEEN / (0.75 * 4.0**-5.5)) ** 2)
-    assert module.last_seen(state, 0, 1) == 64 + 6
-    assert level_on(params, state, 0, 1, 500_000) == 2.0**8
-    assert level_on(params, state, 0, 1, 8_000_000) == 2.0**10
-    assert level_on(params, state, 0, 1, 100) == 2.0**6
+    params, state = state_with(shares, 0.75 * 4.0**-5.5 / 4.0 * 1e-3)
+    assert level_on(params, state, 0, 1, 64 + 6, 500_000) == 2.0**8
+    assert level_on(params, state, 0, 1, 64 + 6, 8_000_000) == 2.0**10
+    assert level_on(params, state, 0, 1, 64 + 6, 100) == 2.0**6
 
 
 @pytest.mark.parametrize("size", [1.0, 1e300, 1e-12])
@@ -83,16 +98,17 @@ def test_moves_of_a_changed_reward(size):
         for t in range(1, 121):
             arm, phase = choose(params, state, t, None, recorder)
             reward = size * (1 + t % 3)
+            before = len(recorder.tape)
             learn(params, state, t, arm, changed if t == place else reward, phase, recorder)
+            if t >= place and len(recorder.tape) > before:
+                break  # its batch is over; what comes next follows from the answers
         return [entry.terms for entry in recorder.tape if entry.terms]
 
     moved_sums = 0
     for place in (5, 70):  # in a batch without a level, and in one with a level
         plain, other = tape(size * (1 + place % 3)), tape(-size)
         loss = defaultdict(float)
-        for one, two in zip(plain, other, strict=False):
-            if one.sensitivity != two.sensitivity:
-                break  # the answers differ from here on, and so may the levels
+        for one, two in zip(plain, other, strict=True):
             if one.value != two.value:
                 assert abs(one.value - two.value) <= one.sensitivity
                 loss["epsilon"] += one.epsilon
@@ -147,20 +163,20 @@ def test_powers_of_two_change_nothing():
     ids=["pareto", "pareto-1000"],
 )
 def test_regret(world):
-    """Fixed seed. Chance alone costs 0.4 a round; 10 runs have 4 % of that, none above 20 %."""
+    """Fixed seed. The usual run has 1 % of the regret of chance; a few in a hundred lock."""
     horizon, gap = 100_000, float(world.gaps.mean())
     results = bl.simulate(
         make(arms=5), world, horizon=horizon, repetitions=10, seed=1, checkpoints=1
     )
     regret = results.final_regret(NAME) / (gap * horizon)
-    assert regret.mean() < 0.08
-    assert regret.max() < 0.3
+    assert np.median(regret) < 0.03
+    assert (regret < 0.1).sum() >= 8
 
 
 def test_without_noise_it_is_careful_still():
     """With epsilon at its largest the first batch is that of epsilon 1, and the best arm wins."""
-    assert make(epsilon=1e9).constants().first_batch == 40
-    assert make(epsilon=0.1).constants().first_batch == 400
+    assert make(epsilon=1e9).constants().first_batch == 60
+    assert make(epsilon=0.1).constants().first_batch == 600
     assert pulls_of(make(epsilon=1e9), [0.2, 0.8], 2000)[1] > 1700
 
 
