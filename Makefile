@@ -51,8 +51,8 @@ examples: $(READY) ## private choices on real data: shares by daily returns, ins
 docs: $(READY) ## the documentation as a static site in site/
 	$(BIN)/python docs/build.py site
 
-gallery: $(READY) ## every figure of the papers at quick scale; writes docs/gallery
-	$(BIN)/balaclava reproduce --all --out out/gallery --small docs/gallery
+gallery: $(READY) ## every figure of the papers at quick scale; writes docs/gallery.md
+	$(BIN)/balaclava reproduce --all --out out/gallery --markdown docs/gallery.md
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) site out build dist

@@ -1,7 +1,7 @@
 """Build the documentation as a static site: `python docs/build.py site`.
 
 Pages come from docs/*.md, CONTRIBUTING.md and the docstrings. Nothing is fetched, and the pages
-fetch nothing either: one style sheet is part of each.
+fetch nothing but the pictures of the gallery: one style sheet is part of each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import html
 import inspect
+import json
 import re
+import shutil
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +29,13 @@ from pygments.util import ClassNotFound
 import balaclava as bl
 from balaclava._declared import describe, is_required, split
 from balaclava.privacy.guarantee import NOTIONS
+from balaclava.testing.examples import USUAL
 
 DOCS = Path(__file__).parent
-GUIDES = ("index", "quickstart", "concepts", "privacy", "design", "errata", "audit")
+GUIDES = (
+    *("index", "tutorial", "quickstart", "concepts", "privacy", "scaling"),
+    *("gallery", "audit", "errata", "design"),
+)
 REWARDS = {
     "bounded": "in [0, 1], or in a known range that is rescaled to it",
     "real": "any finite number",
@@ -62,7 +68,7 @@ table { border-collapse: collapse; width: 100%; font-size: .93rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .7rem .4rem 0;
   border-bottom: 1px solid var(--line); }
 td code { overflow-wrap: normal; white-space: nowrap; }
-.facts th { width: 8rem; font-weight: 600; }
+.wide img { display: block; width: 100%; min-width: 44rem; background: #fff; }
 @media (max-width: 48rem) {
   .page { display: block; }
   nav { position: static; max-height: none; border-right: 0; border-bottom: 1px solid var(--line);
@@ -107,14 +113,11 @@ class Site:
         self.environments = {entry.name: entry.environment for entry in sorted(bl.environments())}
         self.homes = {name: f"policies/{name}.html" for name in self.policies}
         self.homes |= {name: f"environments/{name}.html" for name in self.environments}
-        self.guides = {
-            name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
-            for name in GUIDES
-            if (DOCS / f"{name}.md").exists()
-        }
+        self.guides = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in GUIDES}
         contributing = DOCS.parent / "CONTRIBUTING.md"
         if contributing.exists():
             self.guides["contributing"] = contributing.read_text(encoding="utf-8")
+        self.audits = audit_rows(self.guides["audit"])
         self.style = style_sheet()
         self.parser = MarkdownIt("commonmark", {"html": False, "highlight": highlighted})
         self.parser.enable("table")
@@ -127,7 +130,7 @@ class Site:
         yield self.page("environments.html", self.environment_table())
         yield self.page("api.html", "\n\n".join(api()))
         for name, policy in self.policies.items():
-            yield self.page(self.homes[name], policy_page(policy))
+            yield self.page(self.homes[name], policy_page(policy, self.audits))
         for name, environment in self.environments.items():
             yield self.page(self.homes[name], environment_page(environment))
 
@@ -174,6 +177,11 @@ class Site:
         body = self.parser.renderer.render(tokens, self.parser.options, {})
         body = body.replace("<table>", '<div class="wide"><table>')
         body = body.replace("</table>", "</table></div>")
+        body = re.sub(
+            r'<p><img src="([^"]*)" alt="([^"]*)" /></p>',
+            r'<div class="wide"><a href="\1"><img src="\1" alt="\2" loading="lazy"></a></div>',
+            body,
+        )
         named = title if title == "balaclava" else f"{title} - balaclava"
         return path, (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -260,7 +268,15 @@ def parameter_table(cls: type[Any], words: dict[str, str]) -> str:
     return table(("name", "allowed", "default", "meaning"), rows)
 
 
-def declared_page(cls: Any, doc: Docstring, facts: list[tuple[str, str]]) -> str:
+def audit_rows(text: str) -> dict[str, tuple[str, str]]:
+    """From the page with the audits, the header and the row of each policy in its table."""
+    header, *rows = [line for line in text.splitlines() if line.startswith("|")] or [""]
+    return {row.strip("| ").split(" |")[0]: (header, row) for row in rows[1:]}
+
+
+def declared_page(
+    cls: Any, doc: Docstring, facts: list[tuple[str, str]], audit: Sequence[str] = ()
+) -> str:
     """The page of a policy or an environment, section by section."""
     parts = [f"# {cls.name}", doc.title]
     if facts:
@@ -268,6 +284,8 @@ def declared_page(cls: Any, doc: Docstring, facts: list[tuple[str, str]]) -> str
     parts.append(markdown(doc.text))
     if "Privacy" in doc.sections:
         parts += ["## Privacy", markdown(doc.sections["Privacy"])]
+    if audit:
+        parts += ["## Audit", *audit]
     parts += ["## Parameters"]
     parts += [parameter_table(cls, definitions(doc.sections.get("Parameters", "")))]
     if "Example" in doc.sections:
@@ -281,7 +299,7 @@ def declared_page(cls: Any, doc: Docstring, facts: list[tuple[str, str]]) -> str
     return "\n\n".join([*parts, f"Source: `src/{module}.py`"])
 
 
-def policy_page(policy: type[bl.Policy]) -> str:
+def policy_page(policy: type[bl.Policy], audits: dict[str, tuple[str, str]]) -> str:
     facts = [("guarantee", "none: for comparison, not for private data")]
     if policy.model != "none":
         facts = [("guarantee", f"{policy.model}, {policy.scope}. {NOTIONS[policy.scope]}")]
@@ -289,7 +307,36 @@ def policy_page(policy: type[bl.Policy]) -> str:
     facts.append(("rewards", REWARDS[policy.rewards]))
     if policy.reference:
         facts.append(("reference", policy.reference))
-    return declared_page(policy, parse(policy), facts)
+    audit: list[str] = []
+    if policy.model != "none":
+        command = f"`{audit_command(policy)}`"
+        audit = [f"Not in the table of [audits](audit.md) yet. Put it to the test: {command}."]
+    if policy.name in audits:
+        header, row = audits[policy.name]
+        rule = "|" + "---|" * (header.count("|") - 1)
+        audit = [
+            "\n".join((header, rule, row)),
+            f"At two arms; the [whole report](audit.md#{slug(policy.name)}) says which events were "
+            "played, and [privacy](privacy.md#audits) what an audit can show. Put it to the test "
+            f"yourself: {command}.",
+        ]
+    return declared_page(policy, parse(policy), facts, audit)
+
+
+def audit_command(policy: type[bl.Policy]) -> str:
+    """How to audit a policy, with a value for everything that it requires."""
+    fields: tuple[Any, ...] = dataclasses.fields(policy)  # type: ignore[arg-type]
+    given = {each.name: USUAL.get(each.name) for each in fields if is_required(each)}
+    given |= policy.examples[0]
+    if "base" in given:
+        return "bl.audit(bl.privatise(base, epsilon=1.0))"
+    command = f"balaclava audit {policy.name} --epsilon 1"
+    for name, value in given.items():
+        if name in ("delta", "horizon"):
+            command += f" --{name} {value}"
+        elif name not in ("arms", "epsilon"):
+            command += f" --set {name}={json.dumps(value)}"
+    return command
 
 
 def environment_page(environment: type[bl.Environment]) -> str:
@@ -377,6 +424,7 @@ def main(out: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         count += 1
+    shutil.copytree(DOCS / "gallery", site / "gallery", dirs_exist_ok=True)
     print(f"{count} pages in {site}; open {site / 'index.html'}")
 
 

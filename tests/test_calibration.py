@@ -174,6 +174,12 @@ def test_command(tmp_path):
         run = CliRunner().invoke(main, ["calibrate", str(file), *wrong])
         assert run.exit_code == 2
         assert "did you mean" in run.output
+    run = CliRunner().invoke(
+        main,
+        ["calibrate", str(file), "--policy", "ucb1", "--held-out", "near", "--held-out", "far"],
+    )
+    assert run.exit_code == 2
+    assert "every environment is held out" in run.output
 
 
 def test_a_moment_that_is_too_large_is_warned_of_once() -> None:

@@ -50,6 +50,10 @@ def calibrate(
                 f"{file} has no environment {name!r}; {nearest(name, worlds)}"
             )
     kept = {name: world for name, world in worlds.items() if name not in held_out}
+    if not kept:
+        raise ExperimentFileError(
+            f"{file}: every environment is held out; leave one to calibrate on"
+        )
     with _progress() as progress:
         done = choose(
             first.policies[label],
