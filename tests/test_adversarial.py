@@ -332,7 +332,7 @@ def begin_switching(params):
 def choose_by_mean(params, state, t, context, rng):
     """The other arm if the last loss was above 1/2; allocates, as a user's kernel may."""
     if (state.told * 2.0).sum() > params.limit * 2.0:
-        state.arm[0] = 1 - state.arm[0]
+        state.arm[0] = params.arms - 1 - state.arm[0]
     return state.arm[0], 7
 
 

@@ -74,7 +74,7 @@ def test_the_natural_log_tree_costs_what_was_computed():
 
 
 def test_exp3_leaks_and_says_so():
-    report = bl.audit(Exp3(arms=2), trials=400_000, pairs=100, seed=1)
+    report = bl.audit(Exp3(arms=2), trials=100_000, pairs=100, seed=1)
     assert report.verdict == "not private"
     assert report.replay.verdict == "violated"
     assert report.statistical.verdict == "violated"
@@ -144,7 +144,9 @@ def test_every_phase_boundary_is_among_the_places():
     policy = HONEST["honest"](arms=2, epsilon=1.0)
     rng = np.random.default_rng(0)
     game = record(policy, rng.integers(0, 2, (ROUNDS, 2)).astype(float), seed=0)
-    places = {neighbour.place for neighbour in choose_neighbours(policy, game, 200, rng)}
+    places = {
+        neighbour.place for neighbour in choose_neighbours(policy, game, 200, (0.0, 1.0), rng)
+    }
     phases = [phase for _, phase in game.decisions]
     changes = {t for t in range(2, ROUNDS + 1) if phases[t - 1] != phases[t - 2]}
     assert changes

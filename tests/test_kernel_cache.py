@@ -149,3 +149,17 @@ def test_importing_the_package_is_light():
 def test_every_public_name_exists():
     for name in balaclava.__all__:
         assert getattr(balaclava, name) is not None
+
+
+def test_loops_of_different_kernels_have_different_names():
+    """Two processes number their machine code alike; loaded together it must not share symbols."""
+    from balaclava._kernel import compiled
+    from balaclava.simulation.engine import make_play
+
+    world = balaclava.environment("bernoulli", means=[0.1, 0.5])
+    names = set()
+    for name in ("imed", "thompson-beta"):
+        policy = balaclava.policy(name, arms=2)
+        play = compiled(make_play, *policy.kernels, policy.prepare(), world.draw, world.advise)
+        names.add(play.py_func.__qualname__)
+    assert len(names) == 2

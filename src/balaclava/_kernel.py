@@ -93,8 +93,12 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
             options["_nrt"] = False
         overload(called, strict=False, jit_options=options)(implementation)
     function = factory(*kernels)
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     directory = cache_directory(factory, *kernels)
+    if directory is not None:
+        # Loops of one factory have one name, and numba tells their machine code apart by numbers
+        # that begin anew in every process: two that two processes wrote would share symbols.
+        function.__qualname__ += f"_{directory.name}"
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     if directory is not None:
         _keep_on_disk(dispatcher, directory)
     return dispatcher
