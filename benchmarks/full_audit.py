@@ -6,11 +6,13 @@ python benchmarks/full_audit.py [--trials 2000000] [--out docs/audit.md]
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 from pathlib import Path
 
 import balaclava as bl
+from balaclava._declared import is_required
 from balaclava.auditing.report import AuditReport
 from balaclava.testing.examples import USUAL
 
@@ -24,13 +26,21 @@ HEADER = (
 
 
 def policy_of(name: str) -> bl.Policy:
-    """Two arms, epsilon 1, and a horizon that lets phases end."""
+    """Two arms, epsilon 1, and a horizon that lets phases end.
+
+    Policies for unbounded rewards and for losses are taken as in their first example.
+    """
     cls = type_of(name)
+    if name == "privatised":
+        return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0)
     wanted = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
-    parameters = {
-        key: value for key, value in {**USUAL, **wanted}.items() if key in cls.annotations
-    }
-    return cls.create(parameters)
+    if cls.rewards == "bounded":
+        given = {**USUAL, **wanted}
+    else:
+        required = {f.name for f in dataclasses.fields(cls) if is_required(f)}
+        usual = {key: value for key, value in USUAL.items() if key in required}
+        given = {**usual, "horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0}
+    return cls.create({key: value for key, value in given.items() if key in cls.annotations})
 
 
 def type_of(name: str) -> type[bl.Policy]:

@@ -51,8 +51,8 @@ class DPExp3(TunedPolicy):
     name = "dp-exp3"
     reference = "Asi, Raman, Talwar 2025"
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"learning_rate_scale": 20.0},
-        {"epsilon": 0.25, "learning_rate_scale": 20.0},
+        {"learning_rate_scale": 5.0},
+        {"epsilon": 0.25, "learning_rate_scale": 5.0},
     )
 
     def base_policy(self) -> Policy:
