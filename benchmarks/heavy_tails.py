@@ -41,10 +41,12 @@ def mean(results: bl.Results, label: str) -> float:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true")
-    quick = arguments.parse_args().quick
+    arguments.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.5])
+    given = arguments.parse_args()
+    quick = given.quick
     horizon, few, many = (10**6, 4, 20) if quick else (10**7, 10, 200)
     proved, tuned = [], []
-    for v, epsilon in product((0.9, 0.5), (1.0, 0.5)):
+    for v, epsilon in product((0.9, 0.5), given.epsilon):
         worlds = {name: world(name, v) for name in MEANS}
         bound = max(w.moment(1 + v) for w in worlds.values())
         known = {"arms": 5, "epsilon": epsilon, "horizon": horizon}
