@@ -6,15 +6,13 @@ python benchmarks/full_audit.py [--trials 2000000] [--out docs/audit.md]
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import time
 from pathlib import Path
 
 import balaclava as bl
-from balaclava._declared import is_required
 from balaclava.auditing.report import AuditReport
-from balaclava.testing.examples import USUAL
+from balaclava.testing.examples import USUAL, completed
 
 ROOT = Path(__file__).parent.parent
 START, END = "<!-- audit: written by make audit -->", "<!-- end of audit -->"
@@ -37,9 +35,7 @@ def policy_of(name: str) -> bl.Policy:
     if cls.rewards == "bounded":
         given = {**USUAL, **wanted}
     else:
-        required = {f.name for f in dataclasses.fields(cls) if is_required(f)}
-        usual = {key: value for key, value in USUAL.items() if key in required}
-        given = {**usual, "horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0}
+        given = completed(cls, {"horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0})
     return cls.create({key: value for key, value in given.items() if key in cls.annotations})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from balaclava._declared import Declared
@@ -54,6 +55,17 @@ class Registry(Generic[Kind]):
     def create(self, name: str, parameters: dict[str, Any]) -> Kind:
         """An object of the class of that name."""
         return self.get(name).create(parameters)
+
+    def from_mapping(self, label: str, given: Mapping[str, Any]) -> Kind:
+        """The object that a mapping with its `name` and parameters describes."""
+        parameters = dict(given)
+        name = parameters.pop("name", None)
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"{label} does not say which {self._base.kind} it is; give `name` beside its "
+                "parameters"
+            )
+        return self.create(name, parameters)
 
     def classes(self) -> dict[str, type[Kind]]:
         """All classes by name, built-in ones first, each group in the order of import."""

@@ -10,8 +10,7 @@ import numpy as np
 
 from balaclava._kernel import kernel
 from balaclava.environments._losses import LossEnvironment, summed_by
-from balaclava.environments.base import Environment, register
-from balaclava.environments.contaminated import from_mapping
+from balaclava.environments.base import REGISTRY, Environment, register
 from balaclava.environments.losses import Losses
 from balaclava.errors import ParameterError
 from balaclava.estimation.advice import as_advice, fault_of_advice
@@ -86,7 +85,7 @@ class Advice(LossEnvironment):
     def __post_init__(self) -> None:
         given: Any = self.losses
         if isinstance(given, Mapping):
-            given = from_mapping(self._label("losses"), given)
+            given = REGISTRY.from_mapping(self._label("losses"), given)
         elif not isinstance(given, Environment):
             given = Losses(losses=given)
         if not isinstance(given, LossEnvironment):

@@ -116,7 +116,9 @@ class Contaminated(Environment):
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Mapping):
-            object.__setattr__(self, "inner", from_mapping(self._label("inner"), self.inner))
+            object.__setattr__(
+                self, "inner", REGISTRY.from_mapping(self._label("inner"), self.inner)
+            )
         super().__post_init__()
         if self.inner.feedback == "loss":
             raise ParameterError(
@@ -176,17 +178,6 @@ class Contaminated(Environment):
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         """The exact moment of each arm's clean rewards."""
         return self.inner.moments(order, central=central)
-
-
-def from_mapping(label: str, given: Mapping[str, Any]) -> Environment:
-    """The environment that a mapping with its name and parameters describes."""
-    parameters = dict(given)
-    name = parameters.pop("name", None)
-    if not isinstance(name, str):
-        raise ParameterError(
-            f"{label} does not say which environment it is; give `name` beside its parameters"
-        )
-    return REGISTRY.create(name, parameters)
 
 
 def checked_outliers(label: str, given: object, arms: int) -> dict[str, Any]:

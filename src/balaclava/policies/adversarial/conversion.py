@@ -245,14 +245,7 @@ class Privatised(ConvertedPolicy):
     def __post_init__(self) -> None:
         given: Any = self.base
         if isinstance(given, Mapping):
-            parameters = dict(given)
-            name = parameters.pop("name", None)
-            if not isinstance(name, str):
-                raise ParameterError(
-                    f"{self._label('base')} does not say which policy it is; give `name` beside "
-                    "its parameters"
-                )
-            object.__setattr__(self, "base", REGISTRY.create(name, parameters))
+            object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), given))
         super().__post_init__()
         if self.arms != self.base.arms:
             raise self.refuse("arms", f"does not fit the base, which has {self.base.arms} arms")

@@ -8,14 +8,13 @@ from balaclava._declared import Epsilon, Horizon
 from balaclava._kernel import kernel
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic import exp3
-from balaclava.policies.local import REPORTED, LocalPolicy
+from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
 from balaclava.policies.losses import (
     LearningRateScale,
     Outstanding,
     PrivateLossPolicy,
     require_bounded_noise,
 )
-from balaclava.privacy.laplace import laplace_report
 
 
 class Rates(NamedTuple):
@@ -30,16 +29,10 @@ class Rates(NamedTuple):
 
 
 @kernel
-def report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of the loss."""
-    return laplace_report(rng, reward, 1.0, params.epsilon)
-
-
-@kernel
 def learn(
     params: Any, state: exp3.Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    exp3.learn(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+    exp3.learn(params, state, t, arm, unit_laplace_report(params, reward, 1.0, rng), phase, rng)
 
 
 @register
@@ -84,7 +77,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
     name = "ldp-exp3"
     reference = "Tossou, Dimitrakakis 2017"
     assumptions: ClassVar[tuple[str, ...]] = (*PrivateLossPolicy.assumptions, REPORTED)
-    report_kernel = staticmethod(report)
+    report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(exp3.learn)
     kernels: ClassVar[Kernels] = Kernels(exp3.begin, exp3.choose, learn)
     horizon: Horizon

@@ -9,14 +9,7 @@ from balaclava._declared import Epsilon, RadiusScale
 from balaclava._kernel import kernel
 from balaclava.estimation.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.local import LocalBoundedPolicy
-from balaclava.privacy.laplace import laplace_report
-
-
-@kernel
-def report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of the reward."""
-    return laplace_report(rng, reward, 1.0, params.epsilon)
+from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
 
 
 @kernel
@@ -44,7 +37,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 @kernel
 def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    learn_tally(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+    learn_tally(params, state, t, arm, unit_laplace_report(params, reward, 1.0, rng), phase, rng)
 
 
 @register
@@ -90,7 +83,7 @@ class LDPUCBLaplace(LocalBoundedPolicy):
 
     name = "ldp-ucb-laplace"
     reference = "Ren, Zhou, Liu, Shroff 2020"
-    report_kernel = staticmethod(report)
+    report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_tally)
     kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
     epsilon: Epsilon

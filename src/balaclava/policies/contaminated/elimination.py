@@ -21,7 +21,6 @@ from balaclava._declared import (
     Range,
 )
 from balaclava._kernel import kernel
-from balaclava.errors import IncompatibleError
 from balaclava.estimation.elimination_bound import elimination_regret
 from balaclava.estimation.phases import (
     SPARE,
@@ -38,6 +37,7 @@ from balaclava.estimation.truncation_radius import (
     truncation_radius,
 )
 from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
+from balaclava.policies.heavy_tailed._moments import meets_moment_bound
 from balaclava.privacy.truncation import exact_step
 
 FirstPhase = Literal["uniform", "each-round", "greedy", "half-greedy"]
@@ -272,11 +272,7 @@ class EliminationPolicy(PrivateRealPolicy):
             return False
         if share_of_outliers(environment) > self.contamination + 1e-12:
             return False
-        try:
-            moment = environment.moment(self.moment_order, central=self.central_moments)
-        except IncompatibleError:
-            return False
-        return bool(moment <= self.moment_bound * (1.0 + 1e-9))
+        return meets_moment_bound(self, environment, rounding=1e-9)
 
 
 def share_of_outliers(environment: Any) -> float:

@@ -12,9 +12,8 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
 from balaclava.policies.experts.base import PrivateExpertPolicy
-from balaclava.policies.local import REPORTED, LocalPolicy
+from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
 from balaclava.policies.losses import LearningRateScale, Outstanding, require_bounded_noise
-from balaclava.privacy.laplace import laplace_report
 
 
 class Params(NamedTuple):
@@ -28,16 +27,10 @@ class Params(NamedTuple):
 
 
 @kernel
-def report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of the loss."""
-    return laplace_report(rng, reward, 1.0, params.epsilon)
-
-
-@kernel
 def learn(
     params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    learn_report(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+    learn_report(params, state, t, arm, unit_laplace_report(params, reward, 1.0, rng), phase, rng)
 
 
 @register
@@ -96,7 +89,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     name = "ldp-exp4"
     reference = "Asi, Raman, Talwar 2025"
     assumptions: ClassVar[tuple[str, ...]] = (*PrivateExpertPolicy.assumptions, REPORTED)
-    report_kernel = staticmethod(report)
+    report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_report)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
     horizon: Horizon

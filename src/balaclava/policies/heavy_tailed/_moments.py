@@ -26,13 +26,14 @@ def require_levels(policy: Any, *levels: float) -> None:
         )
 
 
-def meets_moment_bound(policy: Any, environment: Any) -> bool:
-    """Whether every arm has E|X|^moment_order <= moment_bound, up to rounding."""
+def meets_moment_bound(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
+    """Whether every arm's moment, raw or central as the policy says, is at most `moment_bound`."""
+    central = bool(getattr(policy, "central_moments", False))
     try:
-        moment = environment.moment(policy.moment_order)
+        moment = environment.moment(policy.moment_order, central=central)
     except IncompatibleError:
         return False
-    return bool(moment <= policy.moment_bound * (1 + 1e-12))
+    return bool(moment <= policy.moment_bound * (1.0 + rounding))
 
 
 def most_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: int) -> float:

@@ -25,7 +25,6 @@ from balaclava._declared import (
     Range,
 )
 from balaclava._kernel import kernel
-from balaclava.errors import IncompatibleError
 from balaclava.estimation.batches import (
     Batches,
     arm_in_play,
@@ -42,7 +41,11 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.contaminated.elimination import share_of_outliers
-from balaclava.policies.heavy_tailed._moments import most_regret, require_levels
+from balaclava.policies.heavy_tailed._moments import (
+    meets_moment_bound,
+    most_regret,
+    require_levels,
+)
 from balaclava.policies.heavy_tailed.batch_radii import (
     Law,
     Schedule,
@@ -200,11 +203,7 @@ class BatchUCBPolicy(Policy):
         mean_range = self.law.mean_range
         if mean_range is not None and np.abs(environment.means).max() > mean_range:
             return False
-        try:
-            moment = environment.moment(self.moment_order, central=self.central_moments)
-        except IncompatibleError:
-            return False
-        return bool(moment <= self.moment_bound * (1.0 + 1e-9))
+        return meets_moment_bound(self, environment, rounding=1e-9)
 
 
 @register
