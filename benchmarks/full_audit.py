@@ -40,7 +40,7 @@ def policy_of(name: str) -> bl.Policy:
 
 
 def type_of(name: str) -> type[bl.Policy]:
-    return next(entry.policy for entry in bl.policies() if entry.name == name)
+    return next(entry.policy for entry in bl.list_policies() if entry.name == name)
 
 
 def row(report: AuditReport) -> str:
@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=2_000_000)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "audit.md")
     options = parser.parse_args()
-    names = [entry.name for entry in bl.policies() if entry.policy.model != "none"]
+    names = [entry.name for entry in bl.list_policies() if entry.policy.model != "none"]
     rows, details, faults = [], [], 0
     for name in sorted(names):
         start = time.perf_counter()

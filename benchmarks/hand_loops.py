@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from balaclava.estimation import kl as divergence
+from balaclava.estimators import kl as divergence
 
 hand_written = numba.njit(nogil=True, error_model="numpy")
 kl = hand_written(divergence.kl)

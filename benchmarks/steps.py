@@ -158,7 +158,7 @@ def phased(quick: bool) -> list[Line]:
 
 def phased_names() -> list[str]:
     """The policies that play whole phases and take the rewards of the problems here."""
-    return [e.name for e in bl.policies() if e.policy.phased and e.rewards != "loss"]
+    return [e.name for e in bl.list_policies() if e.policy.phased and e.rewards != "loss"]
 
 
 def usual(name: str, rounds: int) -> bl.Policy:

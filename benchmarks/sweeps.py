@@ -18,9 +18,9 @@ from typing import Any
 
 import balaclava as bl
 import steps
-from balaclava.simulation.experiment import Experiment, Plan
-from balaclava.simulation.running import run_sweep
-from balaclava.simulation.sweep import open_sweep, read_cell, write_runs
+from balaclava.experiments.files import Experiment, Plan
+from balaclava.experiments.running import run_sweep
+from balaclava.experiments.sweep import open_sweep, read_cell, write_runs
 from measuring import Line, in_turns, ratios, table
 from processes import child
 
@@ -44,9 +44,9 @@ radius_scale = {{ linear = [0.1, 1, 10] }}
 RESUME = """
 import json, sys, time
 start, spent = time.perf_counter(), time.process_time()
-from balaclava.simulation.experiment import read_plan
-from balaclava.simulation.running import run_sweep
-from balaclava.simulation.sweep import plan_sweep
+from balaclava.experiments.files import read_plan
+from balaclava.experiments.running import run_sweep
+from balaclava.experiments.sweep import plan_sweep
 cells = plan_sweep(read_plan(sys.argv[1]), sys.argv[2]).cells
 listed = time.perf_counter() - start, time.process_time() - spent
 assert sum(not cell.done for cell in cells) == 1

@@ -27,7 +27,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 import balaclava as bl
-from balaclava._declared import describe, is_required, split
+from balaclava._core.declared import describe, is_required, split
 from balaclava.privacy.guarantee import NOTIONS
 from balaclava.testing.examples import USUAL
 
@@ -109,8 +109,10 @@ class Site:
     """The pages, by path, and what they share."""
 
     def __init__(self) -> None:
-        self.policies = {entry.name: entry.policy for entry in sorted(bl.policies())}
-        self.environments = {entry.name: entry.environment for entry in sorted(bl.environments())}
+        self.policies = {entry.name: entry.policy for entry in sorted(bl.list_policies())}
+        self.environments = {
+            entry.name: entry.environment for entry in sorted(bl.list_environments())
+        }
         self.homes = {name: f"policies/{name}.html" for name in self.policies}
         self.homes |= {name: f"environments/{name}.html" for name in self.environments}
         self.guides = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in GUIDES}
@@ -145,7 +147,7 @@ class Site:
             words,
         ]
         families: dict[str, list[tuple[str, ...]]] = {}
-        for entry in sorted(bl.policies()):
+        for entry in sorted(bl.list_policies()):
             family = entry.policy.__module__.split(".")[2].replace("_", " ")
             row = (f"`{entry.name}`", entry.title, entry.guarantee, entry.reference)
             families.setdefault(family, []).append(row)
@@ -157,7 +159,7 @@ class Site:
     def environment_table(self) -> str:
         rows = [
             (f"`{entry.name}`", entry.title, f"`{entry.parameters}`")
-            for entry in sorted(bl.environments())
+            for entry in sorted(bl.list_environments())
         ]
         return "# Environments\n\n" + table(("name", "what it is", "parameters"), rows)
 

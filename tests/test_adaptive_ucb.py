@@ -91,7 +91,7 @@ def test_moves_of_a_changed_reward(size):
     """Two counts by 1 and the sum by its sensitivity at most, at a total of epsilon."""
     policy = make(first_batch=30, epsilon=1.5)
     params = policy.constants()
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
 
     def tape(changed):
         state, recorder = begin(params), Recorder(3)

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import balaclava as bl
-from balaclava._declared import Epsilon
-from balaclava._kernel import compiled
+from balaclava._core.declared import Epsilon
+from balaclava._core.kernels import compiled
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.errors import ParameterError, RewardError
-from balaclava.estimation.importance import draw_arm
-from balaclava.estimation.phases import SPARE
-from balaclava.estimation.tsallis import tsallis_chances
+from balaclava.estimators.importance import draw_arm
+from balaclava.estimators.tsallis import tsallis_chances
+from balaclava.frames.phases import SPARE
 from balaclava.policies.adversarial.conversion import least_batch
 from balaclava.policies.classic import exp3, ftpl
 from balaclava.policies.classic.htinf import threshold_factor
@@ -266,14 +266,14 @@ def test_newton_takes_few_steps() -> None:
         return run
 
     policy = bl.policy("htinf", arms=9)
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     run = compiled(make, choose, learn, begin, tsallis_chances)
     assert run(policy.constants(), np.linspace(0.3, 0.7, 9), 20_000, seeded(1)) < 4.0
 
 
 def test_htinf_leaves_out_losses_that_are_too_large_either_way() -> None:
     policy = bl.policy("htinf", arms=2, sigma=1.0)
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     limit = threshold_factor(2.0) * math.sqrt(0.5)
     for loss, counts in ((limit * 0.99, True), (limit * 1.01, False), (-limit * 1.01, False)):
         state = begin(params)
@@ -377,7 +377,7 @@ def test_the_base_is_told_noisy_means_of_whole_batches() -> None:
 def test_noise_has_the_scale_of_the_batch() -> None:
     """E(y - mean)^2 = 2 / (tau epsilon)^2."""
     private = bl.privatise(WinStay(arms=2, limit=1e9), epsilon=0.5, batch=4)
-    params, (begin, choose, learn) = private.constants(), private.kernels
+    params, (begin, choose, learn, _) = private.constants(), private.kernels
     state, rng, told = begin(params), seeded(1), []
     for t in range(1, 40_001):
         arm, phase = choose(params, state, t, None, rng)
@@ -404,7 +404,7 @@ def test_without_noise_and_batches_it_is_the_base(name) -> None:
     """At an epsilon beyond all noise, with batches of one round."""
     base = bl.policy(name, arms=3)
     private = bl.privatise(base, epsilon=1e12)
-    (begin, choose, learn), params = private.kernels, private.constants()
+    (begin, choose, learn, _), params = private.kernels, private.constants()
     mine, theirs = begin(params), base.kernels.begin(base.constants())
     for t in range(1, 200):
         rng, twin = seeded(t), seeded(t)

@@ -50,7 +50,7 @@ def agree(case: Case, horizon: int, runs: int) -> None:
 
 
 def test_every_bounded_policy_has_its_second_implementation() -> None:
-    private = {e.name for e in bl.policies() if ".bounded." in e[1].__module__}
+    private = {e.name for e in bl.list_policies() if ".bounded." in e[1].__module__}
     assert private == set(LOOPS) == {case.policy for case, _ in SMALL}
     assert private == {case.policy for case in CASES}
 

@@ -95,7 +95,7 @@ def agree(one: Case) -> None:
 
 def test_every_policy_of_a_paper_has_its_second_implementation() -> None:
     homes = (".heavy_tailed.", ".contaminated.", ".adversarial.", ".experts.")
-    private = {e.name for e in bl.policies() if any(home in e[1].__module__ for home in homes)}
+    private = {e.name for e in bl.list_policies() if any(home in e[1].__module__ for home in homes)}
     bases = {"exp3", "exp4", "ftpl", "htinf", "tsallis-inf"}
     assert private - RULES_OF_OUR_OWN - ANY_BASE | bases == set(LOOPS)
     assert set(LOOPS) == {one.policy for one in SMALL} == {one.policy for one in CASES}
@@ -161,7 +161,7 @@ def rates_of(policy: Any) -> dict[str, float]:
     return rates
 
 
-OF_LOSSES = {entry.name for entry in bl.policies() if entry.rewards == "loss"}
+OF_LOSSES = {entry.name for entry in bl.list_policies() if entry.rewards == "loss"}
 LOSSES = [one for one in CASES if one.policy in OF_LOSSES]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.auditing.audit import plan_games
-from balaclava.auditing.bounds import clopper_pearson, epsilon_lower, log_wealth
+from balaclava.auditing.limits import clopper_pearson, epsilon_lower, log_wealth
 from balaclava.auditing.replay import audit_by_replay, choose_neighbours, record
 from balaclava.auditing.statistical import (
     audit_by_betting,
@@ -117,7 +117,7 @@ def test_no_false_alarm_in_a_thousand_quick_audits():
 
 def private_policies():
     """Every example of every registered policy that claims anything."""
-    for entry in bl.policies():
+    for entry in bl.list_policies():
         if entry.policy.model != "none":
             for number, policy in enumerate(examples(entry.policy)):
                 yield pytest.param(policy, id=f"{entry.name}-{number}")

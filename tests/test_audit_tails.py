@@ -147,7 +147,7 @@ def test_rewards_cannot_be_tried_out_on_the_keys_of_a_sweep():
     import hashlib
 
     from balaclava.environments.empirical import World
-    from balaclava.simulation import sweep
+    from balaclava.experiments import sweep
 
     clicks = [0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
     world = bl.environment("empirical", samples=[clicks, [0.0, 1.0]])

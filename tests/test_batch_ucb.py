@@ -12,7 +12,8 @@ from scipy import optimize
 
 import balaclava as bl
 from balaclava.errors import ParameterError
-from balaclava.policies.heavy_tailed.batch_radii import (
+from balaclava.policies.heavy_tailed.dpr_batch_ucb import close
+from balaclava.theory.batch_radii import (
     Law,
     arguments,
     breakdown_point,
@@ -20,7 +21,6 @@ from balaclava.policies.heavy_tailed.batch_radii import (
     first_size,
     schedule,
 )
-from balaclava.policies.heavy_tailed.dpr_batch_ucb import close
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 

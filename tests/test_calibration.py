@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 import balaclava as bl
 from balaclava import errors
+from balaclava.advice.calibrate import Calibration, _Search, with_scale
 from balaclava.cli import main
 from balaclava.errors import IncompatibleError, ParameterError
-from balaclava.simulation.calibration import Calibration, _Search, with_scale
 
 WORLDS = [bl.environment("bernoulli", means=[0.5, 0.5 + gap]) for gap in (0.1, 0.3)]
 OTHER = bl.environment("bernoulli", means=[0.2, 0.6])

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.choosing import RULES, Rewards, Trust, find_rule
+from balaclava.advice.recommend import RULES, Rewards, Trust, find_rule
 from balaclava.cli import main
 from balaclava.errors import ParameterError
 
@@ -20,7 +20,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 
 def test_the_table_names_registered_policies() -> None:
-    known = {entry.name: entry.policy for entry in bl.policies()}
+    known = {entry.name: entry.policy for entry in bl.list_policies()}
     for rule in RULES:
         assert known[rule.policy].model == rule.trust, rule
         assert known[rule.yardstick].model == "none", rule

@@ -73,13 +73,13 @@ def test_policies() -> None:
     assert answer.exit_code == 0
     header, *lines = answer.output.splitlines()
     assert header.split()[0] == "policy"
-    assert len(lines) == len(bl.policies())  # one line each, not wrapped at 80 columns
+    assert len(lines) == len(bl.list_policies())  # one line each, not wrapped at 80 columns
     (line,) = [line for line in lines if line.startswith("ucb1 ")]
     assert "sqrt(2 log t / n)" in line
     assert line.endswith("Auer, Cesa-Bianchi, Fischer 2002")
     assert "\x1b" not in answer.output
     names = {line.split()[0] for line in invoke("policies", "--private").output.splitlines()[1:]}
-    assert names == {entry.name for entry in bl.policies() if entry.guarantee != "none"}
+    assert names == {entry.name for entry in bl.list_policies() if entry.guarantee != "none"}
     assert "ucb1 " in invoke("policies", "--not-private").output
 
 
@@ -92,7 +92,7 @@ def test_one_policy() -> None:
 
 def test_environments() -> None:
     answer = invoke("environments")
-    assert len(answer.output.splitlines()) == 1 + len(bl.environments())
+    assert len(answer.output.splitlines()) == 1 + len(bl.list_environments())
     assert "chance of a reward of 1" in invoke("environments", "bernoulli").output
 
 
@@ -186,7 +186,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_quickstart_is_readable() -> None:
-    from balaclava.simulation.experiment import read_experiment
+    from balaclava.experiments.files import read_experiment
 
     assert "ucb1" in read_experiment(QUICKSTART).policies
 

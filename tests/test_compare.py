@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import balaclava as bl
+from balaclava.advice.compare import NOT_PRIVATE, hill, read
 from balaclava.cli import main
-from balaclava.comparing import NOT_PRIVATE, hill, read
 from balaclava.errors import ParameterError
 
 SECRET = "31.41592"  # a reward that must not be repeated
@@ -221,7 +221,7 @@ def test_a_log_that_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_the_horizon_is_that_of_the_log(tmp_path: Path) -> None:
-    from balaclava.comparing import compare
+    from balaclava.advice.compare import compare
 
     log = read(
         write(tmp_path / "log.csv", {"a": GOOD * 40, "b": GOOD * 10}), arm="page", reward="paid"

@@ -9,12 +9,12 @@ from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 
 POLICIES = [
     pytest.param(policy, id=f"{entry.name}-{number}")
-    for entry in bl.policies()
+    for entry in bl.list_policies()
     for number, policy in enumerate(examples(entry.policy))
 ]
 ENVIRONMENTS = [
     pytest.param(environment, id=f"{entry.name}-{number}")
-    for entry in bl.environments()
+    for entry in bl.list_environments()
     for number, environment in enumerate(examples(entry.environment))
 ]
 

@@ -13,8 +13,10 @@ import pytest
 import balaclava as bl
 from balaclava.auditing import replay
 from balaclava.errors import ParameterError
-from balaclava.estimation.elimination_bound import elimination_regret, pulls_until_removed
-from balaclava.estimation.truncation_radius import (
+from balaclava.policies.contaminated.elimination import level_of, radius_of
+from balaclava.privacy.randomness import seeded
+from balaclava.theory.elimination import elimination_regret, pulls_until_removed
+from balaclava.theory.truncation_radius import (
     counted_terms,
     counted_threshold,
     level_ratio,
@@ -24,8 +26,6 @@ from balaclava.estimation.truncation_radius import (
     truncation_level,
     truncation_radius,
 )
-from balaclava.policies.contaminated.elimination import level_of, radius_of
-from balaclava.privacy.randomness import seeded
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -170,7 +170,7 @@ def test_a_radius_that_forgets_the_outliers_does_not_cover():
 def told(policy, rewards, seed):
     """Play given rewards[arm, pull] through one batch, arms in turn; the state after it."""
     params, rng = policy.constants(), seeded(seed)
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     state, pulls = begin(params), np.zeros(policy.arms, int)
     for t in range(1, rewards.size + 1):
         arm, phase = choose(params, state, t, None, rng)

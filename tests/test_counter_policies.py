@@ -48,7 +48,7 @@ def test_without_noise_it_is_ucb1(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_choosing_draws_no_noise(name: str) -> None:
     policy = make(name, epsilon=20.0)
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state, rng = begin(params), seeded(3)
     for t in range(1, 101):
         arm, phase = choose(params, state, t, None, None)  # there is no generator to draw from
@@ -224,7 +224,7 @@ def test_interval_accountant_golden(f: int, v: float, epsilon: float) -> None:
 def test_refreshes_once_an_interval() -> None:
     policy = make("dp-ucb-int", epsilon=4.0)
     f = policy.interval
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state, recorder = begin(params), Recorder(4)
     order, pulls = [], [0, 0, 0]
     for t in range(1, 201):
@@ -244,7 +244,7 @@ def test_refreshes_once_an_interval() -> None:
 def test_late_rewards_refresh_once_too() -> None:
     policy = make("dp-ucb-int", epsilon=4.0)
     f = policy.interval
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state, recorder = begin(params), Recorder(4)
     asked = [choose(params, state, t, None, recorder)[0] for t in range(1, 5 * f)]
     assert np.ptp(np.bincount(asked)) <= 1  # nothing is known: all arms in turn
@@ -269,7 +269,7 @@ def test_noise_margin() -> None:
 
 def test_rewards_beyond_the_horizon_are_dropped() -> None:
     policy = make("private-ucb", arms=2, horizon=5)
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state, rng = begin(params), seeded(1)
     for t in range(1, 101):
         arm, phase = choose(params, state, t, None, rng)

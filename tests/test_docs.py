@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import BalaclavaError
-from balaclava.papers.base import figures
+from balaclava.papers.harness.base import figures
 
 ROOT = Path(__file__).parent.parent
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -116,8 +116,8 @@ def test_every_policy_and_environment_has_a_page(site: dict[str, Page]) -> None:
             sys.executable,
             "-c",
             "import balaclava as bl\n"
-            "for e in bl.policies(): print(f'policies/{e.name}.html')\n"
-            "for e in bl.environments(): print(f'environments/{e.name}.html')",
+            "for e in bl.list_policies(): print(f'policies/{e.name}.html')\n"
+            "for e in bl.list_environments(): print(f'environments/{e.name}.html')",
         ],
         check=True,
         capture_output=True,
@@ -187,7 +187,7 @@ def test_a_private_policy_page_shows_its_audit(
         raise BalaclavaError("enough")
 
     monkeypatch.setattr("balaclava.auditing.audit.audit", note)
-    for entry in bl.policies():
+    for entry in bl.list_policies():
         page = site.get(f"policies/{entry.name}.html")
         if page is None or entry.policy.model == "none":
             continue

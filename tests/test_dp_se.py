@@ -96,7 +96,7 @@ def test_compiled_equals_interpreted_through_several_epochs():
     params, place = policy.constants(), world.constants()
     from balaclava.privacy.randomness import seeded
 
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     state, rng, env_rng = begin(params), seeded(4, 0, 0), seeded(4, 0, 1)
     regret, phases = [0.0], set()
     for t in range(1, 3_001):

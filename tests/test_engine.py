@@ -14,7 +14,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.errors import IncompatibleError, ParameterError, PolicyError
-from balaclava.estimation.tally import begin_tally, learn_tally
+from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.simulation.engine import checkpoint_rounds, label_policies
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])

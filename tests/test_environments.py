@@ -16,7 +16,7 @@ from pyarrow import parquet
 from scipy import integrate, stats
 
 import balaclava as bl
-from balaclava._kernel import compiled
+from balaclava._core.kernels import compiled
 from balaclava.errors import IncompatibleError, ParameterError, UnknownNameError
 from balaclava.privacy.randomness import seeded
 

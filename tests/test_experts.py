@@ -22,8 +22,8 @@ from balaclava.environments.advisers import (
     treacherous,
 )
 from balaclava.errors import ContextError, ParameterError
-from balaclava.estimation.weights import draw_advised
-from balaclava.policies.experts.base import practice_advice
+from balaclava.estimators.weights import draw_advised
+from balaclava.policies.expert_advice import practice_advice
 from balaclava.policies.experts.dp_exp4 import DPExp4
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.randomness import seeded
@@ -158,7 +158,7 @@ def test_an_arm_is_drawn_from_the_mixture() -> None:
 @pytest.mark.parametrize(("name", "more"), [("exp4", {"mixing": 0.2}), ("ldp-exp4", {})])
 def test_exp4_follows_its_listing(name: str, more: dict[str, Any]) -> None:
     policy = make(name, learning_rate_scale=5.0, **more)
-    params, (begin, choose, learn), recorder = policy.constants(), policy.kernels, Recorder(3)
+    params, (begin, choose, learn, _), recorder = policy.constants(), policy.kernels, Recorder(3)
     state, advice = begin(params), some_advice(200)
     losses = np.random.default_rng(1).random((200, K))
     weights = np.ones(N)
@@ -180,7 +180,7 @@ def test_exp4_follows_its_listing(name: str, more: dict[str, Any]) -> None:
 
 def test_dp_exp4_follows_its_listing() -> None:
     policy = make("dp-exp4")
-    params, (begin, choose, learn), recorder = policy.constants(), policy.kernels, Recorder(3)
+    params, (begin, choose, learn, _), recorder = policy.constants(), policy.kernels, Recorder(3)
     state, advice = begin(params), some_advice(300)
     losses = np.random.default_rng(1).random((300, K))
     weights, sums = np.ones(N), np.zeros(N)
@@ -215,7 +215,7 @@ def test_a_wrapped_policy_follows_its_listing(name: str) -> None:
     policy = make(name, epsilon=0.3)
     inner = bl.policy(name.removesuffix("-experts"), arms=N, horizon=600, epsilon=0.3)
     ours, theirs = seeded(7), seeded(7)
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state = begin(params)
     inner_params, inner_state = inner.constants(), inner.kernels.begin(inner.constants())
     advice, losses = some_advice(200), np.random.default_rng(1).random((200, K))
@@ -239,7 +239,7 @@ def test_a_wrapped_policy_follows_its_listing(name: str) -> None:
 
 def test_a_late_loss_is_weighed_by_its_own_decision() -> None:
     policy = make("exp4")
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state, rng, advice = begin(params), seeded(2), some_advice(30)
     decisions, chances = [], []
     for t in range(1, 31):
@@ -279,7 +279,7 @@ def test_a_batch_that_waits_hands_out_spares(name: str) -> None:
 
 def test_late_losses_of_a_batch_are_released_alike_in_any_order() -> None:
     policy = make("dp-exp4")
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     totals = []
     for order in (1, -1):
         recorder = Recorder(4)
@@ -408,7 +408,7 @@ def test_the_refusal_names_the_policy_that_was_asked_for(name: str) -> None:
 
 def test_without_noise_dp_exp4_is_exp4() -> None:
     policy = make("dp-exp4", epsilon=1e9, learning_rate_scale=100.0, delta=0.3)
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     assert params.batch == 1
     state, rng, advice = begin(params), seeded(1), some_advice(300)
     weights = np.ones(N)

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from balaclava.cli import main
-from balaclava.papers import base, gallery
-from balaclava.papers.base import Desk, FigureEntry
-from balaclava.papers.gallery import make_gallery, read_gallery, shrink
-from balaclava.papers.report import compose
+from balaclava.papers.harness import base, gallery
+from balaclava.papers.harness.base import Desk, FigureEntry
+from balaclava.papers.harness.gallery import make_gallery, read_gallery, shrink
+from balaclava.papers.harness.text import compose
 
 TEXT = {
     "What the paper shows": ["A line that <rises>, a long point that is broken " + "a b c " * 20],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava._declared import Epsilon
+from balaclava._core.declared import Epsilon
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.environments.hard import hard_arms, hard_local_arms, hard_pair
@@ -138,7 +138,7 @@ def test_epsilon_above_1() -> None:
 
 def releases(policy: bl.Policy, rounds: int, reward: float = 0.0) -> list[Any]:
     params, recorder = policy.constants(), Recorder(1)
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     state = begin(params)
     for t in range(1, rounds + 1):
         arm, phase = choose(params, state, t, None, recorder)

@@ -60,7 +60,7 @@ def test_a_report_needs_the_policy_alone(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_learning_is_counting_reports(name: str) -> None:
     policy = make(name)
-    params, (begin, _, learn) = policy.constants(), policy.kernels
+    params, (begin, _, learn, _) = policy.constants(), policy.kernels
     state, recorder = begin(params), Recorder(2)
     for reward in (0.0, 0.25, 1.0):
         learn(params, state, 1, 1, reward, 0, recorder)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from balaclava._kernel import compiled, kernel
+from balaclava._core.kernels import compiled, kernel
 from balaclava.errors import PrivacyError
 from balaclava.privacy import counters
 from balaclava.privacy.budget import check_budget

@@ -14,12 +14,12 @@ from scipy import stats
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError
-from balaclava.papers import wang2024
-from balaclava.papers.base import figures
-from balaclava.papers.regions import feasible, neighbours
-from balaclava.papers.report import below, only, strays
-from balaclava.papers.scopes import share_of_one, whole_run_policies
-from balaclava.papers.sweeps import Sweep
+from balaclava.papers.harness.base import figures
+from balaclava.papers.harness.curves import Sweep
+from balaclava.papers.harness.scopes import share_of_one, whole_run_policies
+from balaclava.papers.harness.text import below, only, strays
+from balaclava.papers.wang2024 import figures as wang2024
+from balaclava.papers.wang2024.regions import feasible, neighbours
 
 NAMES = [f"wang2024-fig{i}" for i in range(1, 8)]
 PNG = b"\x89PNG\r\n"

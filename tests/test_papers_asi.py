@@ -13,10 +13,21 @@ import pytest
 import balaclava as bl
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.errors import ParameterError
-from balaclava.papers import asi2025, asi2025_experts, asi2025_rates, asi2025_turns
-from balaclava.papers.base import Desk, figures
-from balaclava.papers.slopes import Measured, Point, Setting, fitted, measure, promise, worst_point
-from balaclava.papers.turning import lemma_bound, lemma_line, spoken
+from balaclava.papers.asi2025 import experts as asi2025_experts
+from balaclava.papers.asi2025 import rates as asi2025_rates
+from balaclava.papers.asi2025 import rounds as asi2025
+from balaclava.papers.asi2025 import turns as asi2025_turns
+from balaclava.papers.asi2025.turning import lemma_bound, lemma_line, spoken
+from balaclava.papers.harness.base import Desk, figures
+from balaclava.papers.harness.slopes import (
+    Measured,
+    Point,
+    Setting,
+    fitted,
+    measure,
+    promise,
+    worst_point,
+)
 from balaclava.simulation.results import Run
 
 NAMES = ("fig1", "table1", "table2", "lemma51", "learning-rate")

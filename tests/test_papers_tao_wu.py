@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.advice.calibrate import calibrate
 from balaclava.errors import ParameterError
-from balaclava.papers import calibrated, tao2022, wu2023
-from balaclava.papers.against import Against, Curve, smaller
-from balaclava.papers.base import Desk, Size, figures
-from balaclava.papers.report import mean_and_error
-from balaclava.simulation.calibration import calibrate
+from balaclava.papers import tao2022, wu2023
+from balaclava.papers.harness import calibrated
+from balaclava.papers.harness.against import Against, Curve, smaller
+from balaclava.papers.harness.base import Desk, Size, figures
+from balaclava.papers.harness.text import mean_and_error
 
 NAMES = [
     *(f"tao2022-{name}" for name in ("fig1", "fig2", "fig3", "fig4", "local-rate")),

@@ -19,14 +19,14 @@ import balaclava as bl
 from balaclava.cli import main
 from balaclava.cli.auditing import parameter
 from balaclava.errors import ResultsFileError
+from balaclava.experiments.files import Experiment, Plan, read_experiment
+from balaclava.experiments.running import run_sweep
 from balaclava.reporting import audits
 from balaclava.reporting.charts import Look
 from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, audit_command, write_report
 from balaclava.reporting.panels import confidence_interval, read_story, story_of, to_toml
 from balaclava.reporting.scales import Scale, fit, short
-from balaclava.simulation.experiment import Experiment, Plan, read_experiment
 from balaclava.simulation.results import Results, Run
-from balaclava.simulation.running import run_sweep
 from browser import chromium, look, needs_browser
 
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&"

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import balaclava as bl
+from balaclava._core.files import atomically
 from balaclava.errors import (
     ExperimentFileError,
     IncompatibleError,
@@ -22,10 +23,9 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
+from balaclava.experiments.files import read_experiment
 from balaclava.policies.base import REGISTRY
-from balaclava.simulation.experiment import read_experiment
 from balaclava.simulation.results import Results, Run
-from balaclava.simulation.storage import atomically
 
 WORLD = bl.environment("bernoulli", means=[0.25, 0.75, 0.75])
 

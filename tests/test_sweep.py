@@ -29,11 +29,11 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.simulation import running, sweep
-from balaclava.simulation.experiment import Experiment, Plan, read_experiment, read_plan
-from balaclava.simulation.grids import expand, values_of
-from balaclava.simulation.running import run_sweep
-from balaclava.simulation.sweep import open_sweep, plan_sweep
+from balaclava.experiments import running, sweep
+from balaclava.experiments.files import Experiment, Plan, read_experiment, read_plan
+from balaclava.experiments.grids import expand, values_of
+from balaclava.experiments.running import run_sweep
+from balaclava.experiments.sweep import open_sweep, plan_sweep
 
 SWEEP = """
 horizon = [300, 1000]
@@ -550,8 +550,8 @@ def test_an_interrupted_run_keeps_every_repetition(
 
 DRIVER = """
 import sys
-from balaclava.simulation.experiment import read_plan
-from balaclava.simulation.running import run_sweep
+from balaclava.experiments.files import read_plan
+from balaclava.experiments.running import run_sweep
 run_sweep(read_plan(sys.argv[1]), sys.argv[2], workers=1, keep_every=0.02)
 """
 
@@ -674,7 +674,7 @@ def test_a_worker_that_dies_costs_nothing(
 ) -> None:
     text = SWEEP.replace("[300, 1000]", "[300, 400000]")
     plan = read_plan(written(tmp_path, text))
-    monkeypatch.setattr("balaclava.simulation.cluster.TASK_ROUNDS", 800_000)
+    monkeypatch.setattr("balaclava.experiments.cluster.TASK_ROUNDS", 800_000)
     killed = []
 
     def kill_one(played: int, *_: int) -> None:
@@ -693,7 +693,7 @@ def test_a_worker_that_dies_costs_nothing(
 def test_workers_with_other_software_are_refused(
     plan: Plan, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from balaclava.simulation import cluster as module
+    from balaclava.experiments import cluster as module
 
     said = {**module.software(), "numba": "0.1"}
     monkeypatch.setattr(module, "versions", lambda: said)
@@ -706,7 +706,7 @@ def test_workers_with_other_software_are_refused(
 
 
 def test_what_goes_wrong_on_a_worker_is_told() -> None:
-    from balaclava.simulation.cluster import _result
+    from balaclava.experiments.cluster import _result
 
     class Future:
         def __init__(self, error: Exception) -> None:

@@ -237,7 +237,7 @@ def test_without_noise_dp_ftpl_new_is_an_upper_confidence_bound():
 def test_gdp_elim_new_pulls_all_arms_until_it_commits():
     policy = bl.policy("gdp-elim-new", arms=3, epsilon=1.0, delta=0.1, horizon=2000)
     first, recorder = policy.first_phase, Recorder(5)
-    params, (begin, choose, learn) = policy.constants(), policy.kernels
+    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
     state, decisions, answers = begin(params), [], []
     for t in range(1, 3 * first * 5 + 200):
         arm, phase = choose(params, state, t, None, recorder)

@@ -12,8 +12,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._declared import Epsilon
-from balaclava.estimation.phases import (
+from balaclava._core.declared import Epsilon
+from balaclava.frames.phases import (
     Phases,
     begin_phases,
     choose_in_phases,
@@ -21,7 +21,7 @@ from balaclava.estimation.phases import (
     open_phase,
     take,
 )
-from balaclava.estimation.tally import begin_tally, learn_tally
+from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import BoundedPolicy, PrivateBoundedPolicy
 from balaclava.privacy.counters import Trees, begin_trees, insert_node, tree_levels, tree_sum
 from balaclava.privacy.laplace import laplace_release

@@ -6,16 +6,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._declared import Delta, Epsilon, RadiusScale
-from balaclava.estimation.phases import (
+from balaclava._core.declared import Delta, Epsilon, RadiusScale
+from balaclava.frames.phases import (
     begin_phases,
     choose_in_phases,
     drop_behind,
     open_phase,
     take,
 )
-from balaclava.estimation.start_phase import count_reward, starting_arm
-from balaclava.estimation.tally import begin_tally, learn_tally
+from balaclava.frames.start_phase import count_reward, starting_arm
+from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import Policy, PrivateBoundedPolicy
 from balaclava.policies.classic.ucb1 import begin as begin_ucb
 from balaclava.policies.classic.ucb1 import choose as choose_ucb

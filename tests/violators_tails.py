@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._declared import Epsilon, MomentBound
-from balaclava.estimation.batches import (
+from balaclava._core.declared import Epsilon, MomentBound
+from balaclava.frames.batches import (
     Batches,
     arm_in_play,
     begin_batches,
@@ -289,7 +289,7 @@ class PartialBatch(Privatised):
 
     @property
     def kernels(self) -> Any:
-        return partial(*self.base.kernels)
+        return partial(*self.base.kernels[:3])
 
 
 # Reports that are private at the level of the policy only, or at all but far levels.

@@ -8,92 +8,39 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
-from typing import TYPE_CHECKING, Any
-
-# Loaded first, so that the functions `policies` and `environments` below keep these two names.
-import balaclava.environments
-import balaclava.policies  # noqa: F401
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from balaclava import bounds as bounds
-    from balaclava import errors as errors
-    from balaclava._kernel import kernel as kernel
-    from balaclava.auditing.audit import audit as audit
-    from balaclava.auditing.report import AuditReport as AuditReport
-    from balaclava.choosing import Recommendation as Recommendation
-    from balaclava.choosing import recommend as recommend
-    from balaclava.environments.base import Environment as Environment
-    from balaclava.environments.base import EnvironmentEntry
-    from balaclava.environments.base import environment as environment
-    from balaclava.papers.base import Reproduction as Reproduction
-    from balaclava.papers.base import reproduce as reproduce
-    from balaclava.policies.adversarial.conversion import privatise as privatise
-    from balaclava.policies.agent import Agent as Agent
-    from balaclava.policies.agent import Decision as Decision
-    from balaclava.policies.agent import restore as restore
-    from balaclava.policies.base import Kernels as Kernels
-    from balaclava.policies.base import Policy as Policy
-    from balaclava.policies.base import PolicyEntry
-    from balaclava.policies.base import policy as policy
-    from balaclava.policies.base import register as register
-    from balaclava.policies.experts.recommend import ExpertsRecommendation as ExpertsRecommendation
-    from balaclava.policies.experts.recommend import recommend_experts as recommend_experts
-    from balaclava.privacy.guarantee import Guarantee as Guarantee
-    from balaclava.simulation.calibration import Calibration as Calibration
-    from balaclava.simulation.calibration import calibrate as calibrate
-    from balaclava.simulation.engine import Interrupted as Interrupted
-    from balaclava.simulation.engine import simulate as simulate
-    from balaclava.simulation.results import Results as Results
-    from balaclava.simulation.results import load as load
-    from balaclava.simulation.sweep import open_sweep as open_sweep
 
-# Public names and where they live; a name is imported when it is first used.
-_HOMES = {
-    "_kernel": ["kernel"],
-    "auditing.audit": ["audit"],
-    "auditing.report": ["AuditReport"],
-    "choosing": ["Recommendation", "recommend"],
-    "environments.base": ["Environment", "environment"],
-    "papers.base": ["Reproduction", "reproduce"],
-    "policies.adversarial.conversion": ["privatise"],
-    "policies.agent": ["Agent", "Decision", "restore"],
-    "policies.base": ["Kernels", "Policy", "policy", "register"],
-    "policies.experts.recommend": ["ExpertsRecommendation", "recommend_experts"],
-    "privacy.guarantee": ["Guarantee"],
-    "simulation.calibration": ["Calibration", "calibrate"],
-    "simulation.engine": ["Interrupted", "simulate"],
-    "simulation.results": ["Results", "load"],
-    "simulation.sweep": ["open_sweep"],
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(["bounds", "environments", "errors", "policies", *_HOME_OF])
+def _homes() -> dict[str, tuple[str, str]]:
+    """Public names, and the module and the name there: what `__init__.pyi` imports."""
+    listed = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
+    return {
+        (name.asname or name.name): (line.module or __name__, name.name)
+        for line in listed
+        if isinstance(line, ast.ImportFrom)
+        for name in line.names
+    }
 
 
-def policies() -> list[PolicyEntry]:
-    """Every registered policy: name, class, title, reference, guarantee and reward kind."""
-    from balaclava.policies.base import entries
-
-    return entries()
-
-
-def environments() -> list[EnvironmentEntry]:
-    """Every registered environment: name, class, title and parameters."""
-    from balaclava.environments.base import entries
-
-    return entries()
+_HOMES = _homes()
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    elif name in ("bounds", "errors", "testing"):
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
+    """A public name, imported when it is first used."""
+    if name not in _HOMES:
         raise AttributeError(f"module 'balaclava' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    if module == __name__:
+        value = importlib.import_module(f"{module}.{attribute}")
+    else:
+        home = importlib.import_module(module)
+        value = getattr(home, attribute, None) or importlib.import_module(f"{module}.{attribute}")
     globals()[name] = value
     return value
 

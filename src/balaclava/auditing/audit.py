@@ -7,12 +7,12 @@ from typing import Annotated
 
 import numpy as np
 
-from balaclava._declared import Range, brief, check
+from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.exact import audit_exactly
+from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.auditing.report import AuditReport
-from balaclava.auditing.reports import audit_reports
 from balaclava.auditing.statistical import (
     BettingAudit,
     StatisticalAudit,
@@ -171,7 +171,7 @@ def _within_horizon(policy: Policy, rounds: int) -> int:
 def first_release(policy: Policy, limit: int) -> int | None:
     """The round in which a mechanism was first used for every arm, if within `limit` rounds."""
     params, recorder = policy.constants(), Recorder(0)
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     state = begin(params)
     low, high = policy.accepts

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._kernel import compiled
+from balaclava._core.kernels import compiled
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
@@ -99,7 +99,7 @@ def count_games(
     `given` is the arm that was pulled in round `place`; the last row is the sum over all of them.
     No probe comes before `place`.
     """
-    play = compiled(make_count_games, *policy.kernels, policy.prepare())
+    play = compiled(make_count_games, *policy.kernels[:3], policy.prepare())
     params, context = policy.constants(), policy.practice_context
     watched = min(policy.arms, _WATCHED)
     shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)

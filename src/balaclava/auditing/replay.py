@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.auditing.local_reports import first_level
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
-from balaclava.auditing.reports import first_level
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
@@ -176,7 +176,7 @@ def record(
 ) -> _Game:
     """Play a stream once and write everything down."""
     params, recorder = policy.constants(), Recorder(seed)
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     state = begin(params)
     before = fingerprint(params)
@@ -236,7 +236,7 @@ def replay_all(
 ) -> Iterator[tuple[Neighbour, list[list[Move]] | str]]:
     """For each neighbour the moved mechanisms (of each round, or of the run), or what is wrong."""
     params = policy.constants()
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     state, player = begin(params), Player(game.tape, 0)
     waiting = defaultdict(list)
@@ -279,7 +279,7 @@ def replay_one(
     by_round: bool,
 ) -> list[list[Move]] | str:
     """Go on from a changed reward until the state is the recorded one again, or to the end."""
-    _, choose, learn = policy.kernels
+    _, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     player = Player(game.tape, start.position)
     groups: list[list[Move]] = []

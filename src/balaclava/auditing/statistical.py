@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.auditing.bounds import epsilon_lower, log_wealth
 from balaclava.auditing.games import Event, count_games
+from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.recorder import Recorder
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
@@ -264,7 +264,7 @@ def neighbours_at(policy: Policy, gap: float, place: int, rounds: int) -> Neighb
 def reach(policy: Policy, rounds: int) -> float:
     """The largest first reward, a power of two, that gets past truncation; 1 if there is none."""
     params, prepare = policy.constants(), policy.prepare()
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     for exponent in range(20, -41, -1):
         state, recorder = begin(params), Recorder(0)
         for t in range(1, rounds + 1):

@@ -31,9 +31,9 @@ def calibrate(
     \b
     Example: balaclava calibrate plausible.toml --policy dp-se --held-out close
     """
+    from balaclava.advice.calibrate import calibrate as choose
     from balaclava.errors import ExperimentFileError, nearest
-    from balaclava.simulation.calibration import calibrate as choose
-    from balaclava.simulation.experiment import read_plan
+    from balaclava.experiments.files import read_plan
 
     experiments = read_plan(file).experiments
     first = experiments[0]

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from balaclava._declared import Declared
+    from balaclava._core.declared import Declared
 
 
 @click.command()
@@ -24,14 +24,14 @@ def policies(name: str | None, private: bool | None) -> None:
     Example: balaclava policies --private
     Example: balaclava policies ucb1
     """
-    from balaclava.policies.base import REGISTRY, entries
+    from balaclava.policies.base import REGISTRY, list_policies
 
     if name is not None:
         _show(REGISTRY.get(name))
         return
     rows = [
         (entry.name, entry.title, entry.rewards, entry.guarantee, entry.reference)
-        for entry in entries()
+        for entry in list_policies()
         if private is None or private == (entry.guarantee != "none")
     ]
     _print_table(("policy", "what it does", "rewards", "privacy", "reference"), rows)
@@ -46,12 +46,12 @@ def environments(name: str | None) -> None:
     Example: balaclava environments
     Example: balaclava environments bernoulli
     """
-    from balaclava.environments.base import REGISTRY, entries
+    from balaclava.environments.base import REGISTRY, list_environments
 
     if name is not None:
         _show(REGISTRY.get(name))
         return
-    rows = [(entry.name, entry.title, entry.parameters) for entry in entries()]
+    rows = [(entry.name, entry.title, entry.parameters) for entry in list_environments()]
     _print_table(("environment", "what it is", "parameters"), rows)
 
 
@@ -60,7 +60,7 @@ def _show(cls: type[Declared]) -> None:
     import dataclasses
     import inspect
 
-    from balaclava._declared import brief, describe, is_required
+    from balaclava._core.declared import brief, describe, is_required
 
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
     rows = []
@@ -73,7 +73,7 @@ def _show(cls: type[Declared]) -> None:
 
 def _meaning(annotation: Any) -> str:
     """What a declared parameter stands for; the declaration may be inside an `| None`."""
-    from balaclava._declared import split
+    from balaclava._core.declared import split
 
     base, limits = split(annotation)
     if limits is not None and limits.meaning:

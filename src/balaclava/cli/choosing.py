@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 if TYPE_CHECKING:
-    from balaclava._declared import Range
-    from balaclava.choosing import Recommendation
+    from balaclava._core.declared import Range
+    from balaclava.advice.recommend import Recommendation
 
 _QUESTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "rewards": (
@@ -87,7 +87,7 @@ def choose(ask: bool | None, simulate: bool, **given: Any) -> None:
     Example: balaclava choose
     Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1
     """
-    from balaclava.choosing import recommend
+    from balaclava.advice.recommend import recommend
 
     ask = sys.stdin.isatty() if ask is None else ask
     answers = _answers(given, ask)
@@ -158,7 +158,7 @@ def _answers(given: dict[str, Any], ask: bool) -> dict[str, Any]:
         if answers["rewards"] in kinds:
             asked[name] = (question, kind, usual)
     if ask and answers["rewards"] == "bounded" and "reward_range" not in answers:
-        from balaclava._declared import Range
+        from balaclava._core.declared import Range
 
         low = _ask("The smallest reward?", float, 0.0, Range())
         above = Range(low, open_low=True)
@@ -171,7 +171,7 @@ def _answers(given: dict[str, Any], ask: bool) -> dict[str, Any]:
 
 def _allowed(name: str) -> Range:
     """The numbers that the advice is given on."""
-    from balaclava._declared import Range
+    from balaclava._core.declared import Range
 
     return {
         "arms": Range(1),
@@ -186,7 +186,7 @@ def _allowed(name: str) -> Range:
 
 def _ask(question: str, kind: type, usual: Any, allowed: Range) -> Any:
     """A number that is allowed: after any other answer the question is asked again."""
-    from balaclava._declared import check
+    from balaclava._core.declared import check
     from balaclava.errors import ParameterError
 
     def read(answer: Any) -> Any:
@@ -202,7 +202,7 @@ def _ask(question: str, kind: type, usual: Any, allowed: Range) -> Any:
 
 
 def _pick(question: str, options: dict[str, str]) -> str:
-    from balaclava._declared import Range
+    from balaclava._core.declared import Range
 
     click.echo(question)
     for i, (_, meaning) in enumerate(options.items(), start=1):

@@ -47,9 +47,10 @@ def compare(
     \b
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
     """
-    from balaclava.comparing import NOT_PRIVATE, read
-    from balaclava.comparing import compare as play
-    from balaclava.simulation.storage import require_place
+    from balaclava._core.files import require_place
+    from balaclava.advice.compare import NOT_PRIVATE, read
+    from balaclava.advice.compare import compare as play
+    from balaclava.reporting.comparison import write_comparison
 
     out = Path(f"{log.stem}-report.html") if out is None else out
     require_place(out)
@@ -71,4 +72,4 @@ def compare(
     for label, why in done.why().items():
         click.echo(f"- {label} ({done.results.guarantee(label)}): {why}")
     click.echo(f"\n{done.results.summary()}")
-    click.echo(f"\nwrote {done.write(out)}: open it in a browser")
+    click.echo(f"\nwrote {write_comparison(done, out)}: open it in a browser")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from balaclava.simulation.sweep import Sweep
+    from balaclava.experiments.sweep import Sweep
 
 
 @click.command()
@@ -66,9 +66,9 @@ def simulate(
         name = "ucb1"
         radius_scale = { grid = [0.25, 0.5] }
     """
-    from balaclava.simulation.experiment import read_plan
-    from balaclava.simulation.running import run_sweep
-    from balaclava.simulation.sweep import SUMMARY, plan_sweep
+    from balaclava.experiments.files import read_plan
+    from balaclava.experiments.running import run_sweep
+    from balaclava.experiments.sweep import SUMMARY, plan_sweep
 
     plan = read_plan(file)
     out = Path(f"{file.stem}-results") if out is None else out
@@ -118,9 +118,9 @@ def _tell_what_is_kept(sweep: Sweep) -> None:
 
 def _write(sweep: Sweep) -> str:
     """Tables and pictures; says in words what was written."""
+    from balaclava._core.files import atomically
+    from balaclava.experiments.sweep import SUMMARY
     from balaclava.simulation.plots import COLOURS, STYLES
-    from balaclava.simulation.storage import atomically
-    from balaclava.simulation.sweep import SUMMARY
 
     settings = sweep.settings()
     tables, pictures = [], []

@@ -34,10 +34,10 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     """
     from rich.console import Console
 
+    from balaclava._core.files import require_place
     from balaclava.reporting.audits import run_audits
     from balaclava.reporting.page import write_report
     from balaclava.reporting.panels import read_story
-    from balaclava.simulation.storage import require_place
 
     story = read_story(source)
     if out is None:

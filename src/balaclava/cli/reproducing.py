@@ -11,7 +11,7 @@ from balaclava.cli.catalogue import _print_table
 from balaclava.cli.play import _progress
 
 if TYPE_CHECKING:
-    from balaclava.papers.gallery import Step
+    from balaclava.papers.harness.gallery import Step
 
 
 @click.command()
@@ -67,8 +67,8 @@ def reproduce(
         _gallery(Path("gallery") if out is None else out, scale, workers, markdown)
         return
     from balaclava.errors import UnknownNameError, nearest
-    from balaclava.papers.base import figures as known
-    from balaclava.papers.base import reproduce as run
+    from balaclava.papers.harness.base import figures as known
+    from balaclava.papers.harness.base import reproduce as run
 
     entries = {entry.name: entry for entry in known()}
     if show or not figures:
@@ -86,7 +86,7 @@ def reproduce(
 
 
 def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) -> None:
-    from balaclava.papers.gallery import make_gallery, write_markdown
+    from balaclava.papers.harness.gallery import make_gallery, write_markdown
 
     def tell(step: Step) -> None:
         click.echo(f"{step.outcome:6}  {step.name:16}  {step.seconds:6.1f} s")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from balaclava._declared import Range, check
+from balaclava._core.declared import Range, check
 from balaclava.errors import ParameterError
 
 Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.environments._losses import LossEnvironment, summed_by
 from balaclava.environments.base import REGISTRY, Environment, register
 from balaclava.environments.losses import Losses
 from balaclava.errors import ParameterError
-from balaclava.estimation.advice import as_advice, fault_of_advice
+from balaclava.estimators.advice import as_advice, fault_of_advice
 
 
 class World(NamedTuple):

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from balaclava._declared import Arms, Range, check
+from balaclava._core.declared import Arms, Range, check
 from balaclava.errors import ParameterError
-from balaclava.estimation.advice import as_advice, fault_of_advice
+from balaclava.estimators.advice import as_advice, fault_of_advice
 
 Rule = Callable[[Any], Any]  # from a context to an arm, or to a distribution over the arms
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Declared, summary_line
-from balaclava._kernel import kernel
-from balaclava._registry import Registry
+from balaclava._core.declared import Declared, summary_line
+from balaclava._core.kernels import kernel
+from balaclava._core.registry import Registry
 from balaclava.errors import IncompatibleError
 
 
@@ -88,6 +88,11 @@ class Environment(Declared):
         return regret
 
     @property
+    def share_of_outliers(self) -> float:
+        """The chance that a reward is an outlier, not a draw from its arm's clean law."""
+        return 0.0
+
+    @property
     def rounds(self) -> int | None:
         """How many rounds there are, where the environment is finite."""
         return None
@@ -102,7 +107,7 @@ class Environment(Declared):
 
 
 class EnvironmentEntry(NamedTuple):
-    """A line of `bl.environments()`."""
+    """A line of `bl.list_environments()`."""
 
     name: str
     environment: type[Environment]
@@ -119,7 +124,7 @@ def environment(name: str, /, **parameters: Any) -> Environment:
     return REGISTRY.create(name, parameters)
 
 
-def entries() -> list[EnvironmentEntry]:
+def list_environments() -> list[EnvironmentEntry]:
     """Every registered environment."""
     return [
         EnvironmentEntry(name, cls, summary_line(cls), ", ".join(cls.annotations))

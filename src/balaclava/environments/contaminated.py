@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Range, brief, check
-from balaclava._kernel import kernel
+from balaclava._core.declared import Range, brief, check
+from balaclava._core.kernels import kernel
 from balaclava.environments.base import REGISTRY, Environment, register
 from balaclava.errors import ParameterError, nearest
 
@@ -156,6 +156,10 @@ class Contaminated(Environment):
     def public_parameters(self) -> dict[str, Any]:
         inner = {"name": self.inner.name, **self.inner.public_parameters}
         return {**self.parameters, "inner": inner}
+
+    @property
+    def share_of_outliers(self) -> float:
+        return 1.0 - (1.0 - self.fraction) * (1.0 - self.inner.share_of_outliers)
 
     @property
     def gaps(self) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.environments._moments import average_moment, checked_order, checked_rewards
 from balaclava.environments.base import Environment, register
 from balaclava.errors import ParameterError

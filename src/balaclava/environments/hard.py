@@ -2,7 +2,7 @@
 
 Each function returns an environment, or an environment and its alternative, in which an arm that
 is not the best is lifted above all others by a change that few rewards show. A policy that does
-well on both must pull that arm often: that is how the lower bounds of `balaclava.bounds` are
+well on both must pull that arm often: that is how the lower bounds of `balaclava.theory.bounds` are
 proved.
 
 >>> from balaclava.environments.hard import hard_pair
@@ -19,8 +19,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from balaclava._declared import Range, check
-from balaclava._kernel import kernel
+from balaclava._core.declared import Range, check
+from balaclava._core.kernels import kernel
 from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 from balaclava.environments.two_point import Probabilities, TwoPoint, Values

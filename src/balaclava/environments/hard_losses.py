@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from balaclava._declared import Arms, Epsilon, Horizon, check
+from balaclava._core.declared import Arms, Epsilon, Horizon, check
 from balaclava.environments.stochastic_losses import StochasticLosses
 from balaclava.environments.switching import Switching
 from balaclava.errors import ParameterError

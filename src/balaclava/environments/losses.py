@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from balaclava._declared import Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import Range
+from balaclava._core.kernels import kernel
 from balaclava.environments._losses import LossEnvironment
 from balaclava.environments._moments import checked_rewards
 from balaclava.environments.base import register

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import Range
+from balaclava._core.kernels import kernel
 from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from balaclava._declared import Range
+from balaclava._core.declared import Range
 from balaclava.environments._losses import LossEnvironment
 from balaclava.environments.base import register
 from balaclava.environments.bernoulli import draw

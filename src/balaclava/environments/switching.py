@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from balaclava._declared import Horizon, Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import Horizon, Range
+from balaclava._core.kernels import kernel
 from balaclava.environments._losses import LossEnvironment
 from balaclava.environments.base import register
 

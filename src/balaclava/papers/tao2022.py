@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.bounds import local_pair
 from balaclava.environments.base import Environment, environment
 from balaclava.environments.hard import hard_pair
-from balaclava.papers.against import Against, Curve, draw, play, smaller
-from balaclava.papers.base import Desk, Panel, Size, figure
-from balaclava.papers.calibrated import how, listed, scale_of, scaled, unscaled, with_scale
-from balaclava.papers.report import (
+from balaclava.papers.harness.against import Against, Curve, draw, play, smaller
+from balaclava.papers.harness.base import Desk, Panel, Size, figure
+from balaclava.papers.harness.calibrated import how, listed, scale_of, scaled, unscaled, with_scale
+from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.text import (
     compose,
     mean_and_error,
     ranking,
@@ -27,7 +27,7 @@ from balaclava.papers.report import (
     strays,
     verdicts,
 )
-from balaclava.papers.scopes import make
+from balaclava.theory.bounds import local_pair
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

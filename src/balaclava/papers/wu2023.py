@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from balaclava.environments.base import Environment, environment
-from balaclava.papers.against import Against, Curve, draw, from_to, play, smaller
-from balaclava.papers.base import Desk, Size, figure
-from balaclava.papers.calibrated import how, listed, scale_of, with_scale
-from balaclava.papers.report import compose, verdicts
-from balaclava.papers.scopes import make
+from balaclava.papers.harness.against import Against, Curve, draw, from_to, play, smaller
+from balaclava.papers.harness.base import Desk, Size, figure
+from balaclava.papers.harness.calibrated import how, listed, scale_of, with_scale
+from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.text import compose, verdicts
 
 REFERENCE = "Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023"
 ARMS = 5

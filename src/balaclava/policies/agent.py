@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import brief
+from balaclava._core.declared import brief
 from balaclava.errors import (
     BalaclavaError,
     DecisionError,

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from balaclava._declared import Arms, Declared, RewardRange, summary_line
-from balaclava._kernel import kernel
-from balaclava._registry import Registry
+from balaclava._core.declared import Arms, Declared, RewardRange, summary_line
+from balaclava._core.kernels import kernel
+from balaclava._core.registry import Registry
 from balaclava.errors import ContextError, ParameterError
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 from balaclava.privacy.secure import to_unit_grid
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 RewardKind = Literal["bounded", "real", "loss"]
 
 
+@kernel
+def nothing_to_forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+    """`forget` of policies that count rewards alone: one that never comes leaves no trace."""
+
+
 class Kernels(NamedTuple):
-    """The three functions of a policy.
+    """The functions of a policy.
 
     - `begin(params) -> state`: a `NamedTuple` of arrays, allocated once.
     - `choose(params, state, t, context, rng) -> (arm, phase)`: round t = 1, 2, ...; may note in
@@ -28,13 +33,17 @@ class Kernels(NamedTuple):
     - `learn(params, state, t, arm, reward, phase, rng)`: the reward of the decision of round t,
       however late; may change the state.
 
+    - `forget(params, state, t, arm, phase, rng)`: the decision of round t was given up, its reward
+      will not come. By default there is nothing to forget.
+
     All are marked `@kernel` and keep to what numba compiles: numbers, arrays, named tuples and
-    other kernels, and no allocation in `choose` and `learn`.
+    other kernels, and no allocation in `choose`, `learn` and `forget`.
     """
 
     begin: Callable[..., Any]
     choose: Callable[..., Any]
     learn: Callable[..., Any]
+    forget: Callable[..., Any] = nothing_to_forget
 
 
 class Policy(Declared):
@@ -44,7 +53,7 @@ class Policy(Declared):
     everywhere (simulation, audit, command line)::
 
     >>> import balaclava as bl, numpy as np
-    >>> from balaclava.estimation.tally import begin_tally, learn_tally
+    >>> from balaclava.frames.tally import begin_tally, learn_tally
     >>> @bl.kernel
     ... def choose(params, state, t, context, rng):
     ...     if t <= params.arms or rng.random() < params.exploration:
@@ -216,7 +225,7 @@ def onto_unit_grid(params: Any, reward: float) -> float:
 
 
 class PolicyEntry(NamedTuple):
-    """A line of `bl.policies()`."""
+    """A line of `bl.list_policies()`."""
 
     name: str
     policy: type[Policy]
@@ -235,7 +244,7 @@ def policy(name: str, /, **parameters: Any) -> Policy:
     return REGISTRY.create(name, parameters)
 
 
-def entries() -> list[PolicyEntry]:
+def list_policies() -> list[PolicyEntry]:
     """Every registered policy."""
     return [
         PolicyEntry(

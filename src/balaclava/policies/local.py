@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy, PrivateBoundedPolicy, PrivateRealPolicy
 from balaclava.privacy.guarantee import Model, Scope

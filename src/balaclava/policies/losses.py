@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-from balaclava._declared import Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import Range
+from balaclava._core.kernels import kernel
 from balaclava.policies.base import Policy, RewardKind
 from balaclava.privacy.secure import to_unit_grid
 

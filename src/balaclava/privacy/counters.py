@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.privacy.laplace import laplace_release
 
 _UNLIMITED = 62  # levels: more items than can ever be counted

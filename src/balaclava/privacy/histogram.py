@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.privacy.laplace import laplace_release
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from balaclava import _kernel
+from balaclava._core import kernels as _kernel
 from balaclava.errors import PrivacyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])

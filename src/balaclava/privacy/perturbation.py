@@ -42,7 +42,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanism import Terms, mechanism
 from balaclava.privacy.randomness import SystemRandomness

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.privacy.mechanism import Terms, mechanism
 from balaclava.privacy.secure import bernoulli, randomized_bit, to_unit_grid
 

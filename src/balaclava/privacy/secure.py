@@ -22,7 +22,7 @@ import secrets
 from fractions import Fraction
 from typing import Any
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 
 GRID_BITS = 20

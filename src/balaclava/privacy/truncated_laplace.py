@@ -31,7 +31,7 @@ import secrets
 from fractions import Fraction
 from typing import Any
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.privacy.laplace import exact_laplace
 from balaclava.privacy.mechanism import Terms, mechanism
 from balaclava.privacy.secure import bernoulli_exp, to_steps

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from balaclava._kernel import kernel
+from balaclava._core.kernels import kernel
 from balaclava.privacy.secure import to_grid
 
 

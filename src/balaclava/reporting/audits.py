@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from balaclava._kernel import cache_directory
+from balaclava._core.cache import cache_directory
+from balaclava._core.files import atomically
 from balaclava.auditing.audit import audit
 from balaclava.auditing.report import AuditReport
 from balaclava.errors import ResultsFileError
 from balaclava.policies.base import Policy
-from balaclava.simulation.storage import atomically
 
 TRIALS = 20_000
 _PAIRS = 1_000
@@ -72,7 +72,7 @@ def _verdict(policy: Policy, trials: int) -> Verdict:
 
 def _place(policy: Policy, trials: int) -> Path | None:
     """Beside the policy's machine code, so that an edited policy is audited again."""
-    folder = cache_directory(*policy.kernels, policy.prepare())
+    folder = cache_directory(*policy.kernels[:3], policy.prepare())
     if folder is None:
         return None
     what = json.dumps([policy.name, policy.parameters, trials, _PAIRS, _SEED], sort_keys=True)

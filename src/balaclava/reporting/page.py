@@ -14,11 +14,11 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import balaclava
+from balaclava._core.files import atomically
 from balaclava.reporting.audits import Verdict
 from balaclava.reporting.charts import Look, escape
 from balaclava.reporting.panels import Story, read_story
 from balaclava.reporting.sections import CALM, panel_section
-from balaclava.simulation.storage import atomically
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy

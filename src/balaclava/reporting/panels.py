@@ -16,8 +16,8 @@ import numpy as np
 
 from balaclava.errors import IncompatibleError, ResultsFileError
 from balaclava.simulation.engine import checkpoint_rounds
+from balaclava.simulation.files import Recorded
 from balaclava.simulation.results import Results, load
-from balaclava.simulation.storage import Recorded
 
 CONFIDENCE = 0.95  # of the interval around a mean
 BAND = (0.1, 0.9)  # quantiles of the repetitions around a curve
@@ -156,7 +156,7 @@ def _story(title: str, panels: list[Panel], versions: dict[str, str], remarks: l
 
 
 def _of_sweep(path: Path) -> Story:
-    from balaclava.simulation.sweep import open_sweep
+    from balaclava.experiments.sweep import open_sweep
 
     sweep = open_sweep(path)
     cells = sweep.cells

@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from balaclava._declared import Horizon, Range, brief, check
-from balaclava._kernel import compiled, compiling, is_foreign
+from balaclava._core.declared import Horizon, Range, brief, check
+from balaclava._core.kernels import compiled, compiling, is_foreign
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
@@ -221,7 +221,7 @@ def _prepared(
     policy: Policy, environment: Environment, rounds: np.ndarray
 ) -> Callable[[Any, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """The compiled loop of a pair with everything but its streams filled in, compiled now."""
-    kernels = (*policy.kernels, policy.prepare(), environment.draw, environment.advise)
+    kernels = (*policy.kernels[:3], policy.prepare(), environment.draw, environment.advise)
     fixed = (policy.constants(), environment.constants(), environment.arms)
     if any(is_foreign(function) for function in kernels):
         # Python checks every index, which compiled code does not, and names the faulty line.

@@ -9,7 +9,6 @@ import numpy as np
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, MomentWarning
 from balaclava.policies.base import Policy
-from balaclava.policies.contaminated.elimination import share_of_outliers
 
 
 def warn_of_moments(label: str, policy: Policy, environment: Environment) -> None:
@@ -54,6 +53,6 @@ def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float
     contamination = getattr(policy, "contamination", None)
     if contamination is not None:
         law = f"{environment.name} has a share of outliers"
-        share = share_of_outliers(environment)
+        share = environment.share_of_outliers
         found.append(("contamination", contamination, law, share, "Raise contamination"))
     return found

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from balaclava._declared import brief
+from balaclava._core.declared import brief
+from balaclava._core.files import atomically
 from balaclava.errors import ParameterError
-from balaclava.simulation.storage import atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

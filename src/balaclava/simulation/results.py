@@ -111,7 +111,7 @@ class Results:
 
         Parameters are part of it, but never the rewards that an environment was made from.
         """
-        from balaclava.simulation.storage import save
+        from balaclava.simulation.files import save
 
         save(self, path)
 
@@ -129,6 +129,6 @@ class Results:
 
 def load(path: str | os.PathLike[str]) -> Results:
     """The results in a file that `results.save(path)` wrote."""
-    from balaclava.simulation.storage import load
+    from balaclava.simulation.files import load
 
     return load(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._kernel import compiled
+from balaclava._core.kernels import compiled
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.policies.base import policy as make_policy

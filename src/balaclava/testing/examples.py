@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from balaclava._declared import Declared, is_required
+from balaclava._core.declared import Declared, is_required
 from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError

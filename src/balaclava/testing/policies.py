@@ -353,7 +353,7 @@ def played(
 def interpreted_arms(policy: Policy, environment: Environment, repetition: int) -> np.ndarray:
     """The decisions of one repetition, by the same streams as `simulate`, without the compiler."""
     params, world = policy.constants(), environment.constants()
-    begin, choose, learn = policy.kernels
+    begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     policy_rng = seeded(SEED, repetition, POLICY_STREAM)
     environment_rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)

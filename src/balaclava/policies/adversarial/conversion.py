@@ -16,10 +16,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import MOST_ROUNDS, Epsilon, Horizon, Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
+from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
-from balaclava.estimation.phases import SPARE
+from balaclava.frames.phases import SPARE
 from balaclava.policies.base import REGISTRY, Kernels, Policy, as_it_is, register
 from balaclava.policies.losses import LearningRateScale, PrivateLossPolicy
 from balaclava.privacy.guarantee import Model, Scope
@@ -139,7 +139,7 @@ class ConvertedPolicy(PrivateLossPolicy):
     @functools.cached_property
     def kernels(self) -> Kernels:  # type: ignore[override]
         base = self.base_policy()
-        return converted(*base.kernels, base.prepare())
+        return converted(*base.kernels[:3], base.prepare())
 
     def constants(self) -> Conversion:
         return Conversion(self.epsilon, self.rounds_of_a_batch, self.base_policy().constants())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Epsilon, Horizon
-from balaclava._kernel import kernel
+from balaclava._core.declared import Epsilon, Horizon
+from balaclava._core.kernels import kernel
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic import exp3
 from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from balaclava._declared import Epsilon
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import Batches, arm_in_play, hand_out
-from balaclava.estimation.kl import kl_upper
+from balaclava._core.declared import Epsilon
+from balaclava._core.kernels import kernel
+from balaclava.estimators.kl import kl_upper
+from balaclava.frames.batches import Batches, arm_in_play, hand_out
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.adap_ucb import Alpha
 from balaclava.policies.bounded.batched import begin_single, learn_episodes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar
 
-from balaclava._declared import Epsilon, Range
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import Batches, arm_in_play, hand_out
+from balaclava._core.declared import Epsilon, Range
+from balaclava._core.kernels import kernel
+from balaclava.frames.batches import Batches, arm_in_play, hand_out
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.bounded.batched import begin_single, learn_episodes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar
 
-from balaclava._declared import Epsilon, Range
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import Batches, begin_batches, close_batch, take_batch
+from balaclava._core.declared import Epsilon, Range
+from balaclava._core.kernels import kernel
+from balaclava.frames.batches import Batches, begin_batches, close_batch, take_batch
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.privacy.laplace import laplace_release
 

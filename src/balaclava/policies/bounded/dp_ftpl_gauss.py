@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Delta, EpsilonOrZero
-from balaclava._kernel import kernel
-from balaclava.estimation.start_phase import count_reward, starting_arm
-from balaclava.estimation.tally import Tally, begin_tally
+from balaclava._core.declared import Delta, EpsilonOrZero
+from balaclava._core.kernels import kernel
+from balaclava.frames.start_phase import count_reward, starting_arm
+from balaclava.frames.tally import Tally, begin_tally
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.guarantee import Scope
 from balaclava.privacy.perturbation import (

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Delta, EpsilonOrZero, Horizon
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.privacy.guarantee import Scope

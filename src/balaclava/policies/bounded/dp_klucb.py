@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import Batches, arm_in_play, clipped_mean, hand_out
-from balaclava.estimation.kl import private_kl_upper
+from balaclava._core.kernels import kernel
+from balaclava.estimators.kl import private_kl_upper
+from balaclava.frames.batches import Batches, arm_in_play, clipped_mean, hand_out
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import (
     BatchRatio,

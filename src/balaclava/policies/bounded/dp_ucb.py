@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Epsilon, RadiusScale
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import learn_tally
+from balaclava._core.declared import Epsilon, RadiusScale
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import learn_tally
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.classic import ucb1
 from balaclava.privacy.counters import Hybrid, begin_hybrid, hybrid_insert, hybrid_sum

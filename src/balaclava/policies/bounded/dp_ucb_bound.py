@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Epsilon, RadiusScale
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import unknown_arm
+from balaclava._core.declared import Epsilon, RadiusScale
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import dp_ucb
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Delta, Epsilon, RadiusScale, Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import Delta, Epsilon, RadiusScale, Range
+from balaclava._core.kernels import kernel
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.accounting import interval_epsilon, smallest_interval
 from balaclava.privacy.laplace import laplace_release

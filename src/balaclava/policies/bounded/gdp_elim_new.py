@@ -6,9 +6,9 @@ import math
 import sys
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Delta, EpsilonOrZero, Horizon
-from balaclava._kernel import kernel
-from balaclava.estimation.phases import Phases, begin_phases, choose_in_phases, open_phase, take
+from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
+from balaclava._core.kernels import kernel
+from balaclava.frames.phases import Phases, begin_phases, choose_in_phases, open_phase, take
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.privacy.perturbation import exceeded_with

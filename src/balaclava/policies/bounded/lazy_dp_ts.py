@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from balaclava._declared import Epsilon
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import Batches, hand_out, unreleased_arm
+from balaclava._core.declared import Epsilon
+from balaclava._core.kernels import kernel
+from balaclava.frames.batches import Batches, hand_out, unreleased_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin_single, learn_lazily
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from balaclava._declared import Epsilon, RadiusScale
-from balaclava._kernel import kernel
+from balaclava._core.declared import Epsilon, RadiusScale
+from balaclava._core.kernels import kernel
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1

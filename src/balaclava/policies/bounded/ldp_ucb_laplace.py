@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from balaclava._declared import Epsilon, RadiusScale
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import Tally, begin_tally, learn_tally
+from balaclava._core.declared import Epsilon, RadiusScale
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
 

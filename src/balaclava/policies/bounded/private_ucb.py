@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Epsilon, FailureProbability, Horizon, RadiusScale
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.counters import Trees, begin_trees, tree_insert, tree_levels, tree_sum
 

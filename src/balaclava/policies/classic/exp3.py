@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Horizon, Range
-from balaclava._kernel import kernel
-from balaclava.estimation.importance import add_loss, draw_arm, least_loss
-from balaclava.estimation.pending import Pending, begin_pending, new_note, take_note
+from balaclava._core.declared import Horizon, Range
+from balaclava._core.kernels import kernel
+from balaclava.estimators.importance import add_loss, draw_arm, least_loss
+from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import (
     REACH,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from balaclava._declared import Horizon, Range
-from balaclava._kernel import kernel
-from balaclava.estimation.pending import FORGOTTEN, take_note
-from balaclava.estimation.weights import (
+from balaclava._core.declared import Horizon, Range
+from balaclava._core.kernels import kernel
+from balaclava.estimators.weights import (
     Weights,
     begin_weights,
     draw_advised,
     learn_weights,
     note_arm,
 )
+from balaclava.frames.pending import FORGOTTEN, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.experts.base import ExpertPolicy
+from balaclava.policies.expert_advice import ExpertPolicy
 from balaclava.policies.losses import LearningRateScale, Outstanding
 
 Mixing = Annotated[float, Range(0, 1, "share of uniform draws", open_high=True)]

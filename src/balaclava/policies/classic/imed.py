@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from balaclava._kernel import kernel
-from balaclava.estimation.kl import kl, kl_exceeds
-from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava._core.kernels import kernel
+from balaclava.estimators.kl import kl, kl_exceeds
+from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar
 
-from balaclava._declared import Range
-from balaclava._kernel import kernel
-from balaclava.estimation.kl import kl_exceeds, kl_upper
-from balaclava.estimation.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava._core.declared import Range
+from balaclava._core.kernels import kernel
+from balaclava.estimators.kl import kl_exceeds, kl_upper
+from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
 
 Exploration = Annotated[float, Range(0, meaning="weight of log log t in the confidence level")]

@@ -7,17 +7,17 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Horizon, MomentBound, RadiusScale, Range
-from balaclava._kernel import kernel
+from balaclava._core.declared import Horizon, MomentBound, RadiusScale, Range
+from balaclava._core.kernels import kernel
 from balaclava.errors import IncompatibleError
-from balaclava.estimation.catoni import begin_catoni, catoni_mean, is_due, learn_catoni
-from balaclava.estimation.median_of_means import (
+from balaclava.estimators.catoni import begin_catoni, catoni_mean, is_due, learn_catoni
+from balaclava.estimators.median_of_means import (
     begin_median_of_means,
     has_new_blocks,
     median_of_means,
 )
-from balaclava.estimation.sample_pool import append
-from balaclava.estimation.truncated_mean import (
+from balaclava.estimators.samples import append
+from balaclava.estimators.truncated_mean import (
     begin_truncation,
     learn_truncation,
     truncated_sum,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import FailureProbability, Horizon, RadiusScale
-from balaclava._kernel import kernel
-from balaclava.estimation.phases import (
+from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
+from balaclava._core.kernels import kernel
+from balaclava.frames.phases import (
     Phases,
     begin_phases,
     choose_in_phases,

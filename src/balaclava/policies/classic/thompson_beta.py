@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import Tally, begin_tally, learn_tally
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import BoundedPolicy, Kernels, register
 
 

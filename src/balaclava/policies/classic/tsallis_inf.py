@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Range
-from balaclava._kernel import kernel
-from balaclava.estimation.importance import add_loss, draw_arm
-from balaclava.estimation.pending import Pending, begin_pending, new_note, take_note
-from balaclava.estimation.tsallis import tsallis_chances
+from balaclava._core.declared import Range
+from balaclava._core.kernels import kernel
+from balaclava.estimators.importance import add_loss, draw_arm
+from balaclava.estimators.tsallis import tsallis_chances
+from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from balaclava._declared import (
+from balaclava._core.declared import (
     Contamination,
     Epsilon,
     FailureProbability,
@@ -20,9 +20,8 @@ from balaclava._declared import (
     RadiusScale,
     Range,
 )
-from balaclava._kernel import kernel
-from balaclava.estimation.elimination_bound import elimination_regret
-from balaclava.estimation.phases import (
+from balaclava._core.kernels import kernel
+from balaclava.frames.phases import (
     SPARE,
     Phases,
     begin_phases,
@@ -30,15 +29,16 @@ from balaclava.estimation.phases import (
     drop_behind,
     open_phase,
 )
-from balaclava.estimation.truncation_radius import (
+from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
+from balaclava.policies.moments import meets_moment_bound
+from balaclava.privacy.truncation import exact_step
+from balaclava.theory.elimination import elimination_regret
+from balaclava.theory.truncation_radius import (
     RadiusTerms,
     level_ratio,
     truncation_level,
     truncation_radius,
 )
-from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
-from balaclava.policies.heavy_tailed._moments import meets_moment_bound
-from balaclava.privacy.truncation import exact_step
 
 FirstPhase = Literal["uniform", "each-round", "greedy", "half-greedy"]
 UNIFORM, EACH_ROUND, GREEDY, HALF_GREEDY = range(len(get_args(FirstPhase)))
@@ -270,15 +270,6 @@ class EliminationPolicy(PrivateRealPolicy):
             return False
         if self.threshold is not None and self.threshold < self.needed_threshold:
             return False
-        if share_of_outliers(environment) > self.contamination + 1e-12:
+        if environment.share_of_outliers > self.contamination + 1e-12:
             return False
         return meets_moment_bound(self, environment, rounding=1e-9)
-
-
-def share_of_outliers(environment: Any) -> float:
-    """The true alpha of an environment; one contamination may lie within another."""
-    clean, inner = 1.0, environment
-    while inner.name == "contaminated":
-        clean *= 1.0 - inner.fraction
-        inner = inner.inner
-    return 1.0 - clean

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import MeanRange
-from balaclava._kernel import kernel
-from balaclava.estimation.phases import take
-from balaclava.estimation.truncation_radius import located_threshold, located_width, mixed_terms
+from balaclava._core.declared import MeanRange
+from balaclava._core.kernels import kernel
+from balaclava.frames.phases import take
 from balaclava.policies.base import Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.elimination import (
     Elimination,
@@ -24,6 +23,7 @@ from balaclava.policies.contaminated.elimination import (
 from balaclava.privacy.histogram import private_argmax_histogram
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
+from balaclava.theory.truncation_radius import located_threshold, located_width, mixed_terms
 
 _MOST_BINS = 10**6  # a noisy count for each of them, arm and batch
 _BREAKDOWN = 0.25  # from this share of outliers on they may fill a bin as well as the mean does

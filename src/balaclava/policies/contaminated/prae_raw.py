@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from balaclava._declared import Range
-from balaclava._kernel import kernel
-from balaclava.estimation.phases import take
-from balaclava.estimation.truncation_radius import counted_terms, counted_threshold, mixed_terms
+from balaclava._core.declared import Range
+from balaclava._core.kernels import kernel
+from balaclava.frames.phases import take
 from balaclava.policies.base import Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.elimination import (
     Elimination,
@@ -20,6 +19,7 @@ from balaclava.policies.contaminated.elimination import (
 )
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
+from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
 
 Radius = Literal["mixed", "paper"]
 

@@ -7,19 +7,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Delta, Epsilon, Horizon
-from balaclava._kernel import kernel
-from balaclava.estimation.pending import FORGOTTEN, next_is_taken, take_note
-from balaclava.estimation.phases import SPARE
-from balaclava.estimation.weights import (
+from balaclava._core.declared import Delta, Epsilon, Horizon
+from balaclava._core.kernels import kernel
+from balaclava.estimators.weights import (
     Weights,
     begin_weights,
     draw_advised,
     note_arm,
     renew_shares,
 )
+from balaclava.frames.pending import FORGOTTEN, next_is_taken, take_note
+from balaclava.frames.phases import SPARE
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.experts.base import PrivateExpertPolicy
+from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.losses import LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.laplace import laplace_release

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Epsilon, Horizon
-from balaclava._kernel import kernel
-from balaclava.estimation.weights import Weights
+from balaclava._core.declared import Epsilon, Horizon
+from balaclava._core.kernels import kernel
+from balaclava.estimators.weights import Weights
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
-from balaclava.policies.experts.base import PrivateExpertPolicy
+from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
 from balaclava.policies.losses import LearningRateScale, Outstanding, require_bounded_noise
 

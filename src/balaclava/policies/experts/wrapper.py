@@ -16,14 +16,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from balaclava._declared import Epsilon, Horizon
-from balaclava._kernel import kernel
+from balaclava._core.declared import Epsilon, Horizon
+from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
-from balaclava.estimation.importance import draw_arm
-from balaclava.estimation.phases import SPARE
+from balaclava.estimators.importance import draw_arm
+from balaclava.frames.phases import SPARE
 from balaclava.policies.adversarial.conversion import Batch, TunedPolicy
 from balaclava.policies.base import Kernels, Policy
-from balaclava.policies.experts.base import PrivateExpertPolicy
+from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.losses import LearningRateScale
 
 
@@ -99,7 +99,7 @@ class ConvertedExpertPolicy(PrivateExpertPolicy):
 
     @functools.cached_property
     def kernels(self) -> Kernels:  # type: ignore[override]
-        return with_experts(*self.inner.kernels)
+        return with_experts(*self.inner.kernels[:3])
 
     def constants(self) -> Params:
         return Params(self.experts, self.inner.constants())

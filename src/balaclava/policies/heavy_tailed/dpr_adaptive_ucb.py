@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Epsilon, RadiusScale, Range
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import (
+from balaclava._core.declared import Epsilon, RadiusScale, Range
+from balaclava._core.kernels import kernel
+from balaclava.frames.batches import (
     Batches,
     arm_in_play,
     begin_batches,

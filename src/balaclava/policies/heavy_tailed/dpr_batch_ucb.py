@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import (
+from balaclava._core.declared import (
     MOST_ROUNDS,
     Contamination,
     Epsilon,
@@ -24,8 +24,8 @@ from balaclava._declared import (
     RadiusScale,
     Range,
 )
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import (
+from balaclava._core.kernels import kernel
+from balaclava.frames.batches import (
     Batches,
     arm_in_play,
     begin_batches,
@@ -40,21 +40,20 @@ from balaclava.policies.base import (
     failure_probability_of,
     register,
 )
-from balaclava.policies.contaminated.elimination import share_of_outliers
-from balaclava.policies.heavy_tailed._moments import (
+from balaclava.policies.moments import (
     meets_moment_bound,
-    most_regret,
     require_levels,
 )
-from balaclava.policies.heavy_tailed.batch_radii import (
+from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.truncation import truncated_onto
+from balaclava.theory.batch_radii import (
     Law,
     Schedule,
     breakdown_point,
     first_size,
     schedule,
 )
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncation import truncated_onto
+from balaclava.theory.elimination import most_regret
 
 FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
 
@@ -197,7 +196,7 @@ class BatchUCBPolicy(Policy):
 
     def _describes(self, environment: Any) -> bool:
         """Whether the rewards are such as the parameters say."""
-        outliers = share_of_outliers(environment) * (1.0 - 1e-9)  # which rounding may have raised
+        outliers = environment.share_of_outliers * (1.0 - 1e-9)  # which rounding may have raised
         if environment.rounds is not None or outliers > self.contamination:
             return False
         mean_range = self.law.mean_range

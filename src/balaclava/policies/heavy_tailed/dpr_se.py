@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._kernel import kernel
-from balaclava.estimation.phases import (
+from balaclava._core.kernels import kernel
+from balaclava.frames.phases import (
     Phases,
     active_arms,
     begin_phases,

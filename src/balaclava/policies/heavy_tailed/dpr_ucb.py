@@ -7,19 +7,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Epsilon, Horizon, MomentBound, RadiusScale
-from balaclava._kernel import kernel
-from balaclava.estimation.tally import unknown_arm
+from balaclava._core.declared import Epsilon, Horizon, MomentBound, RadiusScale
+from balaclava._core.kernels import kernel
+from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.classic import ucb1
-from balaclava.policies.heavy_tailed._moments import (
+from balaclava.policies.moments import (
     TailOrder,
     meets_moment_bound,
-    most_regret,
     require_levels,
 )
 from balaclava.privacy.counters import Trees, begin_trees, tree_insert, tree_levels, tree_sum
 from balaclava.privacy.truncation import exact_step, truncated_onto
+from balaclava.theory.elimination import most_regret
 
 begin_indices = ucb1.begin
 _BONUS = 18.0

@@ -8,15 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._declared import Epsilon, FailureProbability, Horizon, MomentBound, RadiusScale
+from balaclava._core.declared import Epsilon, FailureProbability, Horizon, MomentBound, RadiusScale
 from balaclava.policies.base import Policy, failure_probability_of
-from balaclava.policies.heavy_tailed._moments import (
+from balaclava.policies.moments import (
     TailOrder,
     meets_moment_bound,
-    most_regret,
-    removal_epochs,
     require_levels,
 )
+from balaclava.theory.elimination import most_regret, removal_epochs
 
 LOG_2 = math.log(2.0)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from balaclava._kernel import kernel
-from balaclava.estimation.batches import take_batch
+from balaclava._core.kernels import kernel
+from balaclava.frames.batches import take_batch
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
     BatchUCBPolicy,

@@ -1,0 +1,37 @@
+"""The public names, listed here once: type checkers read this file, and so does `__init__.py`."""
+
+from balaclava import errors as errors
+from balaclava import testing as testing
+from balaclava._core.kernels import kernel as kernel
+from balaclava.advice.calibrate import Calibration as Calibration
+from balaclava.advice.calibrate import calibrate as calibrate
+from balaclava.advice.experts import ExpertsRecommendation as ExpertsRecommendation
+from balaclava.advice.experts import recommend_experts as recommend_experts
+from balaclava.advice.recommend import Recommendation as Recommendation
+from balaclava.advice.recommend import recommend as recommend
+from balaclava.auditing.audit import audit as audit
+from balaclava.auditing.report import AuditReport as AuditReport
+from balaclava.environments.base import Environment as Environment
+from balaclava.environments.base import environment as environment
+from balaclava.environments.base import list_environments as list_environments
+from balaclava.experiments.sweep import open_sweep as open_sweep
+from balaclava.papers.harness.base import Reproduction as Reproduction
+from balaclava.papers.harness.base import reproduce as reproduce
+from balaclava.policies.adversarial.conversion import privatise as privatise
+from balaclava.policies.agent import Agent as Agent
+from balaclava.policies.agent import Decision as Decision
+from balaclava.policies.agent import restore as restore
+from balaclava.policies.base import Kernels as Kernels
+from balaclava.policies.base import Policy as Policy
+from balaclava.policies.base import list_policies as list_policies
+from balaclava.policies.base import policy as policy
+from balaclava.policies.base import register as register
+from balaclava.privacy.guarantee import Guarantee as Guarantee
+from balaclava.simulation.engine import Interrupted as Interrupted
+from balaclava.simulation.engine import simulate as simulate
+from balaclava.simulation.results import Results as Results
+from balaclava.simulation.results import load as load
+from balaclava.theory import bounds as bounds
+
+__version__: str
+__all__: list[str]

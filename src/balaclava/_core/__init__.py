@@ -1,0 +1,1 @@
+"""What everything stands on: kernels, declared parameters, the registry."""

@@ -1,0 +1,139 @@
+"""Machine code on disk, under a key that stands for all that it was compiled from.
+
+The key holds a digest of the package's sources, of the versions of what compiles them and of every
+foreign function that takes part: an edited policy never meets its old machine code.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import marshal
+import os
+import shutil
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_PACKAGE = Path(__file__).parents[1]
+_STALE_SECONDS = 30 * 24 * 3600
+_KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
+_KNOWN_BY_NAME -= {"__main__"}
+
+
+def keep_on_disk(dispatcher: Any, directory: Path) -> None:
+    """Have numba keep a function's machine code in `directory`, and look there first."""
+    from numba.core import caching
+
+    config: Any = importlib.import_module("numba.core.config")
+
+    class Cache(caching.FunctionCache):
+        def _index_key(self, sig: Any, codegen: Any) -> Any:
+            return sig, codegen.magic_tuple()  # the directory's name stands for the code
+
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(directory)
+    try:
+        dispatcher._cache = Cache(dispatcher.py_func)  # type: ignore[no-untyped-call]
+    except (RuntimeError, OSError):
+        pass  # nowhere to write: compile in every process
+    finally:
+        config.CACHE_DIR = before
+
+
+def cache_directory(*functions: Callable[..., Any]) -> Path | None:
+    """Where the machine code of these functions is kept; None when it cannot be kept."""
+    if any(function.__module__ in ("__main__", None) for function in functions):
+        return None
+    root = _cache_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        generation = root / package_digest()
+        if not generation.exists():
+            _remove_stale(root)
+            generation.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    digest = hashlib.sha256()
+    for function in functions:
+        for part in fingerprint(function):
+            digest.update(part)
+    return generation / digest.hexdigest()[:20]
+
+
+def _cache_root() -> Path:
+    chosen = os.environ.get("BALACLAVA_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "balaclava"
+
+
+def _remove_stale(root: Path) -> None:
+    for old in root.iterdir():
+        if old.is_dir() and time.time() - old.stat().st_mtime > _STALE_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+@functools.cache
+def package_digest() -> str:
+    """A digest of the package's sources and of what compiles them."""
+    import llvmlite
+    import numba
+
+    digest = hashlib.sha256()
+    for version in (sys.version, np.__version__, numba.__version__, llvmlite.__version__):
+        digest.update(version.encode())
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(str(path.relative_to(_PACKAGE)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def fingerprint(function: Callable[..., Any], seen: set[int] | None = None) -> Iterator[bytes]:
+    """What a function's behaviour depends on, as bytes.
+
+    For a function of the package, and of the libraries whose versions are part of the key, its
+    name is enough. A foreign function contributes its code, its defaults, and, through the names
+    it uses, the functions and constants behind them.
+    """
+    seen = set() if seen is None else seen
+    function = getattr(function, "__wrapped__", function)
+    if id(function) in seen or not isinstance(function, types.FunctionType):
+        return
+    seen.add(id(function))
+    yield f"{function.__module__}.{function.__qualname__}".encode()
+    for cell in function.__closure__ or ():
+        yield from _value_bytes(cell.cell_contents, (), seen)
+    if function.__module__.split(".")[0] in _KNOWN_BY_NAME:
+        return
+    code = function.__code__
+    yield marshal.dumps(code.replace(co_filename="", co_firstlineno=0, co_linetable=b""))
+    yield repr((function.__defaults__, function.__kwdefaults__)).encode()
+    for name in code.co_names:
+        if name in function.__globals__:
+            yield name.encode()
+            yield from _value_bytes(function.__globals__[name], code.co_names, seen)
+
+
+def _value_bytes(value: Any, names: tuple[str, ...], seen: set[int]) -> Iterator[bytes]:
+    if isinstance(value, types.FunctionType):
+        yield from fingerprint(value, seen)
+    elif isinstance(value, types.ModuleType):
+        yield value.__name__.encode()
+        for name in names:  # module.constant and module.function
+            attribute = getattr(value, name, None)
+            if isinstance(attribute, types.FunctionType | int | float | str | tuple | np.ndarray):
+                yield from _value_bytes(attribute, names, seen)
+    elif isinstance(value, np.ndarray):
+        yield str((value.dtype, value.shape)).encode() + value.tobytes()
+    elif isinstance(value, type):
+        fields = getattr(value, "_fields", ())
+        yield f"{value.__module__}.{value.__qualname__}{fields}".encode()
+    else:
+        yield repr(value).encode()

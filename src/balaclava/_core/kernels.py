@@ -1,0 +1,126 @@
+"""Kernels: functions written once, interpreted by an agent and compiled by the simulator.
+
+`@kernel` only records a function. numba is imported when something is first compiled, so that
+importing the package stays cheap. `cache` keeps compiled code on disk.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from balaclava._core.cache import cache_directory, keep_on_disk
+from balaclava.errors import PolicyError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+_compiled: dict[tuple[Any, ...], Any] = {}
+_lock = threading.RLock()
+
+
+def kernel(function: Function) -> Function:
+    """Mark a function as one that both Python and the compiler run."""
+    _marked.append((function, function))
+    return function
+
+
+def mechanism(function: Function) -> Function:
+    """Mark a kernel that releases something private.
+
+    Compiled, and with a plain numpy generator, the body runs as it stands. Interpreted with a
+    randomness object that has a `release` method, that method decides: the secure randomness
+    answers with exact noise, the auditor's recorder writes down what was given and answered.
+    """
+
+    @functools.wraps(function)
+    def interpreted(rng: Any, *arguments: Any) -> Any:
+        release = getattr(rng, "release", None)
+        if release is None:
+            return function(rng, *arguments)
+        return release(function, *arguments)
+
+    _marked.append((interpreted, function))
+    return interpreted  # type: ignore[return-value]
+
+
+def compiled(factory: Callable[..., Callable[..., Any]], *kernels: Callable[..., Any]) -> Any:
+    """The machine code of `factory(*kernels)`, kept in memory and on disk.
+
+    `factory` closes a loop over the kernels; the result is a numba dispatcher that releases the
+    interpreter's lock while it runs.
+    """
+    key = (factory, *kernels)
+    with _lock:
+        if key not in _compiled:
+            _compiled[key] = _compile(factory, kernels)
+        return _compiled[key]
+
+
+def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...]) -> Any:
+    import numba
+    from numba.extending import overload
+
+    while _marked:
+        called, body = _marked.pop()
+
+        def implementation(*_: Any, body: Callable[..., Any] = body, **__: Any) -> Any:
+            return body
+
+        # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
+        options: Any = {"error_model": "numpy", "forceinline": True}
+        if _only_borrows(body):
+            options["_nrt"] = False
+        overload(called, strict=False, jit_options=options)(implementation)
+    function = factory(*kernels)
+    directory = cache_directory(factory, *kernels)
+    if directory is not None:
+        # Loops of one factory have one name, and numba tells their machine code apart by numbers
+        # that begin anew in every process: two that two processes wrote would share symbols.
+        function.__qualname__ += f"_{directory.name}"
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    if directory is not None:
+        keep_on_disk(dispatcher, directory)
+    return dispatcher
+
+
+def _only_borrows(body: Callable[..., Any]) -> bool:
+    """Whether a kernel may do without reference counts, which cost up to 60 ns a step.
+
+    So it is for the package's own kernels that return numbers alone: they allocate nothing, and
+    their caller holds the arrays they are given.
+    """
+    words = set(re.findall(r"\w+", str(body.__annotations__.get("return", "unknown"))))
+    return not is_foreign(body) and words <= {"tuple", "int", "float", "bool", "None"}
+
+
+def is_foreign(function: Callable[..., Any]) -> bool:
+    """Whether a function is not one of the package's own, or is closed over one that is not."""
+    if (function.__module__ or "").split(".")[0] != __name__.split(".")[0]:
+        return True
+    within = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    return any(is_foreign(inner) for inner in within if isinstance(inner, types.FunctionType))
+
+
+@contextmanager
+def compiling(what: str) -> Iterator[None]:
+    """Say in a few lines what the compiler says in a hundred; the whole is in `__cause__`."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.split(".")[0] != "numba":
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        starts = [i for i, line in enumerate(lines[:-1]) if "Failed in nopython mode" in line]
+        told = lines[starts[-1] + 1] if starts else lines[0]
+        places = [line for line in lines if line.startswith("File ") and "engine.py" not in line]
+        raise PolicyError(
+            f"{what} cannot be compiled: {told} {(places or [''])[0]} "
+            "Kernels may use numbers, arrays, named tuples, math, numpy and other functions "
+            "marked @bl.kernel"
+        ) from error

@@ -1,0 +1,77 @@
+"""Names for classes: how `bl.policy("ucb1", arms=9)` finds its class."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from balaclava._core.declared import Declared
+from balaclava.errors import ParameterError, UnknownNameError, nearest
+
+Kind = TypeVar("Kind", bound=Declared)
+
+
+class Registry(Generic[Kind]):
+    """The classes of one kind by name; those of `package` are found on first use."""
+
+    def __init__(self, base: type[Kind], package: str) -> None:
+        self._base = base
+        self._package = package
+        self._classes: dict[str, type[Kind]] = {}
+        self._discovered = False
+
+    def register(self, cls: type[Kind]) -> type[Kind]:
+        """Make `cls` usable by its name. A name, once given, means one class."""
+        if not (isinstance(cls, type) and issubclass(cls, self._base)):
+            raise ParameterError(
+                f"{cls!r} cannot be registered; give a subclass of bl.{self._base.__name__}"
+            )
+        name = cls.__dict__.get("name")
+        if not isinstance(name, str) or not name:
+            raise ParameterError(f"{cls.__name__} has no name; set `name = '...'` in its body")
+        known = self._classes.get(name)
+        same = known is None or (known.__module__, known.__qualname__) == (
+            cls.__module__,
+            cls.__qualname__,
+        )
+        if not same:
+            raise ParameterError(
+                f"the {self._base.kind} name {name!r} is taken by {known!r}; choose another"
+            )
+        self._classes[name] = cls
+        return cls
+
+    def get(self, name: str) -> type[Kind]:
+        """The class of that name."""
+        classes = self.classes()
+        if not isinstance(name, str) or name not in classes:
+            raise UnknownNameError(
+                f"no {self._base.kind} is called {name!r}; {nearest(str(name), classes)}"
+            )
+        return classes[name]
+
+    def create(self, name: str, parameters: dict[str, Any]) -> Kind:
+        """An object of the class of that name."""
+        return self.get(name).create(parameters)
+
+    def from_mapping(self, label: str, given: Mapping[str, Any]) -> Kind:
+        """The object that a mapping with its `name` and parameters describes."""
+        parameters = dict(given)
+        name = parameters.pop("name", None)
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"{label} does not say which {self._base.kind} it is; give `name` beside its "
+                "parameters"
+            )
+        return self.create(name, parameters)
+
+    def classes(self) -> dict[str, type[Kind]]:
+        """All classes by name, built-in ones first, each group in the order of import."""
+        if not self._discovered:
+            self._discovered = True
+            package = importlib.import_module(self._package)
+            for module in pkgutil.walk_packages(package.__path__, self._package + "."):
+                importlib.import_module(module.name)
+        return self._classes

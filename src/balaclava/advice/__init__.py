@@ -1,0 +1,1 @@
+"""From a question or a log to a policy."""

@@ -1,0 +1,453 @@
+"""Choosing a scale by simulation: what it gains in regret, and what proof it gives up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.declared import Horizon, Range, brief, check, split
+from balaclava.environments.base import Environment
+from balaclava.errors import MomentWarning, ParameterError, nearest
+from balaclava.policies.base import Policy
+from balaclava.simulation.engine import Progress, require_compatible, simulate
+from balaclava.simulation.moments import warn_of_moments
+
+Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
+
+_DEFAULT_GRID = tuple(2.0**k for k in range(-7, 2))  # times the policy's own scale
+_MOST_STEPS = 8  # by which the default grid is extended
+_WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones
+_ENOUGH = 100  # repetitions
+_FINALISTS = 3
+
+
+class Trial(NamedTuple):
+    """What a scale cost: 1 is the best scale in every environment."""
+
+    scale: float
+    cost: float
+    repetitions: int
+
+
+class CalibrationRow(NamedTuple):
+    """The regret in an environment, on runs that took no part in the choice."""
+
+    environment: str
+    held_out: bool
+    before: float  # the mean regret of the policy as it was given
+    worst_before: float
+    mean: float
+    standard_error: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The policy with the scale that was chosen, and what the choice rests on."""
+
+    policy: Policy
+    parameter: str
+    scale: float
+    given: float
+    horizon: int
+    repetitions: int
+    seed: int
+    trials: tuple[Trial, ...]
+    rows: tuple[CalibrationRow, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def table(self) -> str:
+        """The rows as text."""
+        cells: list[tuple[str, ...]] = [
+            ("environment", "before", "worst run", "after", "+-", "worst run")
+        ]
+        for row in self.rows:
+            name = f"{row.environment} (held out)" if row.held_out else row.environment
+            numbers = (row.before, row.worst_before, row.mean, row.standard_error, row.worst)
+            cells.append((name, *(f"{number:.4g}" for number in numbers)))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in cells
+        )
+
+    def __str__(self) -> str:
+        tried = ", ".join(f"{trial.scale:.3g}: {trial.cost:.3g}" for trial in self.trials)
+        return "\n".join(
+            [
+                f"{self.policy.name}: {self.parameter} = {self.scale:.4g} instead of "
+                f"{self.given:.4g}",
+                "",
+                f"Regret after {self.horizon} rounds, {self.repetitions} fresh runs, before "
+                "(as given) and after:",
+                self.table,
+                "",
+                f"Tried (scale: cost, 1 is the best in every environment): {tried}",
+                *(f"- {note}" for note in self.notes),
+            ]
+        )
+
+    __repr__ = __str__
+
+
+def calibrate(
+    policy: Policy,
+    environments: Environments,
+    *,
+    horizon: int,
+    repetitions: int,
+    seed: int,
+    held_out: Environments | None = None,
+    scales: Sequence[float] | None = None,
+    parameter: str = "radius_scale",
+    caution: float = 2.0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Choose a policy's scale by simulation on environments that you hold for plausible.
+
+    Constants of proofs are large: a radius that always holds is often ten times as wide as one
+    that nearly always does. This tries scales on a grid, first with few runs and factors of two,
+    then around the best, then a few with all runs. All scales meet the same randomness.
+
+    In an environment a scale costs mean + worst / 10 of the final regret of its runs, divided by
+    the least such cost of all scales. The worst run counts because a scale that is too small fails
+    rarely and then for good: the policy locks onto a wrong arm. Of the scales whose mean cost over
+    the environments is at most `caution` times the least, the one nearest to the given scale is
+    taken: it pays a little here so as not to fail in an environment that is harder than these. The
+    runs in the report took no part in the choice, and `held_out` environments none either.
+
+    The scale never touches privacy, so the proof of privacy stands. The proof of regret holds for
+    the given scale and is given up: in an environment unlike these the policy may do badly.
+
+    Args:
+        policy: what to calibrate; its own scale is where the default grid starts from.
+        environments: one, a list, or a mapping from label to environment.
+        horizon: rounds in a run: a scale for few rounds is too small for many.
+        repetitions: runs of each finalist; take at least 100, as rare failures need many.
+        seed: a whole number; the same seed gives the same choice.
+        held_out: environments to report on only.
+        scales: the scales to try; by default the policy's own times 2^-7 to 2, and further where
+            the best is at the edge.
+        parameter: the parameter to choose, such as `learning_rate_scale`.
+        caution: how many times the least cost may be paid to stay near the given scale; 1 takes
+            the scale that did best.
+        workers: threads; by default one for each core that this process may use.
+        progress: called with the rounds played and the rounds in all (which may grow).
+
+    Example:
+        >>> import balaclava as bl
+        >>> worlds = [bl.environment("bernoulli", means=[0.5, 0.5 + gap]) for gap in (0.1, 0.3)]
+        >>> done = bl.calibrate(bl.policy("ucb1", arms=2), worlds, horizon=2000, repetitions=20,
+        ...                     seed=1, scales=[0.03, 0.3, 1.0])
+        >>> done.scale, done.policy.radius_scale
+        (0.3, 0.3)
+    """
+    if not isinstance(policy, Policy):
+        raise ParameterError(
+            f"policy: {brief(policy)} is not a policy; make one with bl.policy(name, ...)"
+        )
+    horizon = check("horizon", horizon, Horizon)
+    repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
+    seed = check("seed", seed, Annotated[int, Range(0)])
+    caution = check("caution", caution, Annotated[float, Range(1)])
+    given = _current(policy, parameter)
+    worlds = label_environments("environments", environments)
+    others = label_environments("held_out", held_out) if held_out is not None else {}
+    for label in others:
+        if label in worlds:
+            raise ParameterError(f"held_out: {label!r} is in `environments` too; give another")
+    for label, world in {**worlds, **others}.items():
+        require_compatible(f"{policy.name} on {label}", policy, world, horizon)
+        warn_of_moments(f"{policy.name} on {label}", policy, world)
+    search = _Search(policy, parameter, worlds, horizon, seed, workers, progress)
+    few = max(2, repetitions // 5)
+    notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
+    if scales is None:
+        search.play([given * factor for factor in _DEFAULT_GRID], few, skip=True)
+        search.extend(few)
+        best = search.best(few)
+        search.play([best / math.sqrt(2.0), best * math.sqrt(2.0)], few, skip=True)
+    else:
+        if isinstance(scales, str) or not isinstance(scales, Iterable) or not list(scales):
+            raise ParameterError(f"scales = {brief(scales)} is not allowed; give a list of numbers")
+        search.play([float(check("scales", scale, float)) for scale in scales], few)
+    search.play(search.finalists(few, caution, given), repetitions)
+    scale = search.careful(repetitions, caution, given)[0]
+    notes += search.notes(scale, few)
+    chosen = with_scale(policy, parameter, scale)
+    rows = tuple(
+        search.report(label, world, chosen, repetitions, label in others)
+        for label, world in {**worlds, **others}.items()
+    )
+    notes += [
+        f"{row.environment}: the worst run is {row.worst / row.mean:.0f} times the mean; with this "
+        "scale runs may lock onto a wrong arm"
+        for row in rows
+        if row.mean > 0 and row.worst > 10 * row.mean
+    ]
+    notes += [
+        f"{row.environment}: the worst run, {row.worst:.4g}, is worse than any before, "
+        f"{row.worst_before:.4g}; with this scale runs may lock onto a wrong arm"
+        for row in rows
+        if 0 < row.worst <= 10 * row.mean and row.worst > 1.5 * row.worst_before
+    ]
+    if repetitions < _ENOUGH:
+        notes.append(
+            f"{repetitions} repetitions are few: what fails more rarely than that was not seen; "
+            f"take at least {_ENOUGH}"
+        )
+    final = {trial.scale: trial for trial in search.ranking(repetitions)}
+    rest = [trial for trial in search.ranking(few) if trial.scale not in final]
+    trials = tuple(sorted([*final.values(), *rest]))
+    return Calibration(
+        policy=chosen,
+        parameter=parameter,
+        scale=scale,
+        given=given,
+        horizon=horizon,
+        repetitions=repetitions,
+        seed=seed,
+        trials=trials,
+        rows=rows,
+        notes=tuple(notes),
+    )
+
+
+def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:
+    """A copy with another scale; refused if that would change what is promised on privacy."""
+    changed = type(policy).create({**policy.parameters, parameter: scale})
+    _require_same_guarantee(policy, changed, parameter)
+    return changed
+
+
+def _require_same_guarantee(policy: Policy, changed: Policy, parameter: str) -> None:
+    if changed.guarantee != policy.guarantee:
+        raise ParameterError(
+            f"{policy.name}: {parameter} changes the guarantee from {policy.guarantee} to "
+            f"{changed.guarantee}; privacy is for you to choose, not for a simulation"
+        )
+
+
+def label_environments(what: str, given: Any) -> dict[str, Environment]:
+    """Environments by label: the name, numbered where several have it."""
+    if isinstance(given, Environment):
+        given = [given]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ParameterError(
+            f"{what}: {brief(given)} is not an environment; make one with bl.environment(name, ...)"
+        )
+    if not isinstance(given, Mapping):
+        given = list(given)
+        names = [getattr(world, "name", "") for world in given]
+        labels = [
+            f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name
+            for i, name in enumerate(names)
+        ]
+        given = dict(zip(labels, given, strict=True))
+    if not given:
+        raise ParameterError(f"{what}: none given; give at least one bl.environment(name, ...)")
+    for world in given.values():
+        if not isinstance(world, Environment):
+            raise ParameterError(
+                f"{what}: {brief(world)} is not an environment; make one with "
+                "bl.environment(name, ...)"
+            )
+    return dict(given)
+
+
+def _current(policy: Policy, parameter: str) -> float:
+    """The scale that the policy has, if the parameter is one."""
+    if parameter not in policy.annotations:
+        raise ParameterError(
+            f"{policy.name} has no parameter {parameter!r} to calibrate; "
+            f"{nearest(parameter, policy.annotations)}"
+        )
+    base, _ = split(policy.annotations[parameter])
+    value = getattr(policy, parameter)
+    if float not in (base, *typing.get_args(base)) or not isinstance(value, float) or value <= 0:
+        raise ParameterError(
+            f"{policy.name}: {parameter} = {brief(value)} is not a scale; only a number above 0 "
+            "can be calibrated"
+        )
+    for other in (value / 2.0, value * 2.0):
+        try:
+            changed = type(policy).create({**policy.parameters, parameter: other})
+        except ParameterError:  # not allowed, so it will not be tried
+            continue
+        _require_same_guarantee(policy, changed, parameter)
+    return value
+
+
+def _first_notes(
+    policy: Policy, parameter: str, worlds: dict[str, Environment], horizon: int
+) -> list[str]:
+    notes = [
+        f"the proof of regret, where there is one, is for the {parameter} that the theory gives; "
+        "it is given up",
+        f"privacy does not depend on {parameter}: {policy.guarantee}",
+    ]
+    data = [label for label, world in worlds.items() if world.holds_data]
+    if data:
+        notes.append(
+            f"{', '.join(data)}: real rewards were used without noise. The scale that was chosen, "
+            "and this report, depend on them and are not private"
+        )
+    planned = getattr(policy, "horizon", None)
+    if planned is not None and planned > horizon:
+        notes.append(
+            f"calibrated on {horizon} rounds, but the policy was made for {planned}: a scale for "
+            "few rounds may be too small for many"
+        )
+    return notes
+
+
+@dataclass
+class _Search:
+    """The final regret of every scale and environment that was played."""
+
+    policy: Policy
+    parameter: str
+    worlds: dict[str, Environment]
+    horizon: int
+    seed: int
+    workers: int | None
+    progress: Progress | None
+    played: int = 0
+    refused: list[str] = dataclasses.field(default_factory=list)
+    extended: int = 0
+    finals: dict[tuple[int, float], list[np.ndarray]] = dataclasses.field(default_factory=dict)
+
+    def play(self, scales: Sequence[float], repetitions: int, *, skip: bool = False) -> None:
+        """Play scales that were not played so often; `skip` those that the policy refuses."""
+        candidates: dict[str, Policy] = {}
+        for scale in scales:
+            if (repetitions, scale) in self.finals:
+                continue
+            try:
+                candidates[repr(scale)] = with_scale(self.policy, self.parameter, scale)
+            except ParameterError as error:
+                if not skip or math.isclose(scale, getattr(self.policy, self.parameter)):
+                    raise
+                self.refused.append(f"{self.parameter} = {scale:.3g} was not tried: {error}")
+        if not candidates:
+            return
+        kept: dict[str, list[np.ndarray]] = {label: [] for label in candidates}
+        for world in self.worlds.values():
+            finals = self.simulate(candidates, world, repetitions, self.seed)
+            for label, final in finals.items():
+                kept[label].append(final)
+        self.finals |= {(repetitions, float(label)): finals for label, finals in kept.items()}
+
+    def simulate(
+        self, policies: dict[str, Policy], world: Environment, repetitions: int, seed: int
+    ) -> dict[str, np.ndarray]:
+        """The final regret of each policy in each run."""
+        before = self.played
+
+        def report(played: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(before + played, before + total)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MomentWarning)  # said once, of the policy as it was
+            results = simulate(
+                policies,
+                world,
+                horizon=self.horizon,
+                repetitions=repetitions,
+                seed=seed,
+                checkpoints=1,
+                workers=self.workers,
+                progress=report,
+            )
+        self.played += self.horizon * repetitions * len(policies)
+        return {label: results.final_regret(label) for label in policies}
+
+    def extend(self, repetitions: int) -> None:
+        """Go on beyond the grid while the best is at its edge."""
+        for _ in range(_MOST_STEPS):
+            tried = sorted(scale for n, scale in self.finals if n == repetitions)
+            best = self.best(repetitions)
+            if len(tried) < 2 or best not in (tried[0], tried[-1]):
+                return
+            before = len(self.finals)
+            self.play([best / 2.0 if best == tried[0] else best * 2.0], repetitions, skip=True)
+            if len(self.finals) == before:
+                return
+            self.extended += 1
+
+    def ranking(self, repetitions: int) -> list[Trial]:
+        """The scales that were played so often, best first; of equals the larger, more careful."""
+        mine = {scale: finals for (n, scale), finals in self.finals.items() if n == repetitions}
+        costs = np.array([[_cost(final) for final in finals] for finals in mine.values()])
+        least = costs.min(axis=0)
+        # A least cost of 0 (one arm, say) or below (losses) is no unit; then the largest is.
+        unit = np.where(least > 0, least, np.maximum(np.abs(costs).max(axis=0), 1e-300))
+        scores = (1.0 + (costs - least) / unit).mean(axis=1)
+        trials = [
+            Trial(scale, float(score), repetitions)
+            for scale, score in zip(mine, scores, strict=True)
+        ]
+        return sorted(trials, key=lambda trial: (trial.cost, -trial.scale))
+
+    def best(self, repetitions: int) -> float:
+        """The scale of the lowest cost."""
+        return self.ranking(repetitions)[0].scale
+
+    def careful(self, repetitions: int, caution: float, given: float) -> list[float]:
+        """The scales that cost at most `caution` times the least, nearest to the given one first.
+
+        Where a scale of 0 is given there is no nearness; then the best is first.
+        """
+        ranking = self.ranking(repetitions)
+        allowed = [trial.scale for trial in ranking if trial.cost <= caution * ranking[0].cost]
+        if given > 0:
+            allowed.sort(key=lambda scale: abs(math.log(max(scale, 1e-300) / given)))
+        return allowed
+
+    def finalists(self, repetitions: int, caution: float, given: float) -> list[float]:
+        """The best scale of few runs, and the careful ones: more runs may find them out."""
+        chosen = [self.best(repetitions), *self.careful(repetitions, caution, given)]
+        return list(dict.fromkeys(chosen))[: _FINALISTS + 1]
+
+    def notes(self, scale: float, few: int) -> list[str]:
+        """What was refused, and whether the best scale is at the edge of what was tried."""
+        notes = list(self.refused)
+        if self.extended:
+            notes.append(
+                f"the best scale was at the edge of the grid, which was extended {self.extended} "
+                "times by a factor of 2"
+            )
+        tried = [trial.scale for trial in self.ranking(few)]
+        if len(tried) > 1 and scale in (min(tried), max(tried)):
+            side = "smallest" if scale == min(tried) else "largest"
+            notes.append(
+                f"the best scale is the {side} that was tried: a better one may lie beyond it; "
+                "give more `scales`"
+            )
+        return notes
+
+    def report(
+        self, label: str, world: Environment, chosen: Policy, repetitions: int, held_out: bool
+    ) -> CalibrationRow:
+        """Fresh runs, before and after: those that led to the choice flatter it."""
+        finals = self.simulate(
+            {"before": self.policy, "after": chosen}, world, repetitions, self.seed + 1
+        )
+        before, after = finals["before"], finals["after"]
+        error = after.std(ddof=1) / math.sqrt(repetitions)
+        figures = (before.mean(), before.max(), after.mean(), error, after.max())
+        return CalibrationRow(label, held_out, *map(float, figures))
+
+
+def _cost(final: np.ndarray) -> float:
+    return float(final.mean() + _WORST_WEIGHT * final.max())

@@ -1,1 +1,0 @@
-"""Estimation: tallies of rewards, indices and confidence radii, as kernels."""

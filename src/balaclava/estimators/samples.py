@@ -1,0 +1,57 @@
+"""Every reward of every arm, in one pool.
+
+Memory is that of `horizon` numbers, however they fall on the arms: an arm takes one chunk of the
+pool after the other and links them in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+
+CHUNK = 64  # samples
+
+
+class SamplePool(NamedTuple):
+    """Linked chunks of samples."""
+
+    values: np.ndarray  # [chunk, place]
+    totals: np.ndarray  # sum of each chunk
+    following: np.ndarray  # the next chunk of the same arm
+    first: np.ndarray  # by arm
+    last: np.ndarray  # by arm
+    used: np.ndarray  # chunks taken
+
+
+@kernel
+def begin_pool(arms: int, horizon: int) -> SamplePool:
+    """An empty pool for `horizon` samples: an arm leaves at most its last chunk unfilled."""
+    chunks = horizon // CHUNK + arms
+    return SamplePool(
+        np.zeros((chunks, CHUNK)),
+        np.zeros(chunks),
+        np.zeros(chunks, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(1, np.int64),
+    )
+
+
+@kernel
+def append(pool: SamplePool, arm: int, count: int, value: float) -> None:
+    """Add a sample to the `count` samples of the arm."""
+    place = count % CHUNK
+    if place == 0:
+        chunk = pool.used[0]
+        pool.used[0] += 1
+        if count == 0:
+            pool.first[arm] = chunk
+        else:
+            pool.following[pool.last[arm]] = chunk
+        pool.last[arm] = chunk
+    chunk = pool.last[arm]
+    pool.values[chunk, place] = value
+    pool.totals[chunk] += value

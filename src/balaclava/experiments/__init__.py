@@ -1,0 +1,1 @@
+"""Experiment files, grids and sweeps."""

@@ -1,0 +1,206 @@
+"""A sweep on the workers of a dask cluster.
+
+A task is some repetitions of a cell. Its worker sends them back, and the client keeps them: no
+file system is shared. A worker that dies costs no more than the tasks it was at, which the
+scheduler hands to another.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import logging
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from balaclava.environments.base import Environment
+from balaclava.errors import BalaclavaError, ClusterError
+from balaclava.experiments.sweep import Cell, sources
+from balaclava.policies.base import Policy
+from balaclava.simulation.engine import Progress, player
+from balaclava.simulation.files import versions
+from balaclava.simulation.results import Run
+
+TASK_ROUNDS = 100_000_000  # a few seconds: long beside a message, short beside a mishap
+_AT_ONCE = 1000  # tasks that the scheduler knows of
+_CHATTER = ("distributed.client", "distributed.core", "distributed.utils")
+_AGAIN = "what was finished is kept: run the same command again to go on"
+
+
+def software() -> dict[str, str]:
+    """What must be the same on every machine for the numbers to be."""
+    return {**versions(), "sources": sources()}
+
+
+def play_part(
+    policy: Policy,
+    environment: Environment,
+    checkpoints: np.ndarray,
+    seed: int,
+    repetitions: list[int],
+    expected: dict[str, str],
+) -> list[Run]:
+    """The task: runs on a worker."""
+    _require_same(expected, software())
+    play = player(policy.name, policy, environment, checkpoints, seed)
+    return [play(repetition, np.zeros(2, np.int64)) for repetition in repetitions]
+
+
+def play_there(
+    work: list[tuple[Cell, list[int]]],
+    address: str,
+    timeout: float,
+    rounds: int,
+    progress: Progress,
+) -> Generator[tuple[Cell, list[Run]]]:
+    """Have the repetitions played by the workers of the scheduler at `address`."""
+    if not work:
+        return
+    with _connected(address, timeout) as client:
+        expected = software()
+        _require_workers(client, address, timeout, expected)
+        worlds: dict[int, Any] = {}
+
+        def submit(cell: Cell, repetitions: list[int]) -> Any:
+            world = cell.environment
+            if id(world) not in worlds:
+                # A task of its own: sent once, and made again if the worker that has it dies.
+                worlds[id(world)] = client.submit(_same, world, pure=False)
+            return client.submit(
+                play_part,
+                cell.policy,
+                worlds[id(world)],
+                cell.checkpoints,
+                cell.seed,
+                repetitions,
+                expected,
+                key=f"balaclava-{cell.key}-{repetitions[0]}-{len(repetitions)}",
+            )
+
+        tasks = iter(_tasks(work))
+        known = {submit(*task): task for task in itertools.islice(tasks, _AT_ONCE)}
+        played = 0
+        progress(played, rounds)
+        completed = _distributed().as_completed(known, loop=client.loop)
+        for future in completed:
+            cell, repetitions = known.pop(future)
+            yield cell, _result(future, cell)
+            played += cell.horizon * len(repetitions)
+            progress(played, rounds)
+            for task in itertools.islice(tasks, 1):
+                following = submit(*task)
+                known[following] = task
+                completed.add(following)
+
+
+def _tasks(work: list[tuple[Cell, list[int]]]) -> Iterator[tuple[Cell, list[int]]]:
+    """The work in pieces of a few seconds."""
+    for cell, repetitions in work:
+        size = max(1, TASK_ROUNDS // cell.horizon)
+        for start in range(0, len(repetitions), size):
+            yield cell, repetitions[start : start + size]
+
+
+def _same(world: Environment) -> Environment:
+    return world
+
+
+def _result(future: Any, cell: Cell) -> list[Run]:
+    distributed = _distributed()
+    try:
+        runs: list[Run] = future.result()
+        return runs
+    except BalaclavaError as error:
+        raise type(error)(f"{cell}: {error}") from error
+    except distributed.KilledWorker as error:
+        raise ClusterError(
+            f"{cell}: the workers that tried it died, one after another, as if short of memory; "
+            f"{_AGAIN}"
+        ) from error
+    except (distributed.CancelledError, OSError) as error:
+        raise ClusterError(f"the scheduler is gone; {_AGAIN}") from error
+
+
+def _distributed() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        raise ClusterError(
+            f"a cluster needs dask.distributed ({error}); install balaclava[sweep]"
+        ) from error
+
+
+@contextmanager
+def _connected(address: str, timeout: float) -> Iterator[Any]:
+    distributed = _distributed()
+    try:  # first: a client that is given no proper address cannot be closed
+        importlib.import_module("distributed.comm").resolve_address(address)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"{address!r} is no address of a scheduler ({error}); give the one that `dask "
+            "scheduler` prints, such as tcp://host:8786"
+        ) from error
+    with _silenced():
+        try:
+            client = distributed.Client(address, timeout=timeout, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise ClusterError(
+                f"no scheduler answers at {address!r} within {timeout:g} s; start one with "
+                "`dask scheduler`, and give the address that it prints"
+            ) from error
+        try:
+            yield client
+        finally:
+            client.close(timeout=5)
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Without dask's pages about a lost connection: one line of ours says what to do."""
+    loggers = [logging.getLogger(name) for name in ("distributed", *_CHATTER)]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _require_workers(client: Any, address: str, timeout: float, expected: dict[str, str]) -> None:
+    """At least one worker, and none whose numbers could differ."""
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError as error:
+        raise ClusterError(
+            f"no worker has joined the scheduler at {address!r} within {timeout:g} s; start some "
+            f"with `dask worker {address}`"
+        ) from error
+    answers = client.run(software, on_error="return")
+    for worker, answer in answers.items():
+        if not isinstance(answer, dict):
+            raise ClusterError(
+                f"the worker at {worker} cannot run balaclava ({type(answer).__name__}: {answer}); "
+                "install the same version there"
+            )
+        _require_same(expected, answer, worker)
+
+
+def _require_same(
+    expected: dict[str, str], found: dict[str, str], worker: str = "that was given a cell"
+) -> None:
+    differing = [name for name in expected if expected[name] != found.get(name)]
+    if differing:
+        here, there = (
+            ", ".join(f"{name} {which.get(name)}" for name in differing)
+            for which in (expected, found)
+        )
+        where = f"at {worker}" if worker.count(":") else worker
+        raise ClusterError(
+            f"the worker {where} has {there}, and this is {here}; the numbers could differ: "
+            "install the same versions on every machine"
+        )

@@ -1,0 +1,344 @@
+"""An experiment in a file: which policies, on what, for how long.
+
+::
+
+    horizon = 100000
+    repetitions = 50
+    seed = 1
+
+    [environment]
+    name = "bernoulli"
+    means = [0.3, 0.5, 0.7]
+
+    [policies.ucb1]
+
+    [policies.careful]        # any label; `name` says which policy it is
+    name = "ucb1"
+    radius_scale = 0.5
+
+`arms` comes from the environment and `horizon` from the file where a policy wants them.
+
+A file may ask for many of each. Every combination is then played::
+
+    horizon = [10000, 100000]                        # the same goes for `seed`
+
+    [environments.close]                             # instead of [environment]
+    name = "bernoulli"
+    means = [0.5, 0.55]
+
+    [environments.heavy]
+    name = "pareto"
+    means = [0.4, 0.8]
+    shape = { grid = [1.5, 2.5] }                    # a value each
+
+    [policies.dp-se]
+    epsilon = { log = [0.01, 10, 4] }                # from, to, how many: 0.01, 0.1, 1, 10
+    radius_scale = { linear = [0.2, 1, 5] }          # 0.2, 0.4, 0.6, 0.8, 1
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from balaclava._core.declared import Range, brief, check
+from balaclava.environments.base import REGISTRY as ENVIRONMENTS
+from balaclava.environments.base import Environment
+from balaclava.errors import BalaclavaError, ExperimentFileError, nearest
+from balaclava.experiments.grids import expand, values_of
+from balaclava.policies.base import REGISTRY as POLICIES
+from balaclava.policies.base import Policy
+from balaclava.simulation.engine import (
+    Progress,
+    checkpoint_rounds,
+    require_compatible,
+    simulate,
+)
+from balaclava.simulation.results import Results
+
+_NUMBERS = {"horizon": 1, "repetitions": 1, "seed": 0}  # each with the smallest allowed
+_KEYS = (*_NUMBERS, "checkpoints", "workers", "environment", "environments", "policies")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Policies in one environment, with one horizon and one seed: what `bl.simulate` plays."""
+
+    policies: dict[str, Policy]
+    environment: Environment
+    horizon: int
+    repetitions: int
+    seed: int
+    checkpoints: int | list[int] = 200
+    workers: int | None = None
+    environment_label: str = ""
+
+    def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
+        """Simulate it; `workers` overrides the file's."""
+        return simulate(
+            self.policies,
+            self.environment,
+            horizon=self.horizon,
+            repetitions=self.repetitions,
+            seed=self.seed,
+            checkpoints=self.checkpoints,
+            workers=workers or self.workers,
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an experiment file says: an experiment for each environment, horizon and seed."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+    workers: int | None = None
+
+
+class _Section(NamedTuple):
+    """A policy or an environment of the file, its grids filled in."""
+
+    place: str  # where it stands in the file
+    label: str
+    name: Any
+    parameters: dict[str, Any]
+
+
+class _Problem(NamedTuple):
+    place: str
+    error: BalaclavaError
+    cell: tuple[str, str, int] | None  # policy, environment, horizon
+
+
+def read_experiment(path: str | os.PathLike[str]) -> Experiment:
+    """The experiment in a TOML file that describes one."""
+    plan = read_plan(path)
+    if len(plan.experiments) > 1:
+        raise ExperimentFileError(
+            f"{path} describes {len(plan.experiments)} combinations of environment, horizon and "
+            "seed, not one; run it with `balaclava simulate`"
+        )
+    return plan.experiments[0]
+
+
+def read_plan(path: str | os.PathLike[str]) -> Plan:
+    """Everything that a TOML file asks for. All that cannot be played is named at once."""
+    path = Path(path)
+    content = _parse(path)
+    with _blame(f"{path}"):
+        for key in content:
+            if key not in _KEYS:
+                raise ExperimentFileError(f"unknown key {key!r}; {nearest(key, _KEYS)}")
+        numbers = {key: _numbers(key, _needed(content, key), low) for key, low in _NUMBERS.items()}
+        horizons, seeds = numbers["horizon"], numbers["seed"]
+        if len(numbers["repetitions"]) > 1:
+            raise ExperimentFileError("repetitions: several are given; give one number")
+        rounds = {t: _checkpoints(content.get("checkpoints", 200), t, horizons) for t in horizons}
+        workers = content.get("workers")
+        if workers is not None:
+            workers = _whole("workers", workers, 1)
+        policies = _table("policies", _needed(content, "policies"))
+        if not policies:
+            raise ExperimentFileError("no policy is given; add a section such as [policies.ucb1]")
+    players = _sections(path, "policies", policies)
+    worlds = _worlds(path, content)
+    problems: list[_Problem] = []
+    environments: dict[str, Environment] = {}
+    for world in worlds:
+        with _noted(problems, world.place, None):
+            environments[world.label] = _environment(world, path)
+    made: dict[tuple[str, int], dict[str, Policy]] = {}
+    for (where, environment), t in itertools.product(environments.items(), horizons):
+        fitting = made[where, t] = {}
+        for player in players:
+            with _noted(problems, player.place, (player.label, where, t)):
+                policy = _policy(player, environment, t)
+                require_compatible(player.label, policy, environment, t)
+                fitting[player.label] = policy
+    if problems:
+        raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
+    (repetitions,) = numbers["repetitions"]
+    experiments = tuple(
+        Experiment(made[where, t], world, t, repetitions, seed, rounds[t], workers, where)
+        for (where, world), t, seed in itertools.product(environments.items(), horizons, seeds)
+    )
+    return Plan(path.stem, experiments, workers)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise ExperimentFileError(f"{path} does not exist; check the path") from None
+    except OSError as error:
+        raise ExperimentFileError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ExperimentFileError(f"{path} is not text; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ExperimentFileError(f"{path} is not TOML: {error}") from None
+
+
+@contextmanager
+def _blame(place: str) -> Iterator[None]:
+    """Errors inside say where in the file they come from."""
+    try:
+        yield
+    except BalaclavaError as error:
+        raise ExperimentFileError(f"{place}: {error}") from error
+
+
+@contextmanager
+def _noted(
+    problems: list[_Problem], place: str, cell: tuple[str, str, int] | None
+) -> Iterator[None]:
+    """Errors inside are written down, so that all of them can be told."""
+    try:
+        yield
+    except BalaclavaError as error:
+        problems.append(_Problem(place, error, cell))
+
+
+def _refusal(path: Path, problems: list[_Problem], *, alone: bool) -> ExperimentFileError:
+    """One error for all problems: the same one in many cells is told once, with the cells."""
+    told: dict[str, list[tuple[str, str, int]]] = {}
+    for problem in problems:
+        cells = told.setdefault(f"{problem.place}: {problem.error}", [])
+        if problem.cell is not None:
+            cells.append(problem.cell)
+    lines = [text + ("" if alone or not cells else _named(cells)) for text, cells in told.items()]
+    count = sum(problem.cell is not None for problem in problems)
+    if len(lines) == 1:
+        message = lines[0]
+    else:
+        what = f"{count} cells cannot be played" if count else "environments cannot be made"
+        message = "\n  ".join([f"{what}:", *(f"- {line}" for line in lines)])
+    return ExperimentFileError(f"{path}: {message}")
+
+
+def _named(cells: list[tuple[str, str, int]]) -> str:
+    """The cells in a few words where they are all combinations of their parts."""
+    parts = [[str(word) for word in dict.fromkeys(part)] for part in zip(*cells, strict=True)]
+    spelt = [tuple(map(str, cell)) for cell in cells]
+    groups = [parts]
+    if set(itertools.product(*parts)) != set(spelt):
+        groups = [[[word] for word in cell] for cell in spelt]
+    named = (
+        f"{', '.join(labels)} on {', '.join(worlds)} at horizon {', '.join(horizons)}"
+        for labels, worlds, horizons in groups
+    )
+    return f" ({'; '.join(named)})"
+
+
+def _whole(key: str, value: Any, low: int) -> int:
+    number: int = check(key, value, Annotated[int, Range(low)])
+    return number
+
+
+def _numbers(key: str, value: Any, low: int) -> list[int]:
+    """One number, a list of them, or a range."""
+    values = values_of(key, value) or (value if isinstance(value, list) else [value])
+    numbers = [_whole(key, item, low) for item in values]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ExperimentFileError(f"{key} = {brief(value)} is not allowed; give each number once")
+    return numbers
+
+
+def _checkpoints(given: Any, horizon: int, horizons: Sequence[int]) -> int | list[int]:
+    """Those of one horizon: with several, a list of rounds is cut at each, and must hold it."""
+    cut = isinstance(given, list) and len(horizons) > 1
+    kept = [t for t in given if not isinstance(t, int) or t <= horizon] if cut else given
+    checkpoint_rounds(kept, horizon)
+    return kept
+
+
+def _needed(content: dict[str, Any], key: str) -> Any:
+    if key not in content:
+        example = {"environment": "[environment]", "policies": "[policies.ucb1]"}.get(key)
+        what = f"the section {example}" if example else f"a line such as {key} = 1000"
+        raise ExperimentFileError(f"{key!r} is missing; add {what}")
+    return content[key]
+
+
+def _table(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ExperimentFileError(f"{name} = {brief(value)} is not a section; write [{name}]")
+    return value
+
+
+def _sections(path: Path, kind: str, tables: dict[str, Any]) -> list[_Section]:
+    """The sections [kind.label], each as often as its grids ask for."""
+    found: dict[str, _Section] = {}
+    for label, table in tables.items():
+        place = f"[{kind}.{label}]"
+        with _blame(f"{path}: {place}"):
+            for full, filled in expand(label, _table(label, table)).items():
+                if full in found:
+                    raise ExperimentFileError(f"{full!r} is there twice; choose another label")
+                found[full] = _section(place, full, filled, label)
+    return list(found.values())
+
+
+def _section(place: str, label: str, table: dict[str, Any], name: str | None) -> _Section:
+    parameters = dict(table)
+    return _Section(place, label, parameters.pop("name", name), parameters)
+
+
+def _worlds(path: Path, content: dict[str, Any]) -> list[_Section]:
+    if "environments" in content:
+        with _blame(f"{path}"):
+            if "environment" in content:
+                raise ExperimentFileError(
+                    "both [environment] and [environments] are there; keep one of them"
+                )
+            tables = _table("environments", content["environments"])
+            if not tables:
+                raise ExperimentFileError(
+                    "no environment is given; add a section such as [environments.bernoulli]"
+                )
+        return _sections(path, "environments", tables)
+    with _blame(f"{path}: [environment]"):
+        table = _table("environment", _needed(content, "environment"))
+        label = str(table.get("name", "environment"))
+        return [
+            _section("[environment]", full, filled, None)
+            for full, filled in expand(label, table).items()
+        ]
+
+
+def _environment(section: _Section, path: Path) -> Environment:
+    if not isinstance(section.name, str):
+        raise ExperimentFileError(
+            f"the name is missing; write name = ... with one of {', '.join(ENVIRONMENTS.classes())}"
+        )
+    return ENVIRONMENTS.create(section.name, _beside(section.parameters, path.parent))
+
+
+def _beside(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Paths in a file are relative to the file, also in an environment inside another."""
+    found: dict[str, Any] = {
+        key: _beside(value, folder) if isinstance(value, dict) else value
+        for key, value in table.items()
+    }
+    if isinstance(found.get("path"), str):
+        found["path"] = str(folder / found["path"])
+    return found
+
+
+def _policy(section: _Section, environment: Environment, horizon: int) -> Policy:
+    if not isinstance(section.name, str):
+        raise ExperimentFileError(
+            f"name = {brief(section.name)} is not a policy's name; give it in quotes"
+        )
+    parameters = dict(section.parameters)
+    wanted = POLICIES.get(section.name).annotations
+    for key, value in {"arms": environment.arms, "horizon": horizon}.items():
+        if key in wanted:
+            parameters.setdefault(key, value)
+    return POLICIES.create(section.name, parameters)

@@ -1,0 +1,98 @@
+"""Grids: one section of an experiment file that stands for many.
+
+A value may be a range: `{ grid = [0.1, 1, 10] }` lists values, `{ log = [0.01, 1, 5] }` and
+`{ linear = [0, 1, 5] }` go from the first number to the second in that many steps of equal ratio
+or of equal length. A section with ranges stands for every combination of their values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from balaclava._core.declared import brief
+from balaclava.errors import ExperimentFileError
+
+RANGES = ("grid", "log", "linear")
+_LONG = 40  # characters; a longer value goes by its place in the grid
+_DIGITS = 12  # of a number in a range: 0.3, not 0.30000000000000004
+
+
+def expand(label: str, table: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every section that a section stands for, by label: the values chosen are part of it."""
+    grids = dict(_grids(table))
+    if not grids:
+        return {label: table}
+    sections = {}
+    for chosen in itertools.product(*(enumerate(values) for values in grids.values())):
+        words = [
+            f"{'.'.join(path)}={_text(value, i)}"
+            for path, (i, value) in zip(grids, chosen, strict=True)
+        ]
+        values = {path: value for path, (_, value) in zip(grids, chosen, strict=True)}
+        sections[f"{label}({', '.join(words)})"] = _filled(table, values)
+    if len(sections) < math.prod(map(len, grids.values())):
+        raise ExperimentFileError("a grid holds a value twice; give each once")
+    return sections
+
+
+def values_of(name: str, value: Any) -> list[Any] | None:
+    """The values of a range, None for anything else."""
+    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in RANGES:
+        return None
+    ((kind, given),) = value.items()
+    if kind == "grid":
+        if not isinstance(given, list) or not given:
+            raise ExperimentFileError(
+                f"{name} = {{ grid = {brief(given)} }} is not a grid; give a list of values"
+            )
+        return given
+    match given:
+        case [int() | float() as low, int() | float() as high, int(count)] if (
+            count >= 2 and low < high and (kind == "linear" or low > 0)
+        ):
+            return [_step(kind, low, high, i / (count - 1)) for i in range(count)]
+    lowest = "above 0 " if kind == "log" else ""
+    raise ExperimentFileError(
+        f"{name} = {{ {kind} = {brief(given)} }} is not a range; give a number {lowest}to start "
+        "from, a larger one to end at, and how many, at least 2"
+    )
+
+
+def _step(kind: str, low: float, high: float, share: float) -> float:
+    value = low + share * (high - low) if kind == "linear" else low * (high / low) ** share
+    value = float(f"{value:.{_DIGITS}g}")
+    return int(value) if value.is_integer() else value
+
+
+def _grids(table: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    """Each range in a section, also inside its mappings, with the way to it."""
+    for key, value in table.items():
+        values = values_of(key, value)
+        if values is not None:
+            yield (key,), values
+        elif isinstance(value, dict):
+            for path, inner in _grids(value):
+                yield (key, *path), inner
+
+
+def _filled(table: dict[str, Any], values: dict[tuple[str, ...], Any]) -> dict[str, Any]:
+    def fill(part: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            key: values[*path, key]
+            if (*path, key) in values
+            else fill(value, (*path, key))
+            if isinstance(value, dict)
+            else value
+            for key, value in part.items()
+        }
+
+    return fill(table, ())
+
+
+def _text(value: Any, place: int) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _LONG else f"#{place + 1}"

@@ -1,0 +1,264 @@
+"""Running a sweep: what is missing is played, here or on a cluster, and kept as it comes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from balaclava._core.declared import Range, check
+from balaclava.errors import ResultsFileError
+from balaclava.experiments.files import Plan
+from balaclava.experiments.sweep import (
+    SUMMARY,
+    Cell,
+    Sweep,
+    differences,
+    plan_sweep,
+    read_manifest,
+    write_manifest,
+    write_runs,
+)
+from balaclava.simulation.engine import Job, Pool, Progress, available_cores, player
+from balaclava.simulation.moments import warn_of_moments
+from balaclava.simulation.results import Run
+
+KEEP_EVERY = 10.0  # seconds of work that a power cut may cost
+_TEMPORARY = re.compile(r"\..+\.\d+\.tmp\.\w+")
+
+# Rounds played, rounds in all, cells finished, cells in all.
+SweepProgress = Callable[[int, int, int, int], None]
+Work = list[tuple[Cell, list[int]]]  # cells with the repetitions that they lack
+
+
+def run_sweep(
+    plan: Plan,
+    folder: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    timeout: float = 30.0,
+    extend: bool = False,
+    progress: SweepProgress | None = None,
+    keep_every: float = KEEP_EVERY,
+) -> Sweep:
+    """Play what a plan asks for and the folder lacks.
+
+    However often it is stopped, the files in the end are the same, byte for byte.
+
+    Args:
+        plan: what to play: `read_plan(path)` of an experiment file.
+        folder: where the cells are kept; it is made if need be.
+        workers: threads; by default one for each core that this process may use.
+        scheduler: the address of a dask scheduler whose workers play instead of this process.
+        timeout: seconds to wait for the scheduler, and for its first worker.
+        extend: take over a folder of another plan: cells that both ask for are not played again.
+        progress: called with rounds played, rounds in all, cells finished and cells in all.
+        keep_every: seconds between writing down the repetitions of unfinished cells.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C; every finished repetition is kept.
+    """
+    sweep = plan_sweep(plan, folder)
+    threads = workers or plan.workers or available_cores()
+    check("workers", threads, Annotated[int, Range(1, 1024)])
+    with _claimed(sweep, extend):
+        keeper = _Keeper(sweep, keep_every)
+        work = keeper.missing()
+        if work or extend:
+            (sweep.folder / SUMMARY).unlink(missing_ok=True)
+        for cell, _ in work:
+            warn_of_moments(cell.policy_label, cell.policy, cell.environment)
+        rounds = sum(cell.horizon * len(repetitions) for cell, repetitions in work)
+
+        def report(played: int, rounds: int) -> None:
+            if progress is not None:
+                progress(played, rounds, keeper.finished, keeper.cells)
+
+        if scheduler is None:
+            source = _play_here(work, threads, rounds, report)
+        else:
+            from balaclava.experiments.cluster import play_there
+
+            source = play_there(work, scheduler, timeout, rounds, report)
+        try:
+            with closing(source):
+                for cell, runs in source:
+                    keeper.add(cell, runs)
+        except ResultsFileError as error:
+            raise ResultsFileError(
+                f"{error}; what was finished is kept: make room or mend the folder, and run the "
+                "same command again"
+            ) from error
+        except BaseException:  # Ctrl-C above all
+            keeper.keep()
+            raise
+        keeper.tidy()
+    return sweep
+
+
+def _play_here(
+    work: Work, workers: int, rounds: int, progress: Progress
+) -> Generator[tuple[Cell, list[Run]]]:
+    """On threads of this process; those of one cell's end already play the next cell."""
+
+    def jobs() -> Iterator[_CellJob]:
+        for cell, repetitions in work:
+            play = player(
+                cell.policy.name, cell.policy, cell.environment, cell.checkpoints, cell.seed
+            )
+            for repetition in repetitions:
+                yield _CellJob(play, repetition, cell.horizon, cell=cell)
+
+    with Pool(workers) as pool:
+        for job, run in pool.finished(jobs(), rounds, progress):
+            yield job.cell, [run]
+
+
+@dataclass(eq=False)
+class _CellJob(Job):
+    cell: Cell = field(kw_only=True)
+
+
+@dataclass
+class _Open:
+    """A cell that is not finished."""
+
+    cell: Cell
+    runs: dict[int, Run] = field(default_factory=dict)
+    unsaved: list[Run] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+
+class _Keeper:
+    """Puts repetitions into files: a cell's own when it is finished, parts before that."""
+
+    def __init__(self, sweep: Sweep, every: float) -> None:
+        self._sweep = sweep
+        self._every = every
+        self._last = time.monotonic()
+        self._parts = sweep.folder / "parts"
+        parts = sweep.parts()
+        self._open: dict[str, _Open] = {}  # by key: equal cells under two labels are played once
+        keys = set()
+        for cell in sweep.cells:
+            keys.add(cell.key)
+            if not cell.done and cell.key not in self._open:
+                kept = {run.repetition: run for run in _intact_parts(sweep, cell, parts)}
+                self._open[cell.key] = _Open(cell, kept, files=parts.get(cell.key, []))
+        self.cells = len(keys)
+        for state in list(self._open.values()):
+            self._close_if_complete(state)
+
+    @property
+    def finished(self) -> int:
+        """How many cells are."""
+        return self.cells - len(self._open)
+
+    def missing(self) -> Work:
+        """What is to be played."""
+        return [
+            (state.cell, [i for i in range(state.cell.repetitions) if i not in state.runs])
+            for state in self._open.values()
+        ]
+
+    def add(self, cell: Cell, runs: Iterable[Run]) -> None:
+        """Take in repetitions that were just played."""
+        state = self._open[cell.key]
+        for run in runs:
+            state.runs[run.repetition] = run
+            state.unsaved.append(run)
+        self._close_if_complete(state)
+        if time.monotonic() - self._last > self._every:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write down what no file has yet."""
+        for state in self._open.values():
+            if state.unsaved:
+                first = min(run.repetition for run in state.unsaved)
+                self._parts.mkdir(exist_ok=True)
+                path = self._parts / f"{state.cell.key}-{first}.parquet"
+                write_runs(state.cell, state.unsaved, path)
+                state.files.append(path)
+                state.unsaved.clear()
+        self._last = time.monotonic()
+
+    def tidy(self) -> None:
+        """Remove what only an interrupted run leaves behind."""
+        for path in (path for paths in self._sweep.parts().values() for path in paths):
+            path.unlink()
+        if self._parts.exists():
+            self._parts.rmdir()
+
+    def _close_if_complete(self, state: _Open) -> None:
+        if len(state.runs) == state.cell.repetitions:
+            write_runs(state.cell, state.runs.values(), state.cell.path)
+            for path in state.files:
+                path.unlink(missing_ok=True)
+            del self._open[state.cell.key]
+
+
+def _intact_parts(sweep: Sweep, cell: Cell, parts: dict[str, list[Path]]) -> list[Run]:
+    """The repetitions in a cell's parts; a damaged part costs no more than its repetitions."""
+    try:
+        return sweep.kept(cell, parts)
+    except ResultsFileError:
+        for path in parts.pop(cell.key):
+            path.unlink()
+        return []
+
+
+@contextmanager
+def _claimed(sweep: Sweep, extend: bool) -> Iterator[None]:
+    """The folder, for this process alone, with the sweep's manifest in it."""
+    folder = sweep.folder
+    try:
+        (folder / "cells").mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise ResultsFileError(
+            f"{folder} cannot be made or written to: {error.strerror}; choose another folder"
+        ) from error
+    try:
+        _lock(lock, folder)
+        old = read_manifest(folder)
+        if old is not None and not extend and (why := differences(old, sweep.manifest)):
+            raise ResultsFileError(
+                f"{folder} holds another experiment, {old.get('name')!r}: {why}; choose another "
+                "folder, or --extend this one, which keeps the cells that both have"
+            )
+        for place in (folder, folder / "cells", folder / "parts"):
+            for path in place.glob(".*.tmp.*"):
+                if _TEMPORARY.fullmatch(path.name):
+                    path.unlink()
+        if old is not None:
+            took_part = [*old["machines"], *sweep.manifest["machines"]]
+            sweep.manifest["machines"] = [
+                one for i, one in enumerate(took_part) if one not in took_part[:i]
+            ]
+        if old != sweep.manifest:
+            write_manifest(sweep)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on this system: two runs at once only do work twice
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ResultsFileError(
+            f"another run is at work in {folder}; wait for it, or choose another folder"
+        ) from None
+    except OSError:
+        pass  # a file system without locks

@@ -1,0 +1,536 @@
+"""A sweep: the experiments of a file in a folder, one Parquet file a cell.
+
+A cell is one policy in one environment, with one horizon and one seed. Its file is named by a
+digest of everything that its numbers depend on, so that what is there need not be computed again,
+and need not be opened to know that. The folder::
+
+    manifest.json            every cell, the versions, and the machines that took part
+    cells/<key>.parquet      finished cells: results files with one policy, under its own name
+    parts/<key>-<n>.parquet  some repetitions of a cell that is not finished yet
+    summary.txt              tables of the results, once every cell is there
+
+Nothing in a cell's file depends on when, where or in how many attempts it was computed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from balaclava._core.cache import fingerprint
+from balaclava._core.files import atomically
+from balaclava.environments.base import Environment
+from balaclava.errors import (
+    BalaclavaError,
+    ParameterError,
+    ResultsFileError,
+    UnknownNameError,
+    nearest,
+)
+from balaclava.experiments.files import Experiment, Plan
+from balaclava.policies.base import REGISTRY as POLICIES
+from balaclava.policies.base import Policy
+from balaclava.simulation.engine import available_cores, checkpoint_rounds, require_compatible
+from balaclava.simulation.files import (
+    Recorded,
+    describe_environment,
+    described_environment,
+    encode,
+    read,
+    versions,
+)
+from balaclava.simulation.results import Results, Run
+
+SCHEMA = 1
+SUMMARY = "summary.txt"
+_MANIFEST = ("schema", "name", "versions", "sources", "machines", "settings")
+_PACKAGE = Path(__file__).parents[1]
+_DECISIVE = (
+    "_core",
+    "environments",
+    "estimators",
+    "frames",
+    "policies",
+    "privacy",
+    "simulation/engine.py",
+    "theory",
+)
+_RECOMPUTE = "delete it and run the same command again, which computes it anew"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy in one environment, with one horizon and one seed."""
+
+    environment_label: str
+    policy_label: str
+    policy: Policy
+    environment: Environment
+    horizon: int
+    seed: int
+    repetitions: int
+    checkpoints: np.ndarray
+    key: str
+    path: Path
+    done: bool
+
+    def empty(self) -> Results:
+        """Results of nothing yet, with the policy under its own name."""
+        return Results.empty(
+            {self.policy.name: self.policy},
+            _public(self.environment),
+            horizon=self.horizon,
+            seed=self.seed,
+            checkpoints=self.checkpoints,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.policy_label} on {self.environment_label} at horizon {self.horizon}"
+
+
+class Sweep:
+    """The cells of a folder, and the results of those that are finished.
+
+    Example:
+        >>> import balaclava as bl, tempfile
+        >>> from balaclava.experiments.files import Experiment, Plan
+        >>> from balaclava.experiments.running import run_sweep
+        >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
+        >>> policies = {"a": bl.policy("ucb1", arms=3)}
+        >>> plan = Plan("small", (Experiment(policies, world, 1000, 10, seed=1),))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = run_sweep(plan, folder)
+        ...     sweep = open_sweep(folder)
+        ...     [(str(cell), cell.done) for cell in sweep.cells]
+        ...     sweep.results("bernoulli", 1000).regret("a").shape
+        [('a on bernoulli at horizon 1000', True)]
+        (10, 200)
+    """
+
+    def __init__(
+        self, folder: Path, manifest: dict[str, Any], experiments: Iterable[Experiment]
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._experiments = tuple(experiments)
+
+    @property
+    def name(self) -> str:
+        """The name of the experiment file, without its ending."""
+        return str(self.manifest["name"])
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every cell, with whether it is finished by now."""
+        finished = {path.name for path in _entries(self.folder / "cells")}
+        return [
+            cell
+            for experiment, setting in self._settings()
+            for cell in self._cells(experiment, setting, finished)
+        ]
+
+    def settings(self) -> list[tuple[str, int, int]]:
+        """Every environment, horizon and seed: what `results` can be asked for."""
+        return [(e.environment_label, e.horizon, e.seed) for e in self._experiments]
+
+    def results(self, environment_label: str, horizon: int, seed: int | None = None) -> Results:
+        """The results of all policies in one environment with one horizon.
+
+        What is not finished has fewer repetitions, or none. `seed` may be left out where there is
+        one.
+        """
+        asked = {"environment": environment_label, "horizon": horizon, "seed": seed}
+        found = list(self._settings())
+        for what, value in asked.items():
+            known = {_facet(experiment, what): None for experiment, _ in found}
+            if value is None and len(known) == 1:
+                continue
+            if value not in known:
+                hint = f"there are {', '.join(map(str, known))}"
+                if isinstance(value, str):
+                    hint = nearest(value, map(str, known))
+                raise UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
+            found = [pair for pair in found if _facet(pair[0], what) == value]
+        ((experiment, setting),) = found
+        results = Results.empty(
+            experiment.policies,
+            experiment.environment,
+            horizon=horizon,
+            seed=experiment.seed,
+            checkpoints=_rounds(experiment),
+        )
+        results.versions = self.manifest["versions"]
+        finished = {path.name for path in _entries(self.folder / "cells")}
+        parts = self.parts()
+        for cell in self._cells(experiment, setting, finished):
+            runs = read_cell(cell) if cell.done else self.kept(cell, parts)
+            for run in runs:
+                results.add(run._replace(label=cell.policy_label))
+        return results
+
+    def parts(self) -> dict[str, list[Path]]:
+        """The files with some repetitions of unfinished cells, by key."""
+        found: dict[str, list[Path]] = {}
+        for path in sorted(_entries(self.folder / "parts")):
+            found.setdefault(path.name.partition("-")[0], []).append(path)
+        return found
+
+    def kept(self, cell: Cell, parts: dict[str, list[Path]]) -> list[Run]:
+        """The repetitions of an unfinished cell that are there."""
+        runs = {}
+        for path in parts.get(cell.key, []):
+            for run in _checked(cell, path):
+                runs[run.repetition] = run
+        return [runs[repetition] for repetition in sorted(runs)]
+
+    def _settings(self) -> Iterator[tuple[Experiment, dict[str, Any]]]:
+        return zip(self._experiments, self.manifest["settings"], strict=True)
+
+    def _cells(
+        self, experiment: Experiment, setting: dict[str, Any], finished: set[str]
+    ) -> Iterator[Cell]:
+        rounds, folder = _rounds(experiment), self.folder / "cells"
+        for label, policy in experiment.policies.items():
+            key = setting["policies"][label]["key"]
+            yield Cell(
+                experiment.environment_label,
+                label,
+                policy,
+                experiment.environment,
+                experiment.horizon,
+                experiment.seed,
+                experiment.repetitions,
+                rounds,
+                key,
+                folder / f"{key}.parquet",
+                f"{key}.parquet" in finished,
+            )
+
+    def __repr__(self) -> str:
+        cells = self.cells
+        return f"<Sweep {self.name}: {sum(c.done for c in cells)} of {len(cells)} cells finished>"
+
+
+def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
+    """The sweep in a folder that `balaclava simulate` wrote, finished or not."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise ResultsFileError(
+            f"{folder} holds no sweep; give the folder that `balaclava simulate` wrote"
+        )
+    try:
+        return Sweep(folder, manifest, [_rebuilt(setting) for setting in manifest["settings"]])
+    except UnknownNameError as error:
+        raise ResultsFileError(
+            f"{folder}: {error}; if it is your own, import what registers it, then open again"
+        ) from error
+    except (BalaclavaError, KeyError, TypeError, AttributeError) as error:
+        raise _odd_manifest(folder, error) from error
+
+
+def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
+    """The sweep that a plan asks for, in a folder. Nothing is written."""
+    if not plan.experiments:
+        raise ParameterError("the plan holds no experiment; give at least one")
+    for experiment in plan.experiments:
+        for label, policy in experiment.policies.items():
+            require_compatible(label, policy, experiment.environment, experiment.horizon)
+    said = versions()
+    settings = [_described(experiment, said) for experiment in plan.experiments]
+    manifest = {
+        "schema": SCHEMA,
+        "name": plan.name,
+        "versions": said,
+        "sources": sources(),
+        "machines": [machine()],
+        "settings": settings,
+    }
+    labelled = [_labelled(experiment) for experiment in plan.experiments]
+    return Sweep(Path(folder), manifest, labelled)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a folder; None where there is none."""
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        schema = manifest["schema"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ResultsFileError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _odd_manifest(folder, error) from error
+    missing = [key for key in _MANIFEST if key not in manifest]
+    if schema == SCHEMA and missing:
+        raise _odd_manifest(folder, KeyError(*missing))
+    if schema != SCHEMA:
+        raise ResultsFileError(
+            f"{path} has schema {schema}, and this version reads {SCHEMA}; use the version of "
+            "balaclava that wrote it"
+        )
+    return dict(manifest)
+
+
+def write_manifest(sweep: Sweep) -> None:
+    """Put the manifest into the folder."""
+    text = json.dumps(sweep.manifest, ensure_ascii=False, indent=1) + "\n"
+    with atomically(sweep.folder / "manifest.json") as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_runs(cell: Cell, runs: Iterable[Run], path: Path) -> None:
+    """A file with these repetitions of a cell."""
+    results = cell.empty()
+    for run in runs:
+        results.add(run)
+    content = encode(results)
+    with atomically(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_cell(cell: Cell) -> list[Run]:
+    """All repetitions of a finished cell."""
+    runs = _checked(cell, cell.path)
+    if [run.repetition for run in runs] != list(range(cell.repetitions)):
+        raise ResultsFileError(f"{cell.path} lacks repetitions; {_RECOMPUTE}")
+    return runs
+
+
+def _checked(cell: Cell, path: Path) -> list[Run]:
+    """The repetitions in a file, which must be those of this very cell."""
+    try:
+        said, runs = read(path)
+    except ResultsFileError as error:
+        raise ResultsFileError(f"{error} ({_RECOMPUTE})") from error
+    sizes = {(run.label, run.regret.size, run.pulls.size) for run in runs}
+    fits = sizes <= {(cell.policy.name, cell.checkpoints.size, cell.environment.arms)}
+    asked = {"horizon": cell.horizon, "seed": cell.seed, "checkpoints": cell.checkpoints.tolist()}
+    if not fits or any(said.get(what) != value for what, value in asked.items()):
+        raise ResultsFileError(f"{path} holds something else than {cell}; {_RECOMPUTE}")
+    return runs
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """In what two manifests are not of one experiment, in words; "" where they are."""
+    for what in ("versions", "sources"):
+        if old.get(what) != new[what]:
+            before, now = old.get(what), new[what]
+            if isinstance(before, dict):
+                names = [name for name in now if before.get(name) != now[name]]
+                before, now = ({name: d.get(name) for name in names} for d in (before, now))
+                return f"it was computed with {_listed(before)}, and this is {_listed(now)}"
+            return "it was computed with another state of balaclava's sources"
+    before, now = (_keys(manifest) for manifest in (old, new))
+    if before == now:
+        return ""
+    gone = [name for key, name in before.items() if key not in now]
+    come = [name for key, name in now.items() if key not in before]
+    changed = [name for name in gone if name in come]  # by name the same, and yet another cell
+    told = []
+    for cells, verb in (
+        (changed, "has other parameters or another seed for"),
+        ([name for name in gone if name not in changed], "lacks"),
+        ([name for name in come if name not in changed], "adds"),
+    ):
+        if cells:
+            more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+            told.append(f"the file {verb} {cells[0]}{more}")
+    return f"{', '.join(told) or 'the labels differ'}"
+
+
+def _listed(versions: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _keys(manifest: dict[str, Any]) -> dict[str, str]:
+    return {
+        policy["key"]: f"{label} on {setting['environment_label']} at horizon {setting['horizon']}"
+        for setting in manifest["settings"]
+        for label, policy in setting["policies"].items()
+    }
+
+
+def _odd_manifest(folder: Path, error: Exception) -> ResultsFileError:
+    return ResultsFileError(
+        f"{folder / 'manifest.json'} is not a manifest of balaclava ({error}); use another folder"
+    )
+
+
+def _facet(experiment: Experiment, what: str) -> Any:
+    return experiment.environment_label if what == "environment" else getattr(experiment, what)
+
+
+def _rounds(experiment: Experiment) -> np.ndarray:
+    return checkpoint_rounds(experiment.checkpoints, experiment.horizon)
+
+
+def _labelled(experiment: Experiment) -> Experiment:
+    label = experiment.environment_label or experiment.environment.name
+    return replace(experiment, environment_label=label)
+
+
+def _described(experiment: Experiment, said: dict[str, str]) -> dict[str, Any]:
+    """An experiment as the manifest has it, with the key of each cell."""
+    world = _public(experiment.environment)
+    rounds = _rounds(experiment).tolist()
+    shared: dict[str, Any] = {
+        "environment": describe_environment(world),
+        "horizon": experiment.horizon,
+        "repetitions": experiment.repetitions,
+        "seed": experiment.seed,
+        "checkpoints": rounds,
+    }
+    digest = hashlib.sha256(_canonical([shared, said, sources()]))
+    for part in (_values(experiment.environment), *_code(experiment.environment)):
+        digest.update(part)
+    policies = {
+        label: {
+            "name": policy.name,
+            "parameters": policy.parameters,
+            "key": _key(digest.copy(), policy),
+        }
+        for label, policy in experiment.policies.items()
+    }
+    label = experiment.environment_label or experiment.environment.name
+    return {"environment_label": label, **shared, "policies": policies}
+
+
+def _key(digest: Any, policy: Policy) -> str:
+    digest.update(_canonical([policy.name, policy.parameters]))
+    for part in _code(policy):
+        digest.update(part)
+    return str(digest.hexdigest()[:40])
+
+
+def _code(thing: Policy | Environment) -> Iterator[bytes]:
+    """What a policy or an environment runs: by name if it is ours, else the code itself."""
+    functions = (
+        (*thing.kernels, thing.prepare())
+        if isinstance(thing, Policy)
+        else (thing.draw, thing.advise)
+    )
+    for function in functions:
+        yield from fingerprint(function)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _values(world: Environment) -> bytes:
+    """A digest of what an environment draws from.
+
+    Keys stand in files that are passed on. Somebody's rewards, if they are few or clicks, could be
+    found from a digest by trying them all (14 clicks took a second): this one is slow.
+    """
+    digest = hashlib.sha256()
+    for part in _value_bytes(world.constants()):
+        digest.update(part)
+    return _slowly(digest.digest()) if world.holds_data else digest.digest()
+
+
+@functools.lru_cache(maxsize=64)
+def _slowly(digest: bytes) -> bytes:
+    """A digest that takes 32 MB of memory and a fraction of a second."""
+    return hashlib.scrypt(digest, salt=b"balaclava", n=2**15, r=8, p=1, maxmem=2**26)
+
+
+def _value_bytes(value: Any) -> Iterator[bytes]:
+    """Numbers and arrays, also inside tuples, as bytes, for a digest."""
+    if isinstance(value, tuple):
+        yield f"({len(value)}".encode()
+        for item in value:
+            yield from _value_bytes(item)
+    elif isinstance(value, np.ndarray):
+        yield f"{value.dtype.str}{value.shape}".encode()
+        yield value.tobytes()
+    else:
+        yield repr(value).encode() + b"\0"
+
+
+def _public(world: Environment) -> Environment:
+    """The environment as files know it: without rewards, and without the folder of a log."""
+    if not world.holds_data:
+        return world
+    known = _without_folders(describe_environment(world))
+    return Recorded(family=known["name"], known=known["parameters"], regrets=world.gaps)
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: os.path.basename(item)
+            if key == "path" and isinstance(item, str)
+            else _without_folders(item)
+            for key, item in value.items()
+        }
+    return value
+
+
+def _rebuilt(setting: dict[str, Any]) -> Experiment:
+    return Experiment(
+        {
+            label: POLICIES.create(saved["name"], saved["parameters"])
+            for label, saved in setting["policies"].items()
+        },
+        described_environment(setting["environment"]),
+        setting["horizon"],
+        setting["repetitions"],
+        setting["seed"],
+        setting["checkpoints"],
+        None,
+        setting["environment_label"],
+    )
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """The Parquet files of a folder that may not be there; what is being written is hidden."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.endswith(".parquet") and not name.startswith("."):
+            yield folder / name
+
+
+@functools.cache
+def sources() -> str:
+    """A digest of the sources that decide about numbers."""
+    digest = hashlib.sha256()
+    for pattern in _DECISIVE:
+        found = _PACKAGE.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
+        for path in sorted(found):
+            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+@functools.cache
+def machine() -> dict[str, Any]:
+    """The machine, as far as it may matter for numbers and speed."""
+    processor = platform.processor()
+    try:
+        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        processor = found[1] if found else processor
+    except OSError:
+        pass
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "processor": processor,
+        "cores": available_cores(),
+        "libc": " ".join(platform.libc_ver()),
+    }

@@ -1,0 +1,1 @@
+"""How a policy keeps its books."""

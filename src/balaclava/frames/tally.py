@@ -1,0 +1,53 @@
+"""Counts and sums of rewards for each arm: the state of every index policy."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+
+
+class Tally(NamedTuple):
+    """What was asked of each arm, and what was told of it."""
+
+    asked: np.ndarray  # decisions handed out; runs ahead of `pulls` while rewards are late
+    pulls: np.ndarray  # rewards told
+    sums: np.ndarray  # their sum
+    unknown: np.ndarray  # one element: how many arms have no reward yet
+
+
+@kernel
+def begin_tally(params: Any) -> Tally:
+    """No decision, no reward."""
+    arms = params.arms
+    return Tally(
+        np.zeros(arms, np.int64), np.zeros(arms, np.int64), np.zeros(arms), np.full(1, arms)
+    )
+
+
+@kernel
+def unknown_arm(state: Tally) -> int:
+    """The arm to try because nothing is known of it, or -1.
+
+    Of the arms without a reward, the one asked least often: a batch of decisions is spread over
+    all of them, and an arm whose first reward was lost is tried again.
+    """
+    chosen = -1
+    if state.unknown[0] > 0:
+        for arm in range(state.pulls.size):
+            if state.pulls[arm] == 0 and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
+                chosen = arm
+    return chosen
+
+
+@kernel
+def learn_tally(
+    params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    """Count the reward."""
+    if state.pulls[arm] == 0:
+        state.unknown[0] -= 1
+    state.pulls[arm] += 1
+    state.sums[arm] += reward

@@ -1,0 +1,1 @@
+"""Asi, Raman and Talwar 2025."""

@@ -1,0 +1,234 @@
+"""Asi, Raman, Talwar 2025: the rows of Table 1 with experts, measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from balaclava.advice.experts import recommend_experts
+from balaclava.environments.advice import Advice
+from balaclava.environments.hard_losses import hidden_best
+from balaclava.errors import ParameterError
+from balaclava.papers.asi2025.rounds import (
+    LARGEST_GAP,
+    MIXING,
+    NO_NUMBERS,
+    REFERENCE,
+    SEED,
+    SEES,
+    SHOWS,
+    TUNED,
+    WHY,
+    describe_slopes,
+    gaps,
+    hardest,
+)
+from balaclava.papers.harness.base import Desk, figure
+from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.slopes import (
+    LEARNED,
+    Axis,
+    Measured,
+    Setting,
+    draw_slopes,
+    measure,
+    number,
+)
+from balaclava.papers.harness.text import compose, mean_and_error
+
+if TYPE_CHECKING:
+    from balaclava.policies.base import Policy
+
+
+class ExpertPlan(NamedTuple):
+    """How much is measured with experts."""
+
+    experts: int
+    horizon: int
+    epsilons: tuple[float, ...]
+    expert_counts: tuple[int, ...]
+    horizons: tuple[int, ...]
+    repetitions: int
+
+
+EXPERT_PLANS = {
+    "quick": ExpertPlan(
+        16,
+        100_000,
+        (1.0, 0.3, 0.1, 0.03, 0.01, 0.003),
+        (4, 16, 64, 256),
+        (10_000, 30_000, 100_000, 300_000),
+        3,
+    ),
+    "paper": ExpertPlan(
+        16,
+        1_000_000,
+        (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003),
+        (4, 16, 64, 256, 1024),
+        (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000),
+        10,
+    ),
+    "tiny": ExpertPlan(4, 400, (1.0, 0.3, 0.1), (2, 4, 8), (100, 200, 400), 2),
+}
+EXPERT_ARMS = 2
+EXPERT_EPSILON = 1.0
+EXPERT_DELTA = 1e-5
+EXPERT_LIST = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
+
+
+def one_good_expert(experts: int, horizon: int, gap: float) -> Advice:
+    """The last expert always names the last arm, which is the better one; the others others."""
+    losses = hidden_best(EXPERT_ARMS, horizon, gap=gap)
+    named = np.arange(experts) % (EXPERT_ARMS - 1)
+    named[-1] = EXPERT_ARMS - 1
+    return Advice(losses=losses, advice=np.eye(EXPERT_ARMS)[named])
+
+
+class Refusals(NamedTuple):
+    """Where a policy was refused, by label and panel."""
+
+    places: dict[str, dict[str, list[str]]]
+
+    def add(self, label: str, panel: str, x: float) -> None:
+        self.places.setdefault(label, {}).setdefault(panel, []).append(number(x))
+
+    def __str__(self) -> str:
+        said = [
+            f"{label} at " + ", ".join(f"({panel}) {'; '.join(xs)}" for panel, xs in where.items())
+            for label, where in self.places.items()
+        ]
+        return f"Refused, since the horizon is too short: {', '.join(said) or 'nothing'}."
+
+
+def expert_setting(
+    panel: str, x: float, experts: int, horizon: int, epsilon: float, refusals: Refusals
+) -> Setting:
+    """Each policy as printed and at the rate whose bound is least, where it takes them."""
+    offered: dict[str, Any] = {
+        "arms": EXPERT_ARMS,
+        "experts": experts,
+        "horizon": horizon,
+        "epsilon": epsilon,
+        "delta": EXPERT_DELTA,
+    }
+    tuned = recommend_experts(**offered, tuned=True).candidates
+    scales = {one.policy: one.learning_rate_scale for one in tuned if one.bound is not None}
+    policies: dict[str, Policy] = {}
+    for name in EXPERT_LIST:
+        rates = {name: 1.0}
+        if scales.get(name, 1.0) != 1.0:
+            rates[name + TUNED] = scales[name]
+        for label, scale in rates.items():
+            try:
+                policies[label] = make(name, **offered, learning_rate_scale=scale)
+            except ParameterError:
+                refusals.add(label, panel, x)
+    return _among_experts(panel, x, policies, experts, horizon, epsilon)
+
+
+def expert_yardstick(panel: str, x: float, experts: int, horizon: int) -> Setting:
+    """The policy that protects nothing, on what is hard for it."""
+    policy = make("exp4", arms=EXPERT_ARMS, experts=experts, horizon=horizon)
+    return _among_experts(panel, x, {"exp4": policy}, experts, horizon, None)
+
+
+def _among_experts(
+    panel: str,
+    x: float,
+    policies: Mapping[str, Policy],
+    experts: int,
+    horizon: int,
+    epsilon: float | None,
+) -> Setting:
+    start = hardest(experts, horizon, epsilon)
+    worlds = tuple(one_good_expert(experts, horizon, gap) for gap in gaps(start))
+    ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / experts)
+    return Setting(panel, x, horizon, policies, worlds, ceiling)
+
+
+def recommendations(measured: Measured) -> list[str]:
+    """Beside the least regret, what the bounds recommend."""
+    lines = []
+    for panel, symbol in (("a", "ε"), ("b", "N"), ("c", "T")):
+        said = []
+        for one, worlds in zip(measured.settings, measured.results, strict=True):
+            if one.panel != panel or "exp4" in one.policies:
+                continue
+            first: Any = next(iter(one.policies.values()))
+            asked = (first.arms, first.experts, one.horizon, first.epsilon)
+            means = {
+                label: max(mean_and_error(results, label)[0] for results in worlds)
+                for label in one.policies
+            }
+            printed = recommend_experts(*asked, delta=EXPERT_DELTA).policy
+            tuned = recommend_experts(*asked, delta=EXPERT_DELTA, tuned=True).policy
+            least = min(means, key=lambda label: means[label])
+            if means[least] > LEARNED * one.ceiling:
+                least = "none learns"
+            said.append(f"{symbol} = {number(one.x)}: {printed}, {tuned}; {least}")
+        lines.append(
+            f"({panel}) the least bound as printed, the least bound tuned; the least regret "
+            f"measured. {'. '.join(said)}."
+        )
+    return lines
+
+
+@figure("asi2025-table2", "Regret with experts, against N, ε and T", REFERENCE)
+def table_2(desk: Desk) -> str:
+    plan, refusals = EXPERT_PLANS[desk.scale], Refusals({})
+    N, T, e = plan.experts, plan.horizon, EXPERT_EPSILON
+    settings = [
+        *(expert_setting("a", x, N, T, x, refusals) for x in plan.epsilons),
+        *(expert_setting("b", x, x, T, e, refusals) for x in plan.expert_counts),
+        *(expert_setting("c", x, N, x, e, refusals) for x in plan.horizons),
+        expert_yardstick("a", plan.epsilons[0], N, T),
+        *(expert_yardstick("b", x, x, T) for x in plan.expert_counts),
+        *(expert_yardstick("c", x, N, x) for x in plan.horizons),
+    ]
+    measured = measure(desk, settings, repetitions=plan.repetitions, seed=SEED)
+    axes = {
+        "a": Axis(f"{N} experts, T = {T:,}", "ε (more private to the right)", falling=True),
+        "b": Axis(f"T = {T:,}, ε = {e:g}", "number of experts N"),
+        "c": Axis(f"{N} experts, ε = {e:g}", "rounds T"),
+    }
+    title = (
+        "Asi, Raman, Talwar 2025, Table 1 with experts, measured: the largest mean regret where "
+        f"one expert of N names the better of {EXPERT_ARMS} arms\n{desk.scale} scale: mean ± "
+        f"standard error of {plan.repetitions} repetitions; 'tuned' is at the rate whose proved "
+        "bound is least"
+    )
+    desk.picture(draw_slopes(measured, axes, title))
+    return compose(
+        "asi2025-table2: regret with experts, against N, ε and T",
+        {
+            SHOWS: [
+                "Three policies, none always best: of order sqrt(N T / ε) for dp-htinf-experts, "
+                "sqrt(K T log N) log(K T) / ε for ldp-exp4, and N^(1/6) K^(1/2) T^(2/3) / ε^(1/3) "
+                "and logarithms for dp-exp4."
+            ],
+            SEES: [
+                *(line for panel in axes for line in describe_slopes(measured, panel)),
+                str(refusals),
+            ],
+            "Beside bl.recommend_experts": [
+                *recommendations(measured),
+                "A bound is not what a policy does: dp-htinf-experts stays far below its own.",
+            ],
+            WHY: [
+                NO_NUMBERS,
+                "An expert who names the better arm is hidden among N - 1 who name the other. For "
+                "dp-htinf-experts that is as hard as any N arms; for exp4 and its kin the better "
+                "arm has 1/N of the weight at first.",
+                "As printed, ldp-exp4 and dp-exp4 learn too slowly at these horizons, for the "
+                "same reason as dp-exp3: 'tuned' is what bl.recommend_experts(..., tuned=True) "
+                "finds. The rate of dp-exp4 shows at horizons far beyond these.",
+                MIXING.format(2.0 * math.log(EXPERT_ARMS * T)),
+                f"dp-exp4 needs a δ, here {EXPERT_DELTA:g}. ldp-exp4 protects each loss from the "
+                "operator too. None of them protects the advice, although the paper says so of "
+                "dp-htinf-experts: an arm is drawn from the advice of that very round.",
+            ],
+        },
+    )

@@ -1,0 +1,201 @@
+"""Asi, Raman, Talwar 2025: what the learning rate is worth, and which base to make private."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava.advice.calibrate import Calibration, calibrate
+from balaclava.environments.hard_losses import fast_commit, hidden_best
+from balaclava.papers.asi2025.rounds import (
+    LARGEST_GAP,
+    NO_NUMBERS,
+    REFERENCE,
+    SEED,
+    SEES,
+    SHOWS,
+    WHY,
+    family,
+    gaps,
+    hardest,
+)
+from balaclava.papers.harness.base import Desk, figure
+from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.slopes import Axis, Measured, Setting, draw_slopes, measure
+from balaclava.papers.harness.text import below, compose
+
+
+class RatePlan(NamedTuple):
+    """How much is measured of learning rates."""
+
+    arms: int
+    horizon: int
+    scales: tuple[float, ...]
+    repetitions: int
+    calibration: int  # repetitions of a finalist
+
+
+RATE_PLANS = {
+    "quick": RatePlan(
+        10, 100_000, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 128.0, 512.0), 8, 20
+    ),
+    "paper": RatePlan(
+        10, 1_000_000, (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 128.0, 512.0), 40, 100
+    ),
+    "tiny": RatePlan(3, 400, (0.5, 1.0, 2.0), 3, 4),
+}
+RATE_EPSILON = 0.1
+RATE_LIST = ("dp-htinf", "dp-tsallis-inf", "dp-exp3", "dp-ftpl", "ldp-exp3")
+EASY_GAP = 0.3
+BASES = ("dp-htinf", "dp-tsallis-inf")
+_WORDS = {"agrees": "lower", "differs": "higher", "unclear": "not clearly different"}
+
+
+def rate_settings(plan: RatePlan) -> list[Setting]:
+    """Every scale of every policy: on hard gaps, on an easy one, and on losses that turn."""
+    K, T = plan.arms, plan.horizon
+    offered = {"arms": K, "horizon": T, "epsilon": RATE_EPSILON}
+    turned = fast_commit(T, RATE_EPSILON)
+    late = float(turned.means.mean() - turned.means.min())
+    found = []
+    for scale in plan.scales:
+        made = {n: make(n, **offered, learning_rate_scale=scale) for n in RATE_LIST}
+        two = {n: make(n, **offered | {"arms": 2}, learning_rate_scale=scale) for n in RATE_LIST}
+        easy = hidden_best(K, T, gap=EASY_GAP)
+        even = T * (1.0 - 1.0 / K)
+        found += [
+            Setting("a", scale, T, made, family(K, T, RATE_EPSILON), LARGEST_GAP * even),
+            Setting("b", scale, T, made, (easy,), EASY_GAP * even),
+            Setting("c", scale, T, two, (turned,), T * late),
+        ]
+    return found
+
+
+def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
+    """The scale that simulation chooses for the two bases, on gaps that are hard at epsilon."""
+    K, T = plan.arms, plan.horizon
+    start = hardest(K, T, RATE_EPSILON)
+    worlds = {f"gap {gap:.2g}": hidden_best(K, T, gap=gap) for gap in gaps(start)[:-1]}
+    held_out = {f"gap {LARGEST_GAP:g}": hidden_best(K, T, gap=LARGEST_GAP)}
+    return {
+        name: calibrate(
+            make(name, arms=K, horizon=T, epsilon=RATE_EPSILON),
+            worlds or held_out,
+            horizon=T,
+            repetitions=plan.calibration,
+            seed=SEED,
+            held_out=held_out if worlds else None,
+            scales=plan.scales,
+            parameter="learning_rate_scale",
+            workers=desk.workers,
+        )
+        for name in BASES
+    }
+
+
+def compare_bases(measured: Measured, chosen: Mapping[str, Calibration]) -> list[str]:
+    """dp-tsallis-inf beside dp-htinf: means, and how much runs differ."""
+    plain, other = BASES
+    lines, verdicts, wilder, worse = [], [], [], 0
+    for one, worlds in zip(measured.settings, measured.results, strict=True):
+        if one.x != 1.0:
+            continue
+        for results in worlds:
+            place = f"({one.panel}) gap {results.environment.gaps.max():.2g}"
+            a, b = results.final_regret(plain), results.final_regret(other)
+            verdicts.append(below(results, other, [plain]))
+            wilder.append(float(b.std(ddof=1) / max(a.std(ddof=1), 1e-9)))
+            worse += int(b.max() > a.max())
+            word = _WORDS[verdicts[-1]]
+            lines.append(f"{place}: {plain} {_spread(a)}; {other} {_spread(b)}, {word}.")
+    lower, higher, all_of = verdicts.count("agrees"), verdicts.count("differs"), len(verdicts)
+    better = lower > all_of / 2 and higher == 0 and worse <= all_of / 2
+    head = (
+        f"{'Yes' if better else 'No'}, as far as this shows. At the scale 1 the mean of {other} is "
+        f"clearly lower on {lower} of {all_of} losses and clearly higher on {higher}; its worst "
+        f"run is worse on {worse}, and its runs differ {np.median(wilder):.1f} times as much "
+        "(median of the ratios of standard deviations)."
+    )
+    best = [
+        f"Calibrated, {name} at {done.scale:g}: "
+        + "; ".join(
+            f"{row.environment} {row.mean:,.0f} ± {row.standard_error:,.0f}, worst "
+            f"{row.worst:,.0f} (at 1: {row.before:,.0f}, worst {row.worst_before:,.0f})"
+            for row in done.rows
+        )
+        + "."
+        for name, done in chosen.items()
+    ]
+    rows = list(zip(chosen[plain].rows, chosen[other].rows, strict=True))
+    cheaper = sum(b.mean < a.mean for a, b in rows)
+    safer = sum(b.worst < a.worst for a, b in rows)
+    last = (
+        f"At the scales that bl.calibrate chose, {other} has the lower mean on {cheaper} of "
+        f"{len(rows)} gaps and the better worst run on {safer}."
+    )
+    return [head, *lines, *best, last]
+
+
+def _spread(final: np.ndarray) -> str:
+    spread = final.std(ddof=1)
+    return f"{final.mean():,.0f} (deviation {spread:,.0f}, worst {final.max():,.0f})"
+
+
+def best_scales(measured: Measured, panels: Iterable[str]) -> list[str]:
+    """Of each policy, the scale with the least regret, and what it gains."""
+    lines = []
+    for panel in panels:
+        said = []
+        for label in measured.labels(panel):
+            points = measured.points(panel, label)
+            best = min(points, key=lambda point: point.mean)
+            given = next(point for point in points if point.x == 1.0)
+            said.append(f"{label} {best.mean:,.0f} at {best.x:g} ({given.mean:,.0f} at 1)")
+        lines.append(f"({panel}) least regret: {'; '.join(said)}.")
+    return lines
+
+
+@figure("asi2025-learning-rate", "What the learning rate is worth, and the base", REFERENCE)
+def learning_rate(desk: Desk) -> str:
+    plan = RATE_PLANS[desk.scale]
+    measured = measure(desk, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
+    chosen = calibrated(desk, plan)
+    name = "learning_rate_scale"
+    axes = {
+        "a": Axis(f"{plan.arms} arms, the worst gap for each", name),
+        "b": Axis(f"{plan.arms} arms, gap {EASY_GAP:g}", name),
+        "c": Axis("2 arms, losses that turn (Lemma 5.1)", name),
+    }
+    title = (
+        f"The learning rate of private policies for losses: T = {plan.horizon:,}, ε = "
+        f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{desk.scale} scale: mean ± standard error "
+        f"of {plan.repetitions} repetitions"
+    )
+    desk.picture(draw_slopes(measured, axes, title))
+    scales = "; ".join(f"{policy} {done.scale:g}" for policy, done in chosen.items())
+    return compose(
+        "asi2025-learning-rate: what the learning rate is worth, and the base",
+        {
+            SHOWS: [
+                "Rates for the proofs, and no experiments. HTINF leaves out losses that are too "
+                "large for their chance, which its proof for noisy losses needs."
+            ],
+            SEES: [
+                *best_scales(measured, axes),
+                f"bl.calibrate, on the gaps below {LARGEST_GAP:g}, chooses {scales}.",
+            ],
+            "Is dp-tsallis-inf better than dp-htinf?": compare_bases(measured, chosen),
+            WHY: [
+                NO_NUMBERS,
+                "The scale never touches privacy. A larger one gives up the proof of dp-htinf and "
+                "dp-ftpl; those of dp-exp3 and ldp-exp3 hold at any scale, since the mixing grows "
+                "with it.",
+                "tsallis-inf is the base that is best for random and for adversarial losses at "
+                "once, as long as losses lie in [0, 1]. The noise of privacy breaks that premise: "
+                "an arm that is seldom drawn may be estimated far below 0, and a run then stays "
+                "with it for long. Means of few repetitions say little about such runs.",
+            ],
+        },
+    )

@@ -1,0 +1,192 @@
+"""Asi, Raman, Talwar 2025: Lemma 5.1, measured on losses that turn when a policy has settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from balaclava.environments.hard_losses import fast_commit
+from balaclava.environments.switching import Switching
+from balaclava.papers.asi2025.rounds import (
+    NO_NUMBERS,
+    REFERENCE,
+    SEED,
+    SEES,
+    SHOWS,
+    TUNED,
+    WHY,
+    YARDSTICKS,
+    private,
+)
+from balaclava.papers.asi2025.turning import lemma_line, spoken
+from balaclava.papers.harness.base import Desk, figure
+from balaclava.papers.harness.curves import grid
+from balaclava.papers.harness.slopes import Measured, Setting, look_of, measure, promise
+from balaclava.papers.harness.text import compose
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class TurnPlan(NamedTuple):
+    """How much is measured on losses that turn."""
+
+    horizon: int
+    epsilons: int
+    turns: int  # how many rounds at which they turn
+    repetitions: int
+
+
+TURN_PLANS = {
+    "quick": TurnPlan(100_000, 6, 6, 8),
+    "paper": TurnPlan(1_000_000, 7, 8, 50),
+    "tiny": TurnPlan(400, 3, 3, 4),
+}
+TURN_LIST = ("dp-htinf", "dp-tsallis-inf", "dp-exp3", f"dp-exp3{TUNED}", "dp-ftpl", "ldp-exp3")
+TURN_EPSILON = 0.1  # where the round of the turn is varied
+
+
+def turning(horizon: int, switch: int) -> Switching:
+    """Losses (1/2, 1), of which the second turns to 0 after `switch` rounds."""
+    return dataclasses.replace(fast_commit(horizon, 1.0), switch=switch)
+
+
+def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> Setting:
+    """Every policy on one sequence of losses."""
+    offered = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
+    policies = {label: private(label, **offered) for label in (*TURN_LIST, *YARDSTICKS)}
+    even = world.horizon * float(world.means.mean() - world.means.min())
+    return Setting(panel, x, world.horizon, policies, (world,), even)
+
+
+@figure("asi2025-lemma51", "Losses that turn when a private policy has settled", REFERENCE)
+def lemma_51(desk: Desk) -> str:
+    plan = TURN_PLANS[desk.scale]
+    T = plan.horizon
+    epsilons = grid(1.0, 1.0 / math.sqrt(T), plan.epsilons)
+    turns = [round(x) for x in np.geomspace(T / 1000, T / 3, plan.turns)]
+    settings = [
+        *(turn_setting("a", e, e, turning(T, T)) for e in epsilons),
+        *(turn_setting("b", e, e, fast_commit(T, e)) for e in epsilons),
+        *(turn_setting("d", x, TURN_EPSILON, turning(T, x)) for x in (*turns, T)),
+    ]
+    checkpoints = np.unique(np.geomspace(1, T, 300).round().astype(np.int64))
+    measured = measure(
+        desk, settings, repetitions=plan.repetitions, seed=SEED, checkpoints=checkpoints
+    )
+    line = [lemma_line(T, epsilon) for epsilon in epsilons]
+    desk.picture(_draw_turn(measured, epsilons, line, desk.scale, plan))
+    return compose(
+        "asi2025-lemma51: losses that turn when a private policy has settled",
+        {
+            SHOWS: [
+                "Losses (1/2, 1), of which the second turns to 0. A private policy that settles "
+                "early on the first arm must lose of order sqrt(T / ε) on one of the two "
+                "sequences, so that its regret cannot be a sum of one term in T and one in ε."
+            ],
+            SEES: [
+                "The lemma's line: "
+                + "; ".join(f"{v:,.0f} at ε = {e:g}" for e, v in zip(epsilons, line, strict=True))
+                + ".",
+                *_turn_lines(measured, turns, line),
+            ],
+            WHY: [
+                NO_NUMBERS,
+                "The line is what the lemma leaves to the best of the policies of which it "
+                "speaks, with the chance and the head start that the printed bound leaves out. It "
+                "is a guide, not a bound for each policy: it holds where both conditions do.",
+                "In (b) the turn comes after sqrt(T / (2 ε)) / 8 rounds, before these policies "
+                f"have settled; (d) lets it come later, at ε = {TURN_EPSILON:g}. The conditions "
+                "are looked for at the turns of (d), for p from 0.25 / ε to 2 / ε. They ask for a "
+                "share γ of the second arm to be reached by round p / (2 γ), and are meant up to "
+                "logarithms: policies that come down to it more slowly are not spoken of.",
+                "Regret below 0 on losses that turn means less than the best single arm lost.",
+            ],
+        },
+    )
+
+
+def _turn_lines(measured: Measured, turns: list[int], line: Sequence[float]) -> list[str]:
+    never = measured.results[-1][0]  # the losses of (d) that do not turn
+    lines, above, held = [], [], []
+    for label in measured.labels("a"):
+        pairs = list(zip(measured.points("a", label), measured.points("b", label), strict=True))
+        said = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in pairs)
+        lines.append(f"{label}, regret without the turn and with it: {said}.")
+        if not measured.policy(label).guarantee.private:
+            continue
+        if all(max(a.mean, b.mean) > v for (a, b), v in zip(pairs, line, strict=True)):
+            above.append(label)
+        found = spoken(never, label, TURN_EPSILON, turns)
+        if found is not None:
+            seen = {point.x: point.mean for point in measured.points("d", label)}
+            worst = max(seen[found.switch], seen[never.horizon])
+            held.append(
+                f"{label} for a turn after {found.switch:,} rounds, γ = {found.share:.2g} and p = "
+                f"{found.changed:g}: at least {found.bound:,.0f} is asked for, {worst:,.0f} lost"
+            )
+    lines.append(f"At every ε the larger of the two is above the line for {', '.join(above)}.")
+    lines.append(f"The lemma's conditions hold for: {'; '.join(held) or 'none of them'}.")
+    return lines
+
+
+def _draw_turn(
+    measured: Measured, epsilons: list[float], line: list[float], scale: str, plan: TurnPlan
+) -> Figure:
+    from matplotlib.figure import Figure
+
+    T = plan.horizon
+    picture = Figure(figsize=(13, 10), layout="constrained", dpi=110)
+    picture.suptitle(
+        f"Asi, Raman, Talwar 2025, Lemma 5.1, measured: losses (1/2, 1) for T = {T:,} rounds, of "
+        f"which the second may turn to 0\n{scale} scale: mean of {plan.repetitions} repetitions",
+        fontsize=12,
+        x=0.01,
+        ha="left",
+    )
+    axes = picture.subplots(2, 2).ravel()
+    labels = measured.labels("a")
+    looks = look_of(labels)
+    for label in labels:
+        a, b, d = ([p.mean for p in measured.points(panel, label)] for panel in "abd")
+        turns = [point.x for point in measured.points("d", label)]
+        name = f"{label} [{promise(measured.policy(label))}]"
+        curves = (
+            (axes[0], epsilons, a),
+            (axes[1], epsilons, b),
+            (axes[2], epsilons, np.maximum(a, b)),
+            (axes[3], turns[:-1], d[:-1]),
+            (axes[3], turns[-1:], d[-1:]),
+        )
+        for ax, x, y in curves:
+            ax.plot(x, y, lw=1.4, markersize=5, label=name, **looks[label])
+    axes[2].plot(epsilons, line, color="0.4", lw=4, alpha=0.5, label="the lemma's line")
+    titles = (
+        "(a) the losses do not turn",
+        "(b) they turn after sqrt(T / (2 ε)) / 8 rounds (regret below 10 is cut off)",
+        "(c) the larger of (a) and (b)",
+        f"(d) ε = {TURN_EPSILON:g}: they turn early, late, or not at all (rightmost)",
+    )
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set_title(title, fontsize=10, loc="left")
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_ylim(10.0, 0.5 * T)
+        ax.set_xlabel("ε (more private to the right)")
+        ax.set_ylabel("regret")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(alpha=0.25)
+    for ax in axes[:3]:
+        ax.invert_xaxis()
+    axes[3].set_xlabel("rounds before the turn")
+    axes[3].set_yscale("symlog", linthresh=100.0)
+    axes[3].set_ylim(-0.5 * T, 0.5 * T)
+    handles, names = axes[2].get_legend_handles_labels()
+    picture.legend(
+        handles, names, loc="outside lower center", ncols=3, frameon=False, handlelength=3.2
+    )
+    return picture

@@ -1,0 +1,1 @@
+"""What the figures of all papers share."""

@@ -1,0 +1,161 @@
+"""Final regret against anything that changes the policies, the environment, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from balaclava.papers.harness.base import Desk, Panel, Size
+from balaclava.papers.harness.text import mean_and_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from balaclava.environments.base import Environment
+    from balaclava.policies.base import Policy
+    from balaclava.simulation.results import Results
+
+_CERTAIN = 2.0  # standard errors, as in `report`
+
+
+class Against(NamedTuple):
+    """What is varied, and what is played where at each value: the same labels at all of them."""
+
+    symbol: str
+    values: Sequence[float]
+    world: Callable[[float], Environment]
+    policies: Callable[[float], Mapping[str, Policy]]
+    heading: str
+    size: Size
+
+    def panels(self, letter: str) -> dict[str, Panel]:
+        """One for each value."""
+        return {
+            f"{letter}{i}": Panel(self.policies(value), self.world(value))
+            for i, value in enumerate(self.values, 1)
+        }
+
+
+class Curve(NamedTuple):
+    """The final regret of a policy at each value: mean and standard error."""
+
+    values: np.ndarray
+    means: np.ndarray
+    errors: np.ndarray
+    uniform: np.ndarray  # the regret of playing all arms in turn
+    strays: np.ndarray  # runs that played some other arm more than the best
+    promise: str
+
+    def slope(self, first: int = 0, last: int | None = None) -> float:
+        """Of log regret against log value, fitted to a part of the points."""
+        part = slice(first, last)
+        return float(np.polyfit(np.log(self.values[part]), np.log(self.means[part]), 1)[0])
+
+    def at(self, i: int) -> tuple[float, float]:
+        """Mean and standard error at one of the values."""
+        return float(self.means[i]), float(self.errors[i])
+
+
+def play(desk: Desk, sweeps: Mapping[str, Against], seed: int) -> dict[str, dict[str, Curve]]:
+    """Play all of them; the curves of each, by label. They are also kept as a table."""
+    for letter, sweep in sweeps.items():
+        desk.play(sweep.panels(letter), sweep.size, seed=seed, checkpoints=20)
+    curves = {letter: _curves(desk, letter, sweep) for letter, sweep in sweeps.items()}
+    rows = [
+        (letter, sweeps[letter].symbol, value, label, curve.promise, mean, error)
+        for letter, by_label in curves.items()
+        for label, curve in by_label.items()
+        for value, mean, error in zip(curve.values, curve.means, curve.errors, strict=True)
+    ]
+    names = ("panel", "varied", "value", "policy", "guarantee", "mean_regret", "standard_error")
+    desk.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
+    return curves
+
+
+def _curves(desk: Desk, letter: str, sweep: Against) -> dict[str, Curve]:
+    played = [desk.results[key] for key in sweep.panels(letter)]
+    uniform = np.array([r.horizon * float(r.environment.gaps.mean()) for r in played])
+    curves = {}
+    for label in played[0].labels:
+        means, errors = zip(*(mean_and_error(results, label) for results in played), strict=True)
+        promises = {str(results.policies[label].guarantee) for results in played}
+        scope = played[0].policies[label].guarantee.scope
+        promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"
+        values = np.array(sweep.values, float)
+        strays = np.array([_strays(results, label) for results in played])
+        curves[label] = Curve(values, np.array(means), np.array(errors), uniform, strays, promise)
+    return curves
+
+
+def _strays(results: Results, label: str) -> int:
+    favourites = results.pulls(label).argmax(axis=1)
+    return int(np.sum(results.environment.gaps[favourites] > 0))
+
+
+def draw(
+    sweeps: Mapping[str, Against],
+    curves: Mapping[str, Mapping[str, Curve]],
+    title: str,
+    extra: int = 0,
+) -> Figure:
+    """A panel for each sweep, both axes logarithmic, with legends that tell the promises.
+
+    `extra` panels to the right stay empty.
+    """
+    from matplotlib.figure import Figure
+
+    columns = len(sweeps) + extra
+    figure = Figure(figsize=(6.4 * columns, 6.4), layout="constrained", dpi=110)
+    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+    axes: Any = figure.subplots(1, columns, squeeze=False)[0]
+    for ax, (letter, sweep) in zip(axes, sweeps.items(), strict=False):
+        _draw(ax, curves[letter])
+        ax.set_title(f"({letter}) {sweep.heading}", fontsize=10, loc="left")
+        ax.set_xlabel(sweep.symbol)
+        ax.set_ylabel("regret (sum of gaps, log scale)")
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), frameon=False, fontsize=8)
+    return figure
+
+
+def _draw(ax: Axes, curves: Mapping[str, Curve]) -> None:
+    from balaclava.simulation.plots import COLOURS, STYLES
+
+    for i, (label, curve) in enumerate(curves.items()):
+        look: dict[str, Any] = {
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": STYLES[i % len(STYLES)],
+            "marker": "o^sDv<>"[i % 7],
+            "markersize": 5,
+        }
+        name = f"{label} [{curve.promise}]"
+        ax.errorbar(curve.values, curve.means, curve.errors, capsize=3, label=name, **look)
+    any_curve = next(iter(curves.values()))
+    ax.plot(
+        any_curve.values, any_curve.uniform, color="0.5", lw=1, ls=":", label="all arms in turn"
+    )
+    ax.set_xscale("log")
+    ax.set_xticks(any_curve.values, [f"{value:g}" for value in any_curve.values])
+    ax.set_xticks([], minor=True)
+    ax.set_yscale("log")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+
+
+def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
+    """Whether the first of two means (with their errors) is the smaller: a verdict on a claim."""
+    gap = _CERTAIN * float(np.hypot(first[1], second[1]))
+    if second[0] > first[0] + gap:
+        return "agrees"
+    return "differs" if second[0] < first[0] - gap else "unclear"
+
+
+def from_to(curves: Mapping[str, Curve]) -> str:
+    """The regret of each policy at the first and the last value."""
+    parts = [
+        f"{label} {curve.means[0]:,.0f} to {curve.means[-1]:,.0f}"
+        for label, curve in curves.items()
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,112 @@
+"""Final regret against a parameter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from balaclava.papers.harness.base import Desk, Panel, Size
+from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.text import mean_and_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from balaclava.environments.base import Environment
+    from balaclava.simulation.results import Results
+
+SYMBOLS = {"epsilon": "ε", "delta": "δ"}
+
+
+class Sweep(NamedTuple):
+    """What is varied, over which values, what is held, and for which policies."""
+
+    varied: str
+    values: list[float]
+    held: dict[str, float]
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in self.held.items())
+
+    def label(self, name: str, value: float) -> str:
+        """The label of a policy at one value."""
+        return f"{name} {SYMBOLS[self.varied]}={value:g}"
+
+    def panel(self, world: Environment, size: Size) -> Panel:
+        """Every policy at every value."""
+        policies = {
+            self.label(name, value): make(
+                name,
+                arms=world.arms,
+                horizon=size.horizon,
+                **{self.varied: value},
+                **self.held,
+            )
+            for name in self.names
+            for value in self.values
+        }
+        return Panel(policies, world)
+
+    def curve(self, results: Results, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The mean final regret at each value, and its standard error."""
+        pairs = [mean_and_error(results, self.label(name, value)) for value in self.values]
+        means, errors = zip(*pairs, strict=True)
+        return np.array(means), np.array(errors)
+
+    def steepest(self, results: Results, name: str) -> float:
+        """The largest slope of log regret against -log of the value, between neighbours."""
+        means, _ = self.curve(results, name)
+        return float(np.max(np.diff(np.log(means)) / -np.diff(np.log(self.values))))
+
+    def describe(self, results: Results) -> str:
+        """From where to where the regret goes, and how fast at most."""
+        reached, grown = [], []
+        for name in self.names:
+            means, _ = self.curve(results, name)
+            power = f"1/{SYMBOLS[self.varied]}^{self.steepest(results, name):.1f}"
+            reached.append(f"{name} {means[0]:,.0f} to {means[-1]:,.0f}")
+            grown.append(f"{name} {power}")
+        return f"regret from {'; '.join(reached)}. Steepest growth: {'; '.join(grown)}."
+
+
+def grid(high: float, low: float, points: int) -> list[float]:
+    """Values evenly spaced on a logarithmic scale, from high to low, to three digits."""
+    return [float(f"{value:.3g}") for value in np.geomspace(high, low, points)]
+
+
+def draw_sweeps(desk: Desk, sweeps: dict[str, Sweep], title: str) -> Figure:
+    """Final regret against what is varied, both on logarithmic scales."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 5.6), layout="constrained", dpi=110)
+    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+    axes: Any = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
+    for ax, (letter, sweep) in zip(axes, sweeps.items(), strict=True):
+        _draw(ax, desk.results[letter], sweep)
+        ax.set_title(f"({letter}) {sweep}", fontsize=10, loc="left")
+    axes[0].set_ylabel("regret (sum of gaps)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _draw(ax: Axes, results: Results, sweep: Sweep) -> None:
+    from balaclava.simulation.plots import COLOURS, STYLES
+
+    for i, name in enumerate(sweep.names):
+        means, errors = sweep.curve(results, name)
+        scope = results.policies[sweep.label(name, sweep.values[0])].guarantee.scope
+        look: dict[str, Any] = {"color": COLOURS[i], "linestyle": STYLES[i], "marker": "o^sD"[i]}
+        label = f"{name} [ε, δ per {scope}]"
+        ax.errorbar(sweep.values, means, errors, capsize=3, label=label, **look)
+    uniform = results.horizon * float(results.environment.gaps.mean())
+    ax.axhline(uniform, color="0.5", lw=1, ls=":", label="all arms in turn")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.invert_xaxis()
+    ax.set_xlabel(f"{SYMBOLS[sweep.varied]} (more private to the right)")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)

@@ -1,0 +1,269 @@
+"""The largest regret on a family of losses, against one parameter, and how fast it grows.
+
+On losses of one fixed gap, regret says nothing about a theorem on the worst case: below the gap
+that is hardest for it a policy cannot lose much, above it it learns. So each policy is played on a
+family of gaps, and the largest of its mean regrets counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from balaclava.papers.harness.base import Desk
+from balaclava.papers.harness.text import mean_and_error
+from balaclava.simulation.engine import simulate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from balaclava.environments.base import Environment
+    from balaclava.policies.base import Policy
+    from balaclava.simulation.results import Results
+
+LEARNED = 0.5  # a policy that loses more than this share of what even play loses learned little
+LEAST_POINTS = 3  # through fewer no line is drawn
+
+
+class Setting(NamedTuple):
+    """One value of what is varied: the policies made for it, and the family they are played on."""
+
+    panel: str
+    x: float
+    horizon: int
+    policies: Mapping[str, Policy]
+    worlds: tuple[Environment, ...]
+    ceiling: float  # the regret of even play, on the world where that is largest
+
+
+class Point(NamedTuple):
+    """The largest mean regret of a policy at one value."""
+
+    x: float
+    mean: float
+    error: float
+    ceiling: float
+    bound: float | None  # that is proved
+
+    @property
+    def learned(self) -> bool:
+        """Whether the regret is well below that of even play."""
+        return self.mean < LEARNED * self.ceiling
+
+
+class Slope(NamedTuple):
+    """The power of a fitted line through the points at which something is learned."""
+
+    power: float
+    error: float
+    bound: float | None  # the same fit through the proved bounds, logarithms and all
+
+    def __str__(self) -> str:
+        bound = "" if self.bound is None else f" (its bound {self.bound:+.2f})"
+        return f"{self.power:+.2f} ± {self.error:.2f}{bound}"
+
+
+class Measured(NamedTuple):
+    """All settings, and the results of each on each world of its family."""
+
+    settings: list[Setting]
+    results: list[list[Results]]
+
+    def points(self, panel: str, label: str) -> list[Point]:
+        """The curve of a policy in a panel."""
+        return [
+            worst_point(setting, worlds, label)
+            for setting, worlds in zip(self.settings, self.results, strict=True)
+            if setting.panel == panel and label in setting.policies
+        ]
+
+    def labels(self, panel: str) -> list[str]:
+        """The policies of a panel, in the order given."""
+        of_panel = [setting.policies for setting in self.settings if setting.panel == panel]
+        return list(dict.fromkeys(label for policies in of_panel for label in policies))
+
+    def policy(self, label: str) -> Policy:
+        """A policy of that label."""
+        return next(s.policies[label] for s in self.settings if label in s.policies)
+
+    def slope(self, panel: str, label: str) -> Slope | None:
+        """The fitted power; None where too little is learned, or nothing varies."""
+        used = [point for point in self.points(panel, label) if point.learned]
+        return fitted(used) if len(used) >= LEAST_POINTS else None
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Every final regret, with what it belongs to."""
+        rows: list[dict[str, Any]] = []
+        for setting, worlds in zip(self.settings, self.results, strict=True):
+            for results in worlds:
+                for label, policy in setting.policies.items():
+                    row = {
+                        "panel": setting.panel,
+                        "x": setting.x,
+                        "policy": label,
+                        "guarantee": str(policy.guarantee),
+                        "arms": results.environment.arms,
+                        "horizon": setting.horizon,
+                        "largest_gap": float(results.environment.gaps.max()),
+                        "learning_rate_scale": getattr(policy, "learning_rate_scale", 1.0),
+                    }
+                    finals = enumerate(results.final_regret(label).tolist())
+                    rows += [{**row, "repetition": i, "regret": final} for i, final in finals]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def worst_point(setting: Setting, worlds: Sequence[Results], label: str) -> Point:
+    """The mean regret on the world where it is largest."""
+    mean, error = max(mean_and_error(results, label) for results in worlds)
+    bound = setting.policies[label].regret_bound(worlds[0].environment, setting.horizon)
+    return Point(setting.x, mean, error, setting.ceiling, bound)
+
+
+def fitted(points: Sequence[Point]) -> Slope:
+    """The line of least squares through the logarithms."""
+    x = np.log([point.x for point in points])
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    power = weights @ np.log([point.mean for point in points])
+    relative = np.array([point.error / point.mean for point in points])
+    bounds = [point.bound for point in points if point.bound]
+    bound = weights @ np.log(bounds) if len(bounds) == len(points) else None
+    error = np.sqrt(((weights * relative) ** 2).sum())
+    return Slope(float(power), float(error), None if bound is None else float(bound))
+
+
+def measure(
+    desk: Desk,
+    settings: list[Setting],
+    *,
+    repetitions: int,
+    seed: int,
+    checkpoints: int | np.ndarray = 1,
+) -> Measured:
+    """Play every setting, and keep every final regret."""
+    total = repetitions * sum(
+        setting.horizon * len(setting.policies) * len(setting.worlds) for setting in settings
+    )
+    played, all_results = 0, []
+    for setting in settings:
+        found = []
+        for world in setting.worlds:
+            tell, before = desk.progress, played
+            results = simulate(
+                setting.policies,
+                world,
+                horizon=setting.horizon,
+                repetitions=repetitions,
+                seed=seed,
+                checkpoints=checkpoints,
+                workers=desk.workers,
+                progress=None if tell is None else _later(tell, before, total),
+            )
+            found.append(results)
+            played += repetitions * setting.horizon * len(setting.policies)
+        all_results.append(found)
+    measured = Measured(settings, all_results)
+    desk.table(measured.columns())
+    return measured
+
+
+def _later(tell: Any, before: int, total: int) -> Any:
+    return lambda played, _: tell(before + played, total)
+
+
+class Axis(NamedTuple):
+    """A panel: its title, and what is varied."""
+
+    title: str
+    name: str
+    falling: bool = False  # from large values to small
+    marks: Mapping[float, str] = {}
+
+
+def look_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """A colour, a line and a mark for each policy, the same in all panels."""
+    from balaclava.simulation.plots import COLOURS, STYLES
+
+    colours = (*COLOURS, "#332288", "#8C564B")
+    return {
+        label: {
+            "color": colours[i % len(colours)],
+            "linestyle": STYLES[i % len(STYLES)],
+            "marker": "o^sDvPX*"[i % 8],
+        }
+        for i, label in enumerate(labels)
+    }
+
+
+def draw_slopes(measured: Measured, axes: Mapping[str, Axis], title: str) -> Figure:
+    """Regret against what is varied, both on logarithmic scales, in one row or two."""
+    from matplotlib.figure import Figure
+
+    columns = 3 if len(axes) == 3 else 2
+    rows = -(-len(axes) // columns)
+    figure = Figure(figsize=(3 + 5 * columns, 1.2 + 4.4 * rows), layout="constrained", dpi=110)
+    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    labels = list(dict.fromkeys(label for panel in axes for label in measured.labels(panel)))
+    looks = look_of(labels)
+    handles: dict[str, Any] = {}
+    for ax, (panel, axis) in zip(grid, axes.items(), strict=False):
+        for label in measured.labels(panel):
+            points = measured.points(panel, label)
+            flat = len(points) == 1 and not measured.policy(label).guarantee.private
+            handles.setdefault(label, _curve(ax, points, looks[label], flat))
+        _frame(ax, measured, panel, axis)
+    even = grid[0].lines[-1]
+    names = [f"{label} [{promise(measured.policy(label))}]" for label in handles]
+    figure.legend(
+        [*handles.values(), even],
+        [*names, "regret of even play at the largest gap"],
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        handlelength=3.2,
+    )
+    return figure
+
+
+def number(x: float) -> str:
+    """A count with its thousands, a small number as it is."""
+    return f"{x:,.0f}" if x >= 1.0 else f"{x:g}"
+
+
+def promise(policy: Policy) -> str:
+    """What is promised, whatever the epsilon."""
+    guarantee = policy.guarantee
+    if not guarantee.private:
+        return "not private"
+    return f"{'ε, δ' if guarantee.delta else 'ε'} per {guarantee.scope}"
+
+
+def _curve(ax: Axes, points: list[Point], look: dict[str, Any], flat: bool) -> Any:
+    x, means, errors, _, _ = zip(*points, strict=True)
+    if flat:  # does not depend on what is varied
+        return ax.axhline(means[0], lw=1.2, color=look["color"], linestyle=look["linestyle"])
+    return ax.errorbar(x, means, errors, capsize=2, lw=1.4, markersize=5, **look)
+
+
+def _frame(ax: Axes, measured: Measured, panel: str, axis: Axis) -> None:
+    settings = {s.x: s.ceiling for s in measured.settings if s.panel == panel}
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for value, name in axis.marks.items():
+        ax.axvline(value, color="0.6", lw=1)
+        ax.annotate(name, (value, 0.32), xycoords=("data", "axes fraction"), color="0.35")
+    values = sorted(settings)
+    ax.plot(values, [settings[x] for x in values], color="0.5", lw=1, ls=":")
+    if values[-1] < 100 * values[0]:  # too few powers of ten to read from
+        ax.set_xticks(values, [number(x) for x in values])
+        ax.set_xticks([], minor=True)
+    if axis.falling:
+        ax.invert_xaxis()
+    ax.set_title(f"({panel}) {axis.title}", fontsize=10, loc="left")
+    ax.set_xlabel(axis.name)
+    ax.set_ylabel("largest mean regret")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)

@@ -1,0 +1,72 @@
+"""What the policies that follow experts share: the advice they are given and what they claim."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from balaclava._core.declared import Experts
+from balaclava.errors import ContextError
+from balaclava.estimators.advice import as_advice, fault_of_advice
+from balaclava.policies.base import Policy, RewardKind
+from balaclava.policies.losses import PrivateLossPolicy
+from balaclava.privacy.guarantee import Model, Scope
+
+ADVICE_IS_PUBLIC = "advice counts as public: it is not protected"
+
+
+class ExpertPolicy(Policy):
+    """A policy that is given advice[expert, arm] with each decision and learns from losses.
+
+    Each row of the advice is one expert's distribution over the arms. The policy competes with
+    the expert whose advice would have lost least.
+    """
+
+    rewards: ClassVar[RewardKind] = "loss"
+    experts: Experts
+
+    def checked_context(self, context: Any) -> np.ndarray:
+        """The advice as numbers, or an error that says what is wrong with it."""
+        needed = (
+            f"give {self.name} advice of {self.experts} rows, one an expert, each a distribution "
+            f"over {self.arms} arms: ask(advice)"
+        )
+        if context is None:
+            raise ContextError(f"no advice was given; {needed}")
+        advice = as_advice(context)
+        if advice is None or advice.ndim != 2:
+            shape = "" if advice is None else f" of shape {advice.shape}"
+            raise ContextError(f"a {type(context).__name__}{shape} is not advice; {needed}")
+        if fault := fault_of_advice(advice, self.experts, self.arms):
+            raise ContextError(f"the advice {fault}; {needed}")
+        return advice
+
+    @property
+    def practice_context(self) -> np.ndarray:
+        """Experts of whom one is sure, some lean to an arm and some do not know."""
+        return practice_advice(self.experts, self.arms)
+
+
+class PrivateExpertPolicy(ExpertPolicy, PrivateLossPolicy):
+    """A policy that protects losses in [0, 1], all decisions of a run together, not the advice."""
+
+    model: ClassVar[Model] = "central"
+    scope: ClassVar[Scope] = "trajectory"
+    assumptions: ClassVar[tuple[str, ...]] = (*PrivateLossPolicy.assumptions, ADVICE_IS_PUBLIC)
+
+
+@functools.cache
+def practice_advice(experts: int, arms: int) -> np.ndarray:
+    """advice[N, K]: expert 0 is sure of arm 0, the others lean to an arm or do not know.
+
+    They leave a chance to every arm, so that each loss moves what is learned of all of them: an
+    audit then sees the whole of what a loss costs.
+    """
+    even = np.full((1, arms), 1.0 / arms)
+    rows = np.vstack([0.5 * np.eye(arms) + 0.5 * even, even])
+    advice = rows[np.arange(experts) % (arms + 1)]
+    advice[0] = np.eye(arms)[0]
+    advice.flags.writeable = False
+    return advice

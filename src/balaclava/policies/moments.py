@@ -1,0 +1,34 @@
+"""What the policies of Tao, Wu, Zhao, Wang (2022) share: a known moment, and what it gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from balaclava._core.declared import Range
+from balaclava.errors import IncompatibleError
+
+TailOrder = Annotated[
+    float, Range(1, 2, "order 1 + v of the known moment, E|X|^(1+v)", open_low=True)
+]
+
+_SMALLEST, _LARGEST = 1e-200, 1e200  # levels whose grids and noise 64-bit floats hold
+
+
+def require_levels(policy: Any, *levels: float) -> None:
+    """Refuse parameters whose truncation levels leave the range of 64-bit floats."""
+    if not all(_SMALLEST < level < _LARGEST for level in levels):
+        raise policy.refuse(
+            "moment_bound",
+            "with this moment_order gives truncation levels that 64-bit floats cannot hold; "
+            "rescale the rewards",
+        )
+
+
+def meets_moment_bound(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
+    """Whether every arm's moment, raw or central as the policy says, is at most `moment_bound`."""
+    central = bool(getattr(policy, "central_moments", False))
+    try:
+        moment = environment.moment(policy.moment_order, central=central)
+    except IncompatibleError:
+        return False
+    return bool(moment <= policy.moment_bound * (1.0 + rounding))

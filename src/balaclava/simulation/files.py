@@ -1,0 +1,275 @@
+"""Results on disk: one Parquet file, a row for each repetition of each policy.
+
+What is not a number stands in the schema's metadata under the key `balaclava`, as JSON. Nothing in
+the file depends on when or where it was written: equal results give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+import balaclava
+from balaclava._core.declared import Range
+from balaclava._core.files import atomically
+from balaclava.environments.base import REGISTRY as ENVIRONMENTS
+from balaclava.environments.base import Environment
+from balaclava.errors import (
+    BalaclavaError,
+    IncompatibleError,
+    ResultsFileError,
+    UnknownNameError,
+)
+from balaclava.policies.base import REGISTRY as POLICIES
+from balaclava.simulation.results import Results, Run
+
+SCHEMA = 1
+_KEY = b"balaclava"
+_DIGEST = b"sha256"  # of the description and the numbers: pages have checksums, the footer has none
+_COLUMNS = ("label", "repetition", "regret", "pulls")
+
+
+def save(results: Results, path: str | os.PathLike[str]) -> None:
+    """Write everything into one file."""
+    content = encode(results)
+    with atomically(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def encode(results: Results) -> bytes:
+    """The file as bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    runs = [run for label in results.labels for run in results._of(label)]
+    said = json.dumps(_description(results), ensure_ascii=False).encode()
+    schema = pa.schema(
+        [
+            ("label", pa.string()),
+            ("repetition", pa.int64()),
+            ("regret", pa.list_(pa.float64())),
+            ("pulls", pa.list_(pa.int64())),
+        ],
+        metadata={_KEY: said, _DIGEST: _digest(said, runs)},
+    )
+    columns = dict(zip(Run._fields, zip(*runs, strict=True), strict=True)) if runs else {}
+    table = pa.table({name: list(columns.get(name, ())) for name in _COLUMNS}, schema=schema)
+    with pa.BufferOutputStream() as stream:
+        pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
+        return stream.getvalue().to_pybytes()
+
+
+def _digest(said: bytes, runs: Sequence[Run]) -> bytes:
+    digest = hashlib.sha256(said)
+    for run in runs:
+        digest.update(f"\0{run.label}\0{run.repetition}\0".encode())
+        digest.update(run.regret.astype("<f8").tobytes())
+        digest.update(run.pulls.astype("<i8").tobytes())
+    return digest.hexdigest().encode()
+
+
+def load(path: str | os.PathLike[str]) -> Results:
+    """The results in a file that `save` wrote."""
+    with _intact(path):
+        return _rebuild(path, *read(path))
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
+    """What a file says about its results, and the results, both checked against its digest."""
+    table = _read(Path(path))
+    metadata = table.schema.metadata or {}
+    said = metadata.get(_KEY)
+    if said is None:
+        raise ResultsFileError(
+            f"{path} is a Parquet file, but not one of balaclava's; give a file that "
+            "results.save(path) wrote"
+        )
+    with _intact(path):
+        description = json.loads(said)
+        schema = description["schema"]
+        if schema != SCHEMA:
+            advice = "upgrade balaclava" if schema > SCHEMA else "use the version that wrote it"
+            raise ResultsFileError(
+                f"{path} has schema {schema}, and this version reads {SCHEMA}; {advice}"
+            )
+        columns = [table.column(name) for name in _COLUMNS]
+        labels, repetitions = (column.to_pylist() for column in columns[:2])
+        regret, pulls = (_rows(column) for column in columns[2:])
+        runs = list(map(Run, labels, repetitions, regret, pulls))
+    if metadata.get(_DIGEST, b"") not in (b"", _digest(said, runs)):
+        raise _damaged(path, "its digest does not fit")
+    return description, runs
+
+
+def _rows(column: Any) -> list[np.ndarray]:
+    """A column of lists as one array a row."""
+    lists = column.combine_chunks()
+    if len(lists) == 0:
+        return []
+    offsets = lists.offsets.to_numpy()
+    return np.split(lists.flatten().to_numpy(), offsets[1:-1] - offsets[0])
+
+
+@contextmanager
+def _intact(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Whatever is missing or odd inside a file means that it is damaged."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, BalaclavaError):
+            raise
+        raise _damaged(path, type(error).__name__) from error
+
+
+def _read(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.is_dir():
+        raise ResultsFileError(f"{path} is a folder; give the results file in it")
+    try:
+        if path.stat().st_size == 0:
+            raise _damaged(path, "it is empty")
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise ResultsFileError(f"{path} does not exist; check the path") from None
+    except PermissionError:
+        raise ResultsFileError(f"{path} may not be read; check its permissions") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _damaged(path, "it is truncated or not Parquet") from error
+
+
+def _damaged(path: str | os.PathLike[str], why: str) -> ResultsFileError:
+    return ResultsFileError(
+        f"{path} is not an intact results file ({why}); use a good copy or simulate again"
+    )
+
+
+def _description(results: Results) -> dict[str, Any]:
+    world = results.environment
+    return {
+        "schema": SCHEMA,
+        "policies": {
+            label: {
+                "name": policy.name,
+                "parameters": policy.parameters,
+                "guarantee": str(policy.guarantee),
+            }
+            for label, policy in results.policies.items()
+        },
+        "environment": describe_environment(world),
+        "horizon": results.horizon,
+        "seed": results.seed,
+        "checkpoints": results.checkpoints.tolist(),
+        "versions": results.versions or versions(),
+    }
+
+
+def describe_environment(world: Environment) -> dict[str, Any]:
+    """What files say about an environment: all but the rewards that it holds."""
+    return {
+        "name": getattr(world, "family", world.name),
+        "parameters": world.public_parameters,
+        "holds_data": world.holds_data,
+        "gaps": world.gaps.tolist(),
+    }
+
+
+def versions() -> dict[str, str]:
+    return {
+        "balaclava": balaclava.__version__,
+        "numpy": np.__version__,
+        "numba": version("numba"),
+        "python": platform.python_version(),
+    }
+
+
+def described_environment(saved: dict[str, Any]) -> Environment:
+    """The environment that `describe_environment` described, or what is known of it."""
+    if not saved["holds_data"]:
+        return ENVIRONMENTS.create(saved["name"], saved["parameters"])
+    return Recorded(family=saved["name"], known=saved["parameters"], regrets=saved["gaps"])
+
+
+class Recorded(Environment):
+    """What a results file keeps of an environment that holds somebody's rewards: no reward."""
+
+    name = "recorded"
+    family: str
+    known: dict  # type: ignore[type-arg]
+    regrets: Annotated[np.ndarray, Range(0), 1]
+
+    @property
+    def gaps(self) -> np.ndarray:
+        return self.regrets
+
+    @property
+    def arms(self) -> int:
+        return int(self.regrets.size)
+
+    @property
+    def holds_data(self) -> bool:
+        return True
+
+    @property
+    def public_parameters(self) -> dict[str, Any]:
+        return self.known
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        raise IncompatibleError(
+            f"the results file does not hold the rewards of its {self.family} environment; make "
+            "the environment again from the data"
+        )
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return (-math.inf, math.inf)
+
+
+def _rebuild(
+    path: str | os.PathLike[str], description: dict[str, Any], runs: Sequence[Run]
+) -> Results:
+    try:
+        policies = {
+            label: POLICIES.create(saved["name"], saved["parameters"])
+            for label, saved in description["policies"].items()
+        }
+        world = description["environment"]
+        environment = described_environment(world)
+    except UnknownNameError as error:
+        raise ResultsFileError(
+            f"{path}: {error}; if it is your own, import what registers it, then load again"
+        ) from error
+    except BalaclavaError as error:
+        wrote = description["versions"]["balaclava"]
+        raise ResultsFileError(
+            f"{path}: {error}; the file was written by balaclava {wrote}"
+        ) from error
+    if not np.array_equal(world["gaps"], environment.gaps):
+        raise _damaged(path, "its gaps are not those of its environment")
+    checkpoints = np.array(description["checkpoints"], dtype=np.int64)
+    results = Results.empty(
+        policies,
+        environment,
+        horizon=int(description["horizon"]),
+        seed=int(description["seed"]),
+        checkpoints=checkpoints,
+    )
+    results.versions = description["versions"]
+    for run in runs:
+        if run.regret.shape != checkpoints.shape or run.pulls.shape != (environment.arms,):
+            raise _damaged(path, "a row has the wrong length")
+        results.add(run)
+    return results

@@ -1,0 +1,1 @@
+"""Bounds on regret, and the radii behind them."""

@@ -1,0 +1,378 @@
+"""Lower bounds: what no private policy can beat, however clever.
+
+Pure functions of the problem. `minimax` holds for every horizon, on the worst instance. The two
+`instance` bounds hold for the limit of regret / log(horizon), for policies that are good on all
+instances; at a finite horizon a policy may be below them. `wang_zhu` holds for one of two
+instances of two arms. These are for rewards in [0, 1] and for the privacy of whole trajectories
+(for `wang_zhu` see there).
+
+For rewards of which a moment of order 1 + v is at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
+and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
+where each reward is reported privately. Their instances are in `balaclava.environments.hard`.
+`contaminated_order` has no constants.
+
+>>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)
+104.8
+>>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=1.0), 2)
+17.59
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from balaclava._core.declared import (
+    Arms,
+    Contamination,
+    Delta,
+    Epsilon,
+    EpsilonOrZero,
+    Horizon,
+    MomentOrder,
+    Range,
+    check,
+)
+from balaclava.errors import ParameterError
+from balaclava.estimators.kl import kl, private_kl
+
+Notion = Literal["average", "trajectory"]
+
+_MEANS = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
+_PAIR_GAP = Annotated[float, Range(0, 0.2, open_low=True)]
+_TAIL_ORDER = Annotated[float, Range(1, 2, open_low=True)]
+_SMALL_EPSILON = Annotated[float, Range(0, 1, open_low=True)]
+_LARGEST_LOG = 700.0  # exp overflows soon after
+
+
+def wang_zhu(
+    *,
+    horizon: int,
+    epsilon: float,
+    delta: float = 0.0,
+    exponent: float,
+    constant: float,
+    notion: Notion = "average",
+) -> float:
+    """Regret that some instance of two arms costs (Wang and Zhu 2024, Theorem 4).
+
+    If a policy's regret is at most c T^a on every instance, then on one of two instances with
+    arms of means 1/2 and 1/2 -+ 1/4 it is at least
+
+        L / (16 epsilon),   L = log((E S + 5 delta S) / (40 c E + 5 delta S)),
+        E = exp(epsilon) - 1,   S = T^(1-a),   for T >= 3 L / epsilon.
+
+    Its proof scales the privacy loss by the expected number of changed rewards, in the direction
+    that the paper's definition of privacy ("average") does not give. For the privacy of whole
+    trajectories that number is random and costs a factor: with E in place of epsilon in both
+    prefactors the proof holds for every epsilon (for delta above 0, if the guarantee also covers
+    rewards that depend on earlier decisions). That is `notion="trajectory"`. The printed form is
+    of the same order for epsilon <= 1 and is refused above.
+
+    Args:
+        horizon: T.
+        epsilon: privacy loss; 0 is allowed if delta is not.
+        delta: probability outside it.
+        exponent: a, below 1: the policy's regret grows no faster than T^a.
+        constant: c, above 0.
+        notion: "average" for the theorem as printed, "trajectory" for whole trajectories.
+
+    Returns:
+        The bound; 0 where the theorem says nothing (a horizon that is too short for it).
+
+    Example:
+        >>> round(wang_zhu(horizon=10**6, epsilon=0.1, exponent=0.5, constant=1.0), 4)
+        2.0118
+    """
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, EpsilonOrZero)
+    delta = check("delta", delta, Delta)
+    exponent = check("exponent", exponent, Annotated[float, Range(0, 1, open_high=True)])
+    constant = check("constant", constant, Annotated[float, Range(0, open_low=True)])
+    notion = check("notion", notion, Notion)
+    if epsilon == 0.0 and delta == 0.0:
+        raise ParameterError("epsilon and delta are both 0: nothing can be learned; raise one")
+    if notion == "average" and epsilon > 1.0:
+        raise ParameterError(
+            f"epsilon = {epsilon!r} is above 1, where the printed theorem is in doubt; give at "
+            "most 1, or take notion='trajectory'"
+        )
+    saved = horizon ** (1.0 - exponent)
+    if 40.0 * constant >= saved:
+        return 0.0
+    loss = math.expm1(min(epsilon, _LARGEST_LOG)) if notion == "trajectory" else epsilon
+    ratio = _log_per(loss, epsilon, delta, saved, 40.0 * constant)
+    return ratio / 16.0 if horizon >= 3.0 * ratio else 0.0
+
+
+def _log_per(loss: float, epsilon: float, delta: float, saved: float, least: float) -> float:
+    """L / loss, also in the limit epsilon = 0, where loss is 0 too."""
+    if epsilon == 0.0:
+        return (saved - least) / (5.0 * delta * saved)
+    excess = math.expm1(min(epsilon, _LARGEST_LOG))
+    grown = excess * (saved - least) / (least * excess + 5.0 * delta * saved)
+    return math.log1p(grown) / loss
+
+
+def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
+    """Regret of any private policy on its worst instance (Azize and Basu 2022).
+
+        max{sqrt(T (K-1)) / 27, (K-1) / (131 epsilon)}
+
+    The second term is what privacy adds; it is the larger one when epsilon is below about
+    sqrt((K-1) / T) / 5.
+
+    Example:
+        >>> round(minimax(arms=101, horizon=10_000, epsilon=0.001), 2)
+        763.36
+    """
+    others = check("arms", arms, Arms) - 1
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, Epsilon)
+    return max(math.sqrt(horizon * others) / 27.0, others / (131.0 * epsilon))
+
+
+def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float) -> float:
+    """Regret on Bernoulli arms with these means, for long horizons (Azize and Basu 2022).
+
+    Sum over the arms below the best of
+
+        gap log(T) / min{kl(mean, best), 6 epsilon gap}.
+
+    The first is the price of learning without privacy, the second that of privacy; the distance
+    in total variation of two Bernoulli arms is their gap. `private_kl_instance` is sharper.
+
+    Example:
+        >>> round(instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
+        23.03
+    """
+    epsilon = check("epsilon", epsilon, Epsilon)
+    return _over_arms(
+        means, horizon, lambda mean, best: min(kl(mean, best), 6.0 * epsilon * (best - mean))
+    )
+
+
+def private_kl_instance(
+    means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float
+) -> float:
+    """As `instance`, with the exact price (Azize, Wu, Honda, Orabona, Ito, Basu 2025).
+
+    Sum over the arms below the best of gap log(T) / d_eps(mean, best), where
+
+        d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
+
+    dp-klucb and dp-imed reach it up to their batch ratio.
+
+    Example:
+        >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
+        140.84
+    """
+    epsilon = check("epsilon", epsilon, Epsilon)
+    return _over_arms(means, horizon, lambda mean, best: private_kl(mean, best, epsilon))
+
+
+def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
+    """Regret on `hard_pair` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 10).
+
+    For epsilon <= 1 and a policy whose regret is at most T^(3/4) on the pair and its alternative:
+    gap t / 2, since with probability 1/2 the worse arm is pulled more often than
+
+        t = log(T) / (100 epsilon 5^(1/v)) gap^(-(1+v)/v).
+
+    0 where the theorem says nothing: unless T^0.13 > 4 / gap and T >= 2 t.
+
+    Example:
+        >>> round(heavy_tailed_pair(0.1, moment_order=2.0, horizon=10**17, epsilon=0.1), 2)
+        3.91
+    """
+    gap = check("gap", gap, _PAIR_GAP)
+    return _central_arms(np.array([gap]), 5.0, moment_order, horizon, epsilon, 4.0 / gap)
+
+
+def heavy_tailed_arms(
+    means: Sequence[float] | np.ndarray, *, moment_order: float, horizon: int, epsilon: float
+) -> float:
+    """Regret on `hard_arms` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 5).
+
+    For epsilon <= 1 and a policy whose regret is at most T^(3/4) on the instance and all its
+    alternatives: half the sum over the arms below the best of gap t, where
+
+        t = log(T) / (100 epsilon 4^(1/v)) gap^(-(1+v)/v).
+
+    0 where the theorem says nothing: unless T^0.13 > 4 K / gap and T >= 2 t for all of them.
+
+    Example:
+        >>> bound = heavy_tailed_arms([0.16, 0.08], moment_order=1.5, horizon=10**18, epsilon=0.1)
+        >>> round(bound, 1)
+        20.2
+    """
+    arms = check("means", means, Annotated[np.ndarray, Range(0, 1 / 6, open_low=True), 1])
+    gaps = arms.max() - arms
+    gaps = gaps[gaps > 0]
+    if gaps.size == 0:
+        return 0.0
+    if gaps.max() > 1 / 12:
+        raise ParameterError(f"means: a gap of {gaps.max():g} is too wide; give at most 1/12")
+    least = 4.0 * arms.size / float(gaps.min())
+    return _central_arms(gaps, 4.0, moment_order, horizon, epsilon, least)
+
+
+def _central_arms(
+    gaps: np.ndarray, base: float, order: float, horizon: int, epsilon: float, least: float
+) -> float:
+    """Half the sum of gap t; 0 unless T^0.13 > least and T >= 2 t."""
+    inverse = 1.0 / (check("moment_order", order, _TAIL_ORDER) - 1.0)
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, _SMALL_EPSILON)
+    pulls = math.log(horizon) / (100.0 * epsilon * base**inverse) * gaps ** (-1.0 - inverse)
+    if horizon**0.13 <= least or horizon < 2.0 * pulls.max():
+        return 0.0
+    return float((gaps * pulls).sum()) / 2.0
+
+
+def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: float) -> float:
+    """Regret on the worst instance of heavy tails under central privacy, for epsilon <= 1.
+
+    T D / (4 e) with D = min{1/5, (m / (6 epsilon T 5^(1/v)))^(v/(1+v))}, m = max{1, (K - 1) / 4}:
+    of order (K / epsilon)^(v/(1+v)) T^(1/(1+v)), the privacy term of Wu, Zhou, Tao, Wang (2023,
+    Theorem 4.1).
+
+    Proof. On `hard_pair` with K - 1 other arms one of these, a, is pulled at most T / (K - 1) times
+    in expectation, so that N <= t = min{T/2, 2T/(K-1)} with probability 1/2 (or, where t = T/2,
+    the regret is at least T D / 4). Lifting a moves the law of a reward by 2 D g in total
+    variation; the event N <= t is then still as likely as exp(-6 epsilon t 2 D g) / 2 (Karwa and
+    Vadhan 2018, Lemma 6.1), and costs (T - t) D. With D g = D (5 D)^(1/v) as chosen, the exponent
+    is at most 1.
+
+    Example:
+        >>> round(heavy_tailed_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=0.1), 1)
+        53.1
+    """
+    others = check("arms", arms, Arms) - 1
+    order = check("moment_order", moment_order, _TAIL_ORDER)
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, _SMALL_EPSILON)
+    if others == 0:
+        return 0.0
+    rate = max(1.0, others / 4.0) / (6.0 * epsilon * horizon)
+    return horizon * _hard_gap(rate, order) / (4.0 * math.e)
+
+
+def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
+    """Regret on `hard_pair` under local privacy.
+
+    For a policy whose regret is at most T^(3/4) on the pair and its alternative:
+
+        log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap (5 gap)^(2/v)),
+
+    of order log(T) / (epsilon^2 gap^((2+v)/v)). Theorem 11 of Tao, Wu, Zhao, Wang (2022) has
+    gap^(-1/v), which is true but loose, since it bounds the square of a distance by a divergence.
+
+    Proof. Reports of two laws at distance V in total variation have divergence at most
+    4 (e^epsilon - 1)^2 V^2 (Duchi, Jordan, Wainwright 2018), here with V = 2 gap g. If the worse
+    arm is pulled N times in expectation, the two runs differ by N times that, and some regret is
+    at least T gap exp(-divergence) / 8 (Bretagnolle and Huber).
+
+    Example:
+        >>> round(local_pair(0.1, moment_order=2.0, horizon=10**12, epsilon=1.0), 4)
+        2.1386
+    """
+    gap = check("gap", gap, _PAIR_GAP)
+    inverse = 1.0 / (check("moment_order", moment_order, _TAIL_ORDER) - 1.0)
+    return _local_arms(np.array([gap]), np.array([(5.0 * gap) ** inverse]), horizon, epsilon)
+
+
+def local_arms(
+    means: Sequence[float] | np.ndarray, *, moment_order: float, horizon: int, epsilon: float
+) -> float:
+    """Regret on `hard_local_arms` under local privacy: as `local_pair`, summed over the arms.
+
+    With s = (2 mean)^(1/v) in the place of (5 gap)^(1/v), for a policy whose regret is at most
+    T^(3/4) on the instance and all its alternatives; Theorem 8 has a looser rate.
+
+    Example:
+        >>> round(local_arms([0.2, 0.15], moment_order=2.0, horizon=10**12, epsilon=1.0), 3)
+        8.621
+    """
+    arms = check("means", means, Annotated[np.ndarray, Range(0, 1 / 2, open_low=True), 1])
+    inverse = 1.0 / (check("moment_order", moment_order, _TAIL_ORDER) - 1.0)
+    gaps = arms.max() - arms
+    return _local_arms(gaps[gaps > 0], (2.0 * arms[gaps > 0]) ** inverse, horizon, epsilon)
+
+
+def _local_arms(gaps: np.ndarray, rarity: np.ndarray, horizon: int, epsilon: float) -> float:
+    """Sum of log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap rarity^2), where it is above 0."""
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, Epsilon)
+    price = math.expm1(min(epsilon, _LARGEST_LOG / 2)) ** 2
+    logs = np.maximum(np.log(gaps * horizon**0.25 / 8.0), 0.0)
+    return float((logs / (16.0 * price * gaps * rarity**2)).sum())
+
+
+def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: float) -> float:
+    """Regret on the worst instance of heavy tails under local privacy.
+
+    T D / (8 e) with D = min{1/5, ((K - 1) / (16 T (e^epsilon - 1)^2 5^(2/v)))^(v/(2(1+v)))}: of
+    order (K / epsilon^2)^(v/(2(1+v))) T^((2+v)/(2(1+v))), T^(3/4) for v = 1. Theorem 9 of Tao,
+    Wu, Zhao, Wang (2022) has T^(1/(1+v)), which is true but loose.
+
+    Proof. As for `local_pair`: on `hard_pair` with K - 1 other arms one of these is pulled at most
+    T / (K - 1) times in expectation, and with this D the divergence is at most 1.
+
+    Example:
+        >>> round(local_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=1.0), 1)
+        350.8
+    """
+    others = check("arms", arms, Arms) - 1
+    order = check("moment_order", moment_order, _TAIL_ORDER)
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, Epsilon)
+    if others == 0:
+        return 0.0
+    loss = math.expm1(min(epsilon, _LARGEST_LOG / 2))
+    rate = math.sqrt(others / horizon) / (4.0 * loss)
+    return horizon * _hard_gap(rate, order) / (8.0 * math.e)
+
+
+def _hard_gap(rate: float, order: float) -> float:
+    """The gap D, at most 1/5, at which D (5 D)^(1/v) is `rate`."""
+    return min(0.2, float((5.0 * rate) ** (1.0 - 1.0 / order)) / 5.0)
+
+
+def contaminated_order(
+    *, arms: int, moment_order: float, horizon: int, epsilon: float, contamination: float
+) -> float:
+    """The order of the regret under central privacy with outliers, without its constant.
+
+    Wu, Zhou, Tao, Wang (2023, Theorem 4.1), who give no constants: regret is at least some
+    constant times
+
+        sqrt(K T) + (K / epsilon)^(1 - 1/k) T^(1/k) + T alpha^(1 - 1/k),
+
+    k the order of a moment that is at most 1 and alpha the share of outliers. For slopes only.
+
+    Example:
+        >>> round(contaminated_order(arms=4, moment_order=2.0, horizon=10**4, epsilon=1.0,
+        ...                          contamination=0.01), 6)
+        1400.0
+    """
+    arms = check("arms", arms, Arms)
+    inverse = 1.0 / check("moment_order", moment_order, MomentOrder)
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, Epsilon)
+    share = check("contamination", contamination, Contamination)
+    privacy = (arms / epsilon) ** (1.0 - inverse) * horizon**inverse
+    return float(math.sqrt(arms * horizon) + privacy + horizon * share ** (1.0 - inverse))
+
+
+def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], float]) -> float:
+    """log(T) times the sum of gap / divergence over the arms below the best."""
+    arms = check("means", means, _MEANS).tolist()
+    horizon = check("horizon", horizon, Horizon)
+    best = max(arms)
+    gaps = [(best - mean, divergence(mean, best)) for mean in arms if mean < best]
+    # Two means may be so close that their divergence is 0 in a double.
+    return math.log(horizon) * math.fsum(gap / price if price else math.inf for gap, price in gaps)

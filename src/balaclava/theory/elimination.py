@@ -1,0 +1,58 @@
+"""The regret of elimination in phases, from its radii alone.
+
+Let every estimate of a phase be within beta of its mean, and let an arm be removed if it is more
+than 2 beta behind. Then the best arm is never removed, and an arm whose gap is above 4 beta is
+removed at the end of that phase: the estimates are more than gap - 2 beta > 2 beta apart. So an
+arm is pulled no longer than until the first phase whose 4 beta is below its gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def pulls_until_removed(gap: float, phases: Sequence[tuple[int, float]], most: int) -> int:
+    """Pulls of an arm in phases of (length, beta), and no more than `most`."""
+    pulls = 0
+    for length, beta in phases:
+        pulls += length
+        if 4.0 * beta < gap:
+            return min(pulls, most)
+    return most
+
+
+def elimination_regret(
+    gaps: np.ndarray, phases: Sequence[tuple[int, float]], rounds: int, failure: float
+) -> float:
+    """A bound on the expected regret in `rounds` rounds.
+
+    The rounds are split among the arms in the worst way that their pulls allow: the largest gaps
+    first. With probability `failure` some radius does not hold, and every round may cost the
+    largest gap.
+    """
+    pulls = [pulls_until_removed(gap, phases, rounds) for gap in gaps.tolist()]
+    largest = rounds * float(gaps.max())
+    return min(most_regret(gaps, np.array(pulls), rounds) + min(failure, 1.0) * largest, largest)
+
+
+def most_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: float) -> float:
+    """The regret of `horizon` rounds if each arm is pulled at most so often, the worst first.
+
+    Example:
+        >>> most_regret(np.array([0.0, 0.5, 1.0]), np.array([np.inf, 10.0, 10.0]), 15)
+        12.5
+    """
+    total, left = 0.0, float(horizon)
+    for arm in np.argsort(-gaps):
+        share = min(float(pulls[arm]), left)
+        total += float(gaps[arm]) * share
+        left -= share
+    return total
+
+
+def removal_epochs(gaps: np.ndarray) -> np.ndarray:
+    """The first epoch tau = 1, 2, ... with 2^-tau <= gap, for gaps above 0."""
+    epochs: np.ndarray = np.maximum(np.ceil(np.log2(1.0 / gaps)), 1.0).astype(np.int64)
+    return epochs
