@@ -21,7 +21,7 @@ from balaclava.cli import main
 from balaclava.errors import BalaclavaError
 from balaclava.papers.harness.base import figures
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
@@ -226,7 +226,7 @@ def test_generated_pages_keep_to_the_project(site: dict[str, Page]) -> None:
 @functools.cache
 def errata_tests() -> dict[str, str]:
     """The tests of test_errata.py by name, and the entry that each one's docstring names."""
-    tree = ast.parse((ROOT / "tests" / "test_errata.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "tests" / "papers" / "test_errata.py").read_text(encoding="utf-8"))
     return {
         node.name: (ast.get_docstring(node) or "").partition(":")[0]
         for node in tree.body

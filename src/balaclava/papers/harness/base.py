@@ -173,7 +173,7 @@ def figure(name: str, title: str, reference: str) -> Callable[[Any], Any]:
 def figures() -> list[FigureEntry]:
     """Every figure that can be run again."""
     package = importlib.import_module("balaclava.papers")
-    for module in pkgutil.iter_modules(package.__path__, "balaclava.papers."):
+    for module in pkgutil.walk_packages(package.__path__, "balaclava.papers."):
         importlib.import_module(module.name)
     return list(_FIGURES.values())
 

@@ -22,6 +22,7 @@ from balaclava.simulation.files import versions
 
 INDEX = "index.html"
 RECORD = "gallery.json"
+_OWN = "harness/gallery"
 _WIDTH = 1400  # pixels of a small picture
 _BYTES = 95_000  # of a small picture, at most
 _COLOURS = (128, 64, 32, 16)
@@ -168,20 +169,24 @@ def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str) -> str:
     others = {_paper(each.name) for each in entries} - {paper}
     digest = hashlib.sha256(json.dumps([scale, sources(), versions()], sort_keys=True).encode())
     for module, text in _modules().items():
-        if module.partition("_")[0] not in others and module != Path(__file__).stem:
+        if module.partition("/")[0] not in others and module != _OWN:
             digest.update(f"{module}\0{text}".encode())
     return digest.hexdigest()[:20]
 
 
 def _paper(figure: str) -> str:
-    """wang2024 of wang2024-fig1: the files of a paper begin with it too."""
+    """wang2024 of wang2024-fig1: the file or the folder of a paper has that name too."""
     return figure.partition("-")[0]
 
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    folder = Path(__file__).parent
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+    """The sources of the papers: "wang2024/regions", "harness/slopes", "tao2022"."""
+    folder = Path(__file__).parents[1]
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*.py"))
+    }
 
 
 def read_gallery(folder: str | os.PathLike[str]) -> list[Shown]:

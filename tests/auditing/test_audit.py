@@ -22,7 +22,7 @@ from balaclava.auditing.statistical import (
 )
 from balaclava.errors import ParameterError
 from balaclava.testing import examples
-from violators import HONEST, VIOLATORS, Exp3
+from tests.oracles.violators import HONEST, VIOLATORS, Exp3
 
 ROUNDS = 64
 # What shows in the decisions themselves, within 20,000 pairs of games.

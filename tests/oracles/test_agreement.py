@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import balaclava as bl
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-
-from agreement import CASES, FAR_APART, HALF_WAY, LOOPS, PUBLISHED_BATCHES, Case, compare
+from tests.oracles.agreement import (
+    CASES,
+    FAR_APART,
+    HALF_WAY,
+    LOOPS,
+    PUBLISHED_BATCHES,
+    Case,
+    compare,
+)
 
 RUNS = 60
 # The horizon is the shortest at which the policy is past its start and its rule decides.

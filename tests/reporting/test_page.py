@@ -27,7 +27,7 @@ from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, audit_command, write_r
 from balaclava.reporting.panels import confidence_interval, read_story, story_of, to_toml
 from balaclava.reporting.scales import Scale, fit, short
 from balaclava.simulation.results import Results, Run
-from browser import chromium, look, needs_browser
+from tests.browser import chromium, look, needs_browser
 
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&"
 

@@ -24,7 +24,7 @@ from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.privacy.laplace import laplace_release, laplace_report
 from balaclava.privacy.perturbation import gaussian_index
 from balaclava.privacy.truncated_laplace import truncated_laplace_release
-from violators import LENGTH, MARGIN, State, begin, choose, frame, honest, make
+from tests.oracles.violators import LENGTH, MARGIN, State, begin, choose, frame, honest, make
 
 K = bl.Kernels
 

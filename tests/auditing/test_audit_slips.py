@@ -6,7 +6,7 @@ import pytest
 
 from balaclava.auditing.audit import plan_games
 from balaclava.auditing.replay import audit_by_replay
-from violators_slip import ALL
+from tests.oracles.violators_slip import ALL
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -18,7 +18,7 @@ from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.report import truncated_report
 from balaclava.testing.examples import examples
-from violators_tails import HONEST, VIOLATORS
+from tests.oracles.violators_tails import HONEST, VIOLATORS
 
 
 def replayed(policy, seed=1):

@@ -4,9 +4,9 @@ Each policy is written here a second time, straight from the published rule: pla
 share nothing with the package, neither its kernels, its mechanisms nor its random streams. Both
 are played on the same problem and the distributions of their regrets are compared.
 
-    python benchmarks/agreement.py            # 10^6 rounds, 50 runs, some ten minutes
-    python benchmarks/agreement.py --quick    # 20,000 rounds, 40 runs
-    python benchmarks/agreement.py dp-imed    # these policies only
+    python -m tests.oracles.agreement            # 10^6 rounds, 50 runs, some ten minutes
+    python -m tests.oracles.agreement --quick    # 20,000 rounds, 40 runs
+    python -m tests.oracles.agreement dp-imed    # these policies only
 
 Two verdicts stand side by side, for a mean hides what a distribution shows. z is the difference of
 the means in combined standard errors; where a few runs lock in to a wrong arm, those runs own both

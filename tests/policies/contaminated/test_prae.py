@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import balaclava as bl
+import radius_coverage
 from balaclava.auditing import replay
 from balaclava.errors import ParameterError
 from balaclava.policies.contaminated.elimination import level_of, radius_of
@@ -26,10 +25,6 @@ from balaclava.theory.truncation_radius import (
     truncation_level,
     truncation_radius,
 )
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-
-import radius_coverage
 
 
 def raw(**changes):

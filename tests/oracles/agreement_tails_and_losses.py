@@ -3,8 +3,8 @@
 As in `agreement.py`: each policy is written here a second time, straight from the published rule,
 in plain loops with their own random streams, and both are played on the same problems.
 
-    python benchmarks/agreement_tails_and_losses.py            # every case, some fifteen minutes
-    python benchmarks/agreement_tails_and_losses.py dpr-se     # these policies only
+    python -m tests.oracles.agreement_tails_and_losses            # every case, some fifteen minutes
+    python -m tests.oracles.agreement_tails_and_losses dpr-se     # these policies only
 
 A row agrees when |z| <= 4 and the p-values are above 1e-4. To those of `agreement.py` comes one of
 Brown and Forsythe about the spread: noise of half the size moves the mean regret of exp3 and exp4
@@ -27,7 +27,7 @@ import numpy as np
 import scipy.stats
 
 import balaclava as bl
-from agreement import HEAD, compare, first_largest, row, shared_out
+from tests.oracles.agreement import HEAD, compare, first_largest, row, shared_out
 
 loop = numba.njit(nogil=True)
 

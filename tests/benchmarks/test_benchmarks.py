@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
+import measuring
+import processes
+import steps
 
-import measuring  # noqa: E402
-import processes  # noqa: E402
-import steps  # noqa: E402
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.mark.parametrize("rival", steps.RIVALS, ids=lambda rival: rival.name)

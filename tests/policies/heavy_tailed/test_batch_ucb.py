@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import optimize
 
 import balaclava as bl
+import coverage_batch_ucb as bench
 from balaclava.errors import ParameterError
 from balaclava.policies.heavy_tailed.dpr_batch_ucb import close
 from balaclava.theory.batch_radii import (
@@ -21,10 +20,6 @@ from balaclava.theory.batch_radii import (
     first_size,
     schedule,
 )
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-
-import coverage_batch_ucb as bench
 
 RAW = Law(1.0, 1.9, 1.0, 0.0, None, False)
 LAWS = [

@@ -163,7 +163,7 @@ def test_checkpoints_of_several_horizons(tmp_path: Path) -> None:
 
 
 def test_the_example_is_readable() -> None:
-    plan = read_plan(Path(__file__).parents[1] / "examples" / "sweep.toml")
+    plan = read_plan(Path(__file__).parents[2] / "examples" / "sweep.toml")
     assert [len(experiment.policies) for experiment in plan.experiments] == [12] * 4
 
 

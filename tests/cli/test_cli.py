@@ -32,7 +32,7 @@ means = [0.4, 0.6]
 name = "ucb1"
 radius_scale = 0.5
 """
-QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.toml"
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.toml"
 
 
 def invoke(*arguments: Any) -> Result:

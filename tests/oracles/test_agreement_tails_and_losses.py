@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,8 @@ import pytest
 import scipy.optimize
 
 import balaclava as bl
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-
-from agreement import compare
-from agreement_tails_and_losses import (
+from tests.oracles.agreement import compare
+from tests.oracles.agreement_tails_and_losses import (
     ABOUT_0,
     ABOUT_2,
     CASES,
