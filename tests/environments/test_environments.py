@@ -423,36 +423,6 @@ def test_labels_that_are_not_all_numbers_are_sorted_as_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("arm,reward\na,0.777\nb,x0.777\n", "'reward' is not a number in row 2"),
-        ("arm,reward\na,0.777\nb,\n", "'reward' is empty in row 2"),
-        ("arm,reward\na,0.777\nb,nan\n", "'reward' is not finite in row 2"),
-        ("arm,reward\na,0.777\n,0.777\n", "'arm' is empty in row 2"),
-        ("arm,reward\na,0.777\nb,0.777,0.777\n", "line 3"),
-        ("arm,gain\na,0.777\n", "no column 'reward'.*'gain'"),
-        ("a,0.777\nb,0.777\n", "no column 'arm'.*not named in its first row"),
-        ("arm,reward,reward\na,0.777,1\n", "more than one column 'reward'"),
-        ("arm,reward\n", "no rows"),
-        ("", "not a well-formed"),
-        ("PAR1 and no more", "not a well-formed"),
-    ],
-)
-def test_a_broken_log_is_refused_by_row_and_never_by_reward(tmp_path, text, message):
-    with pytest.raises(ParameterError, match=message) as caught:
-        bl.environment("empirical", path=write(tmp_path, text))
-    assert "777" not in str(caught.value).replace(str(tmp_path), "")
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None or caught.value.__suppress_context__
-
-
-def test_a_missing_log_is_refused(tmp_path):
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(ParameterError, match="cannot be read"):
-            bl.environment("empirical", path=path)
-
-
-@pytest.mark.parametrize(
     ("rewards", "message"),
     [
         ([[0.777, "x"]], "row and column 0, 1"),

@@ -48,8 +48,9 @@ def compare(
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
     """
     from balaclava._core.files import require_place
-    from balaclava.advice.compare import NOT_PRIVATE, read
+    from balaclava.advice.compare import NOT_PRIVATE
     from balaclava.advice.compare import compare as play
+    from balaclava.advice.findings import read
     from balaclava.reporting.comparison import write_comparison
 
     out = Path(f"{log.stem}-report.html") if out is None else out

@@ -1,0 +1,140 @@
+"""Numbers as people write them: 1.5, 1,5, 1,234.5, $3, 20 %, True."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from balaclava.errors import ParameterError
+
+FIRST_ROW = "(the first row after the header is 1)"
+_MISSING = r"(?i)^(na|n/a|nan|null|none|missing|-|\.|#n/a)?$"
+_YES, _NO = r"(?i)^(true|yes)$", r"(?i)^(false|no)$"
+_CURRENCY = "[$€£]"
+_HELP = "write numbers such as 1.5, and 1 for yes and 0 for no"
+
+
+def first_row(wrong: Any) -> int:
+    """The number of the first row that is wrong, counted from 1."""
+    return int(np.argmax(np.asarray(wrong))) + 1
+
+
+def read_numbers(
+    where: str, column: Any, *, commas_between_cells: bool = True
+) -> tuple[np.ndarray, list[str]]:
+    """The column as finite floats, and in which notation it is; errors name rows, not values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    notation: list[str] = []
+    if pa.types.is_string(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        missing = pc.fill_null(pc.match_substring_regex(column, _MISSING), True)
+        _refuse(where, missing, "is empty", "remove or fill what is missing")
+        numbers = _plain(column)
+        if numbers is None:
+            numbers, notation = _translated(where, column, commas_between_cells)
+    else:
+        numbers = _cast(where, column)
+    _refuse(where, ~np.isfinite(numbers), "is not finite", "remove or replace it")
+    return numbers, notation
+
+
+def _refuse(where: str, wrong: Any, what: str, advice: str) -> None:
+    if np.asarray(wrong).any():
+        raise ParameterError(f"{where} {what} in row {first_row(wrong)} {FIRST_ROW}; {advice}")
+
+
+def _cast(where: str, column: Any) -> np.ndarray:
+    """A column that has a type of its own, as in a Parquet file."""
+    import pyarrow as pa
+
+    _refuse(where, column.is_null(), "is empty", "remove or fill what is missing")
+    try:
+        numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        raise ParameterError(f"{where} holds {column.type}; {_HELP}") from None
+    return numbers
+
+
+def _plain(text: Any) -> np.ndarray | None:
+    """The numbers, if all of the text is written as computers write them.
+
+    Apart, since pyarrow's own error quotes the value and must not become the context of ours.
+    """
+    import pyarrow as pa
+
+    try:
+        numbers: np.ndarray = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        return None
+    return numbers
+
+
+def _translated(where: str, text: Any, commas_between_cells: bool) -> tuple[Any, list[str]]:
+    """Text into numbers, by the notation that all of it is in."""
+    import pyarrow.compute as pc
+
+    notation = []
+
+    def there(pattern: str) -> Any:
+        return pc.match_substring_regex(text, pattern)
+
+    yes, no = there(_YES), there(_NO)
+    if pc.any(pc.or_(yes, no)).as_py():
+        _refuse(where, pc.invert(pc.or_(yes, no)), "is neither yes nor no", _HELP)
+        return np.asarray(yes).astype(np.float64), ["yes and true as 1, no and false as 0"]
+    if pc.any(there(_CURRENCY)).as_py():
+        text = pc.replace_substring_regex(text, rf"^(-?)\s*{_CURRENCY}\s*|\s*{_CURRENCY}$", r"\1")
+        notation.append("amounts with a currency sign")
+    percent = there(r"%$")
+    if pc.any(percent).as_py():
+        _refuse(where, pc.invert(percent), "has no percent sign, unlike others,", _HELP)
+        text = pc.replace_substring_regex(text, r"\s*%$", "")
+        notation.append("percentages as shares of 1")
+    mark = _decimal_mark(where, text, commas_between_cells)
+    between = "." if mark == "," else ","
+    if mark == ",":
+        notation.append("decimal commas")
+    elif pc.any(pc.match_substring(text, ",")).as_py():
+        notation.append("commas between thousands")
+    whole = rf"([0-9]+|[1-9][0-9]{{0,2}}([{between}][0-9]{{3}})+)"
+    number = rf"(?i)^[+-]?({whole}[{mark}]?[0-9]*|[{mark}][0-9]+)(e[+-]?[0-9]+)?$|^[+-]?inf$"
+    _refuse(where, pc.invert(pc.match_substring_regex(text, number)), "is not a number", _HELP)
+    text = pc.replace_substring(pc.replace_substring(text, between, ""), mark, ".")
+    numbers = _plain(text)
+    if numbers is None:  # a plus in front
+        numbers = np.array([float(item) for item in text.to_pylist()])
+    return (numbers / 100.0 if "percentages as shares of 1" in notation else numbers), notation
+
+
+def _decimal_mark(where: str, text: Any, commas_between_cells: bool) -> str:
+    """Which of comma and point comes before the fraction; refused where it cannot be told."""
+    import pyarrow.compute as pc
+
+    def some(pattern: str) -> bool:
+        return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())
+
+    if not some(","):
+        return "," if some(r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3}){2,}$") else "."
+    as_thousands = r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.|$)"
+    comma = (
+        some(r"\..*,")
+        or pc.any(
+            pc.and_(
+                pc.match_substring(text, ","),
+                pc.invert(pc.match_substring_regex(text, as_thousands)),
+            )
+        ).as_py()
+    )
+    point = some(r",.*\.") or some(r",.*,")
+    if comma and point:
+        raise ParameterError(f"{where} has commas and points in both roles; {_HELP}")
+    if comma or point:
+        return "," if comma else "."
+    if not commas_between_cells:  # commas were kept for the numbers
+        return ","
+    raise ParameterError(
+        f"{where} has commas that could part thousands or begin a fraction; {_HELP}"
+    )
