@@ -613,7 +613,7 @@ class Case:
                 return *start, rate * math.sqrt(log_k / many), 0.0, True
             return *start, float(eta) * rate, float(o["gamma"]), False
         eta = math.sqrt(log_k / (2.0 * n * many * (1.0 + 10.0 * max(lam, lam**2) * log**2)))
-        gamma = min(eta * rate * many * (1.0 + math.sqrt(10.0) * lam * log), 1.0)
+        gamma = min(4.0 * eta * rate * many * lam * log, 1.0)
         return *start, eta * rate, gamma, False
 
     def _exp4(self, problem: Losses, advice: np.ndarray, epsilon: float) -> tuple[Any, ...]:
@@ -625,7 +625,7 @@ class Case:
         if self.policy == "ldp-exp4":
             x = math.log(K * T) / epsilon
             eta = rate * math.sqrt(math.log(N) / (3.0 * T * K * (1.0 + 10.0 * x**2)))
-            gamma = eta * K * max(4.0 * x, 1.0 + math.sqrt(10.0) * x)
+            gamma = 4.0 * eta * K * x
             return problem, advice, T, 1.0 / epsilon, eta, gamma
         n, L, few = N * math.log(1.0 / self.options["delta"]), math.log(N * T), math.log(N)
         eta = n ** (1 / 6) * L ** (1 / 3) * few ** (1 / 3) / (T ** (1 / 3) * K**0.5)

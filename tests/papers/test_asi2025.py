@@ -17,7 +17,7 @@ from balaclava.papers.asi2025 import experts as asi2025_experts
 from balaclava.papers.asi2025 import rates as asi2025_rates
 from balaclava.papers.asi2025 import rounds as asi2025
 from balaclava.papers.asi2025 import turns as asi2025_turns
-from balaclava.papers.asi2025.turning import lemma_bound, lemma_line, spoken
+from balaclava.papers.asi2025.turning import lemma_line, spoken
 from balaclava.papers.harness.base import Desk, figures
 from balaclava.papers.harness.slopes import (
     Measured,
@@ -218,9 +218,12 @@ def test_the_bound_of_the_lemma() -> None:
     # P = e^(-1/2) / 2 = 0.3033 for epsilon p = 1/2; (p / gamma - p) / 2 = 49.5; tau / 2 = 10.
     late = 0.5 * math.exp(-0.5) * 49.5 - 10
     assert late > 5 > 0.01 * 100 / 4
-    found = lemma_bound(100, 0.5, share=0.01, changed=1.0, switch=20)
+    found = bl.bounds.early_commitment(horizon=120, epsilon=0.5, share=0.01, changed=1.0, switch=20)
     assert found == pytest.approx(late - 0.0)
-    assert lemma_bound(10**6, 0.5, share=0.01, changed=1.0, switch=20) == 2500.0
+    assert (
+        bl.bounds.early_commitment(horizon=10**6, epsilon=0.5, share=0.01, changed=1.0, switch=20)
+        == 2500.0
+    )
 
 
 def test_the_line_is_of_order_the_root_of_rounds() -> None:
@@ -249,7 +252,9 @@ def test_of_whom_the_lemma_speaks() -> None:
     assert found.switch == 20
     assert 2 * found.share * 20 <= found.changed <= found.share * (10_000 - 20)
     assert found.bound == pytest.approx(
-        lemma_bound(10_000, 0.1, share=found.share, changed=found.changed, switch=20)
+        bl.bounds.early_commitment(
+            horizon=10_000, epsilon=0.1, share=found.share, changed=found.changed, switch=20
+        )
     )
     # Never settles: all pulls of the second arm come right after the turn.
     late = base_results([[0.0, 50.0, 50.0]] * 3, [20, 200, 10_000])

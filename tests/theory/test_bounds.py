@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import balaclava as bl
 from balaclava.errors import ParameterError
@@ -16,10 +18,38 @@ def test_wang_zhu_pure() -> None:
     # L = log(10^3 / 40) = log 25, whatever epsilon is.
     found = bl.bounds.wang_zhu(horizon=10**6, epsilon=0.5, exponent=0.5, constant=1.0)
     assert found == pytest.approx(math.log(25) / 8, rel=1e-12)
-    whole = bl.bounds.wang_zhu(
-        horizon=10**6, epsilon=0.5, exponent=0.5, constant=1.0, notion="trajectory"
-    )
-    assert whole == pytest.approx(math.log(25) / (16 * 0.6487212707001282), rel=1e-12)
+    assert bl.bounds.wang_zhu(
+        horizon=10**6, epsilon=3.0, exponent=0.5, constant=1.0
+    ) == pytest.approx(math.log(25) / 48, rel=1e-12)
+    # Every arm but the best has to be tried as often (Remark 6).
+    many = bl.bounds.wang_zhu(horizon=10**6, epsilon=0.5, exponent=0.5, constant=1.0, arms=9)
+    assert many == pytest.approx(8 * found, rel=1e-12)
+    assert bl.bounds.wang_zhu(horizon=10**6, epsilon=0.5, exponent=0.5, constant=1.0, arms=1) == 0
+
+
+def test_no_trajectory_private_policy_beats_wang_zhu() -> None:
+    """A policy of two decisions that is as private as it can be, and its regret, worked out.
+
+    Pull arm 2 n times, look at its noisy sum once (Laplace, epsilon), then commit. On means
+    (1/2, 1/4) that costs n/4, and the regret on (1/2, 3/4) bounds c from above.
+    """
+    horizon = 10**4
+    for epsilon in (0.5, 3.0, 8.0):
+        for n in (1, 4, 16, 64):
+
+            def wrong(mean: float, above: float, n: int = n, epsilon: float = epsilon) -> float:
+                """The chance that (sum - n/2) plus the noise is on the wrong side."""
+                sums = np.arange(n + 1)
+                tail = stats.laplace(scale=1 / epsilon).sf((n / 2 - sums) * above)
+                return float(stats.binom(n, mean).pmf(sums) @ tail)
+
+            high = n / 4 + (horizon - n) / 4 * wrong(0.25, 1.0)  # means 1/2 and 1/4
+            low = (horizon - n) / 4 * wrong(0.75, -1.0)  # means 1/2 and 3/4
+            constant = max(high, low) / math.sqrt(horizon)
+            bound = bl.bounds.wang_zhu(
+                horizon=horizon, epsilon=epsilon, exponent=0.5, constant=constant
+            )
+            assert high >= bound
 
 
 def test_wang_zhu_with_delta() -> None:
@@ -34,9 +64,8 @@ def test_wang_zhu_at_epsilon_0_is_the_limit() -> None:
     common = {"horizon": 10**6, "delta": 0.01, "exponent": 0.5, "constant": 1.0}
     limit = bl.bounds.wang_zhu(epsilon=0.0, **common)
     assert limit == pytest.approx((1000 - 40) / (80 * 0.01 * 1000), rel=1e-12)  # 1.2
-    for notion in ("average", "trajectory"):
-        near = bl.bounds.wang_zhu(epsilon=1e-9, notion=notion, **common)
-        assert near == pytest.approx(limit, rel=1e-6)
+    near = bl.bounds.wang_zhu(epsilon=1e-9, **common)
+    assert near == pytest.approx(limit, rel=1e-6)
 
 
 def test_wang_zhu_says_nothing_for_short_horizons() -> None:
@@ -47,25 +76,13 @@ def test_wang_zhu_says_nothing_for_short_horizons() -> None:
     assert bl.bounds.wang_zhu(horizon=10**4, constant=1 / 40, exponent=0.5, epsilon=0.1) > 0
 
 
-def test_wang_zhu_refuses_what_is_in_doubt() -> None:
-    with pytest.raises(ParameterError, match=r"epsilon = 1\.5 is above 1.*notion='trajectory'"):
-        bl.bounds.wang_zhu(horizon=10**6, epsilon=1.5, exponent=0.5, constant=1.0)
-    large = bl.bounds.wang_zhu(
-        horizon=10**6, epsilon=1e4, exponent=0.5, constant=1.0, notion="trajectory"
-    )
-    assert large == pytest.approx(0.0, abs=1e-300)  # no overflow
+def test_wang_zhu_takes_every_epsilon() -> None:
+    large = bl.bounds.wang_zhu(horizon=10**6, epsilon=1e4, exponent=0.5, constant=1.0)
+    assert large == pytest.approx(math.log(25) / 16e4, rel=1e-12)  # no overflow
     with pytest.raises(ParameterError, match="both 0"):
         bl.bounds.wang_zhu(horizon=10**6, epsilon=0.0, exponent=0.5, constant=1.0)
     with pytest.raises(ParameterError, match=r"exponent = 1 .*\[0, 1\)"):
         bl.bounds.wang_zhu(horizon=10**6, epsilon=0.5, exponent=1, constant=1.0)
-    with pytest.raises(ParameterError, match=r"notion = 'global'"):
-        bl.bounds.wang_zhu(
-            horizon=10**6,
-            epsilon=0.5,
-            exponent=0.5,
-            constant=1.0,
-            notion="global",  # type: ignore[arg-type]
-        )
 
 
 def test_minimax() -> None:
@@ -118,3 +135,12 @@ def test_the_two_instance_bounds_agree_without_privacy() -> None:
     bounds = (bl.bounds.instance, bl.bounds.private_kl_instance)
     one, two = (bound(means, horizon=1000, epsilon=50.0) for bound in bounds)
     assert one == pytest.approx(two, rel=1e-12)
+
+
+def test_early_commitment_says_nothing_outside_its_conditions() -> None:
+    common = {"horizon": 10_000, "epsilon": 0.1, "share": 0.01, "changed": 5.0}
+    assert bl.bounds.early_commitment(switch=250, **common) > 0.0  # 2 gamma tau = p
+    assert bl.bounds.early_commitment(switch=251, **common) == 0.0
+    assert bl.bounds.early_commitment(switch=20, **{**common, "horizon": 519}) == 0.0
+    with pytest.raises(ParameterError, match="share = 0"):
+        bl.bounds.early_commitment(switch=20, **{**common, "share": 0.0})

@@ -23,6 +23,9 @@ Clip = Annotated[bool, Range(meaning="clip losses outside [0, 1] instead of refu
 
 # In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
 REACH = math.sqrt(10.0)
+# The share of even draws, in units of eta K lam log(K n): as REACH / MIXING < 1, eta times an
+# estimated loss stays above -1, which is all that the proofs of EXP3 and EXP4 need.
+MIXING = 4.0
 
 
 class LossPolicy(Policy):

@@ -2,14 +2,14 @@
 
 Pure functions of the problem. `minimax` holds for every horizon, on the worst instance. The two
 `instance` bounds hold for the limit of regret / log(horizon), for policies that are good on all
-instances; at a finite horizon a policy may be below them. `wang_zhu` holds for one of two
-instances of two arms. These are for rewards in [0, 1] and for the privacy of whole trajectories
-(for `wang_zhu` see there).
+instances; at a finite horizon a policy may be below them. `wang_zhu` holds for policies that are
+good on all instances, at a horizon. These are for rewards in [0, 1] and for the privacy of whole
+trajectories.
 
 For rewards of which a moment of order 1 + v is at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
 and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
 where each reward is reported privately. Their instances are in `balaclava.environments.hard`.
-`contaminated_order` has no constants.
+`contaminated_order` has no constants. For losses: `early_commitment`.
 
 >>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)
 104.8
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -39,13 +39,12 @@ from balaclava._core.declared import (
 from balaclava.errors import ParameterError
 from balaclava.estimators.kl import kl, private_kl
 
-Notion = Literal["average", "trajectory"]
-
 _MEANS = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
 _PAIR_GAP = Annotated[float, Range(0, 0.2, open_low=True)]
 _TAIL_ORDER = Annotated[float, Range(1, 2, open_low=True)]
 _SMALL_EPSILON = Annotated[float, Range(0, 1, open_low=True)]
 _LARGEST_LOG = 700.0  # exp overflows soon after
+_ROUNDING = 1e-9
 
 
 def wang_zhu(
@@ -55,22 +54,29 @@ def wang_zhu(
     delta: float = 0.0,
     exponent: float,
     constant: float,
-    notion: Notion = "average",
+    arms: int = 2,
 ) -> float:
-    """Regret that some instance of two arms costs (Wang and Zhu 2024, Theorem 4).
+    """Regret where one arm has mean 1/2 and the others 1/4 (Wang and Zhu 2024, Theorem 4).
 
-    If a policy's regret is at most c T^a on every instance, then on one of two instances with
-    arms of means 1/2 and 1/2 -+ 1/4 it is at least
+    If a policy's regret is at most c T^a on every instance of K arms, then there it is at least
 
-        L / (16 epsilon),   L = log((E S + 5 delta S) / (40 c E + 5 delta S)),
+        (K - 1) L / (16 epsilon),   L = log((E S + 5 delta S) / (40 c E + 5 delta S)),
         E = exp(epsilon) - 1,   S = T^(1-a),   for T >= 3 L / epsilon.
 
-    Its proof scales the privacy loss by the expected number of changed rewards, in the direction
-    that the paper's definition of privacy ("average") does not give. For the privacy of whole
-    trajectories that number is random and costs a factor: with E in place of epsilon in both
-    prefactors the proof holds for every epsilon (for delta above 0, if the guarantee also covers
-    rewards that depend on earlier decisions). That is `notion="trajectory"`. The printed form is
-    of the same order for epsilon <= 1 and is refused above.
+    The paper prints two arms and gives the order for more (Remark 6).
+
+    Proof, for the privacy of whole trajectories and every epsilon. Let n = 3 L / (2 epsilon), and
+    say that arm i is pulled n / 4 times or less on average, so that A = {at most n pulls of i} has
+    P(A) >= 3/4. Turn each 0 of arm i into a 1 with probability q = 2/3: its mean is now 3/4, the
+    best by 1/4. Of n pulls M are changed, at most, where M does not depend on the rewards and
+    E M = q n. By group privacy the chance of A is now at least the average of
+    e^(-epsilon M) (P(A) + delta/E) - delta/E, and by Jensen at least that at q n = L / epsilon,
+    which is above 8 c / S. But A costs (T - n) / 4 >= T/8, so that its chance is at most 8 c / S:
+    a contradiction. So each of the K - 1 arms is pulled more than n / 4 times.
+
+    For delta above 0 the guarantee must also cover rewards that depend on earlier decisions. The
+    paper's own notion of privacy, on average over rewards, is weaker: it prices the changes one by
+    one, so that L / epsilon is rounded down to a whole number.
 
     Args:
         horizon: T.
@@ -78,43 +84,37 @@ def wang_zhu(
         delta: probability outside it.
         exponent: a, below 1: the policy's regret grows no faster than T^a.
         constant: c, above 0.
-        notion: "average" for the theorem as printed, "trajectory" for whole trajectories.
+        arms: K.
 
     Returns:
         The bound; 0 where the theorem says nothing (a horizon that is too short for it).
 
     Example:
-        >>> round(wang_zhu(horizon=10**6, epsilon=0.1, exponent=0.5, constant=1.0), 4)
-        2.0118
+        >>> round(wang_zhu(horizon=10**6, epsilon=3.0, exponent=0.5, constant=1.0), 4)
+        0.0671
     """
     horizon = check("horizon", horizon, Horizon)
     epsilon = check("epsilon", epsilon, EpsilonOrZero)
     delta = check("delta", delta, Delta)
     exponent = check("exponent", exponent, Annotated[float, Range(0, 1, open_high=True)])
     constant = check("constant", constant, Annotated[float, Range(0, open_low=True)])
-    notion = check("notion", notion, Notion)
+    others = check("arms", arms, Arms) - 1
     if epsilon == 0.0 and delta == 0.0:
         raise ParameterError("epsilon and delta are both 0: nothing can be learned; raise one")
-    if notion == "average" and epsilon > 1.0:
-        raise ParameterError(
-            f"epsilon = {epsilon!r} is above 1, where the printed theorem is in doubt; give at "
-            "most 1, or take notion='trajectory'"
-        )
     saved = horizon ** (1.0 - exponent)
     if 40.0 * constant >= saved:
         return 0.0
-    loss = math.expm1(min(epsilon, _LARGEST_LOG)) if notion == "trajectory" else epsilon
-    ratio = _log_per(loss, epsilon, delta, saved, 40.0 * constant)
-    return ratio / 16.0 if horizon >= 3.0 * ratio else 0.0
+    ratio = _log_per_epsilon(epsilon, delta, saved, 40.0 * constant)
+    return others * ratio / 16.0 if horizon >= 3.0 * ratio else 0.0
 
 
-def _log_per(loss: float, epsilon: float, delta: float, saved: float, least: float) -> float:
-    """L / loss, also in the limit epsilon = 0, where loss is 0 too."""
+def _log_per_epsilon(epsilon: float, delta: float, saved: float, least: float) -> float:
+    """L / epsilon, also in the limit epsilon = 0."""
     if epsilon == 0.0:
         return (saved - least) / (5.0 * delta * saved)
     excess = math.expm1(min(epsilon, _LARGEST_LOG))
     grown = excess * (saved - least) / (least * excess + 5.0 * delta * saved)
-    return math.log1p(grown) / loss
+    return math.log1p(grown) / epsilon
 
 
 def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
@@ -366,6 +366,56 @@ def contaminated_order(
     share = check("contamination", contamination, Contamination)
     privacy = (arms / epsilon) ** (1.0 - inverse) * horizon**inverse
     return float(math.sqrt(arms * horizon) + privacy + horizon * share ** (1.0 - inverse))
+
+
+def early_commitment(
+    *, horizon: int, epsilon: float, share: float, changed: float, switch: float
+) -> float:
+    """Regret of a private policy that settles on an arm too soon (Asi, Raman, Talwar 2025).
+
+    Lemma 5.1: of two arms the first loses 1/2 in every round, and the second 1, or 1 up to round
+    tau < T/2 and then 0. On the losses that do not turn, let the policy play the second arm in a
+    share gamma of all rounds with probability 1/2, and at most p times in the p / gamma rounds
+    after tau with probability 1/2. Then it loses on one of the two, on average, at least
+
+        max{gamma T / 4, P (p/gamma - p) / 2 - tau / 2},
+        P = max{e^(-epsilon p) / 2, 1 - e^(epsilon p) / 2}.
+
+    The paper's proof has p/(2 gamma) - p/2 and leaves out P and tau / 2.
+
+    Proof. The first is half the pulls of the second arm. For the other, P bounds the chance that
+    the policy also plays it at most p times after tau if the losses turn: in such a run, and in
+    any up to pull p + 1, p losses that the policy saw are others. Each round of the window
+    without it costs 1/2, and up to tau the policy gains at most 1/2 a round on the second arm.
+
+    Args:
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory, with delta = 0.
+        share: gamma.
+        changed: p.
+        switch: tau.
+
+    Returns:
+        The bound; 0 unless 2 gamma tau <= p <= gamma (T - tau).
+
+    Example:
+        >>> bound = early_commitment(horizon=10_000, epsilon=0.1, share=0.01, changed=5.0,
+        ...                          switch=20)
+        >>> round(bound, 2)
+        65.06
+    """
+    horizon = check("horizon", horizon, Horizon)
+    epsilon = check("epsilon", epsilon, Epsilon)
+    share = check("share", share, Annotated[float, Range(0, 1, open_low=True)])
+    changed = check("changed", changed, Annotated[float, Range(0, open_low=True)])
+    switch = check("switch", switch, Annotated[float, Range(0)])
+    window = changed / share
+    if 2.0 * switch > window * (1.0 + _ROUNDING) or window > (horizon - switch) * (1 + _ROUNDING):
+        return 0.0
+    price = epsilon * changed
+    chance = max(math.exp(-price) / 2.0, 1.0 - math.exp(min(price, 1.0)) / 2.0)
+    late = chance * (window - changed) / 2.0 - switch / 2.0
+    return max(share * horizon / 4.0, late)
 
 
 def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], float]) -> float:

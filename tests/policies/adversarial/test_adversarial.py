@@ -103,7 +103,8 @@ def test_rates_of_exp3() -> None:
     assert (base.horizon, base.loss_noise) == (100_000, 1.0)
     rates, log = base.constants(), math.log(5 * 10**5)
     assert rates.eta == pytest.approx(math.sqrt(math.log(5) / (10**6 * (1 + 10 * log**2))))
-    assert rates.gamma == pytest.approx(rates.eta * 5 * (1 + math.sqrt(10) * log))
+    assert rates.gamma == pytest.approx(4 * rates.eta * 5 * log)
+    assert bl.policy("exp3", arms=5, horizon=10**5).constants().gamma == 0.0  # no noise
     # The printed form of Corollary E.1 has 22 where the general line has 20 and a little.
     printed = math.sqrt(math.log(5) / (22 * 0.1 * 5 * 10**6 * log**2))
     assert printed == pytest.approx(2.9149339022021433e-05, rel=1e-12)

@@ -30,7 +30,6 @@ from balaclava.papers.harness.slopes import (
 )
 from balaclava.papers.harness.text import compose
 from balaclava.policies.classic.exp3 import Exp3
-from balaclava.policies.losses import REACH
 from balaclava.privacy.randomness import seeded
 
 if TYPE_CHECKING:
@@ -410,7 +409,7 @@ def table_1(desk: Desk) -> str:
                 "What is promised differs: dp policies protect all decisions of a run from who "
                 "sees them, ldp-exp3 each loss from the operator too, which is more.",
                 few_arms(plan),
-                MIXING.format(0.5 * REACH * math.log(plan.arms * plan.horizon)),
+                MIXING.format(2.0 * math.log(plan.arms * plan.horizon)),
                 "No regret is proved for dp-tsallis-inf; asi2025-learning-rate compares it.",
             ],
         },

@@ -4,6 +4,7 @@ Losses (1/2, 1) do not turn, or the second turns to 0 after tau rounds. Let a po
 arm, on the losses that do not turn, a share gamma of all rounds with probability 1/2, and at most p
 times in the p / gamma rounds after tau with probability 1/2, where 2 gamma tau <= p and
 p <= gamma (T - tau). Then p changed losses change little, so that it hardly sees the turn.
+`bl.bounds.early_commitment` has the bound and its proof.
 """
 
 from __future__ import annotations
@@ -14,31 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from balaclava.environments.hard_losses import fast_commit
+from balaclava.theory.bounds import early_commitment
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 _CHANGED = (0.25, 0.5, 1.0, 2.0)  # p, times epsilon
 _SHARES = (1.0, 0.5, 0.25)  # gamma, as a part of what half of the runs exceed
-
-
-def lemma_bound(
-    horizon: int, epsilon: float, *, share: float, changed: float, switch: float
-) -> float:
-    """What is lost on one of the two sequences, on average.
-
-    max{gamma T / 4, P (p/gamma - p) / 2 - tau / 2}, where P = max{e^(-epsilon p) / 2,
-    1 - e^(epsilon p) / 2} is the chance to miss the turn. The printed bound leaves out P, and the
-    head start tau / 2.
-
-    >>> round(lemma_bound(10_000, 0.1, share=0.01, changed=5.0, switch=20), 2)
-    65.06
-    """
-    chance = max(
-        math.exp(-epsilon * changed) / 2.0, 1.0 - math.exp(min(epsilon * changed, 1.0)) / 2.0
-    )
-    late = chance * (changed / share - changed) / 2.0 - switch / 2.0
-    return max(share * horizon / 4.0, late)
 
 
 def lemma_line(horizon: int, epsilon: float) -> float:
@@ -54,7 +37,9 @@ def lemma_line(horizon: int, epsilon: float) -> float:
     low = min(changed / (horizon - switch), high)
     shares = np.geomspace(low, high, 400).tolist()
     return min(
-        lemma_bound(horizon, epsilon, share=share, changed=changed, switch=switch)
+        early_commitment(
+            horizon=horizon, epsilon=epsilon, share=share, changed=changed, switch=switch
+        )
         for share in shares
     )
 
@@ -89,6 +74,8 @@ def spoken(results: Results, label: str, epsilon: float, switches: list[int]) ->
                     continue
                 window = [np.interp(end, rounds, p) - np.interp(switch, rounds, p) for p in paths]
                 if np.mean(np.array(window) <= changed) >= 0.5:
-                    bound = lemma_bound(T, epsilon, share=share, changed=changed, switch=switch)
+                    bound = early_commitment(
+                        horizon=T, epsilon=epsilon, share=share, changed=changed, switch=switch
+                    )
                     found.append(Spoken(switch, share, changed, bound))
     return max(found, key=lambda one: one.bound, default=None)

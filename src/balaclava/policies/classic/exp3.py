@@ -13,6 +13,7 @@ from balaclava.estimators.importance import add_loss, draw_arm, least_loss
 from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import (
+    MIXING,
     REACH,
     LearningRate,
     LossPolicy,
@@ -76,7 +77,7 @@ def learn(
 class Exp3(LossPolicy):
     """Draw an arm by weights that fall exponentially with its estimated losses.
 
-    The yardstick for losses that an adversary chose. htinf has regret smaller by a factor of
+    The baseline for losses that an adversary chose. htinf has regret smaller by a factor of
     sqrt(log K), and copes with noise without more logarithms.
 
     With weights w_i = 1 at first, draw I from P_i = (1 - gamma) w_i / (sum of w) + gamma / K,
@@ -85,11 +86,12 @@ class Exp3(LossPolicy):
     Given a horizon n, noise of scale lam and L = log(K n), the rates are
 
         eta = sqrt(log K / (2 n K (1 + 10 max(lam, lam^2) L^2))),
-        gamma = eta K (1 + sqrt(10) lam L).
+        gamma = 4 eta K lam L.
 
-    The mixing keeps eta |y| / P_I below 1, as the proof needs where losses may be negative, so
-    it follows eta when that is scaled. Without a horizon, eta = sqrt(log K / (t K)) in round t and
-    nothing is mixed in, which is right for losses that are not negative.
+    The mixing keeps eta y / P_I above -1, which is what the proof needs: exp(-x) <= 1 - x + x^2
+    holds for x >= -1, and only noise, at least -sqrt(10) lam L in all rounds but for a chance of
+    1/n, makes a loss negative. So gamma follows eta when that is scaled, and without noise nothing
+    is mixed in. Without a horizon, eta = sqrt(log K / (t K)) in round t.
 
     Random decisions do not make it private: `bl.privatise` does.
 
@@ -107,7 +109,7 @@ class Exp3(LossPolicy):
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
         >>> round(float(results.final_regret("exp3").mean()))
-        289
+        270
 
     References:
         Auer, Cesa-Bianchi, Freund, Schapire. The nonstochastic multiarmed bandit problem. SIAM
@@ -139,18 +141,17 @@ class Exp3(LossPolicy):
         if eta is None:
             rounds = 0.5 if self.horizon is None else self.horizon
             square = 2.0 * rounds * K
-            square *= 1.0 + max(self.loss_noise, self.loss_noise**2) * self._reach**2
+            square *= 1.0 + max(self.loss_noise, self.loss_noise**2) * (REACH * self._log) ** 2
             eta = math.sqrt(math.log(K) / square)
         eta *= self.learning_rate_scale
         gamma = self.gamma
         if gamma is None:
-            gamma = 0.0 if anytime else min(eta * K * (1.0 + self.loss_noise * self._reach), 1.0)
+            gamma = min(MIXING * eta * K * self.loss_noise * self._log, 1.0)
         return Rates(K, self.outstanding, eta, gamma, anytime)
 
     @property
-    def _reach(self) -> float:
-        """How large noise of scale 1 gets."""
-        return REACH * math.log(self.arms * self.horizon) if self.horizon else 0.0
+    def _log(self) -> float:
+        return math.log(self.arms * self.horizon) if self.horizon else 0.0
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.
@@ -168,8 +169,8 @@ class Exp3(LossPolicy):
         if anytime:
             c = self.learning_rate_scale
             return None if gamma else (c + 1.0 / c) * math.sqrt(horizon * K * math.log(K))
-        largest = min(eta * K * self.loss_noise * self._reach, 1.0)
-        if eta == 0.0 or gamma < largest:
+        least = min(eta * K * self.loss_noise * REACH * self._log, 1.0)
+        if eta == 0.0 or gamma < least:
             return None
         each = eta * K * second_moment(self.loss_noise) + gamma
         return math.log(K) / eta + each * horizon + 1.0

@@ -41,7 +41,7 @@ class DPExp3Experts(ConvertedExpertPolicy):
         ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
         ...     pulls[decision.arm] += 1
         >>> pulls
-        [740, 1260]
+        [755, 1245]
 
     References:
         Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.

@@ -13,7 +13,12 @@ from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
-from balaclava.policies.losses import LearningRateScale, Outstanding, require_bounded_noise
+from balaclava.policies.losses import (
+    MIXING,
+    LearningRateScale,
+    Outstanding,
+    require_bounded_noise,
+)
 
 
 class Params(NamedTuple):
@@ -46,13 +51,12 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     arm I is drawn from Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K, and
     w_j <- w_j exp(-eta mu_j(I) y / Q(I)), with x = log(K T) / epsilon and
 
-        eta = sqrt(log N / (3 T K (1 + 10 x^2))),   gamma = eta K max{4 x, 1 + sqrt(10) x}.
+        eta = sqrt(log N / (3 T K (1 + 10 x^2))),   gamma = 4 eta K x.
 
-    The paper has gamma = 4 eta K x and epsilon <= 1. The second branch is larger only if x is
-    below 1.2, as at a large epsilon, and makes the proof hold there. The paper's eta is far too
-    low, since its proof overstates the noise: set `learning_rate_scale`, about 10 at epsilon = 1
-    and more below. The bound holds at any scale, and `bl.recommend_experts(..., tuned=True)`
-    finds the one at which it is least.
+    The paper asks for epsilon <= 1; its proof holds for every epsilon. Its eta is far too low,
+    since the proof overstates the noise: set `learning_rate_scale`, about 10 at epsilon = 1 and
+    more below. The bound holds at any scale, and `bl.recommend_experts(..., tuned=True)` finds
+    the one at which it is least.
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
@@ -113,8 +117,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         eta = self.learning_rate_scale * math.sqrt(
             math.log(N) / (3.0 * T * K * (1.0 + 10.0 * x**2))
         )
-        gamma = eta * K * max(4.0 * x, 1.0 + math.sqrt(10.0) * x)
-        return Params(N, self.outstanding, eta, gamma, self.epsilon)
+        return Params(N, self.outstanding, eta, MIXING * eta * K * x, self.epsilon)
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + gamma T + eta T K (1 + 2 / epsilon^2) + 1.
