@@ -426,7 +426,8 @@ def main(out: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         count += 1
-    shutil.copytree(DOCS / "gallery", site / "gallery", dirs_exist_ok=True)
+    lists = shutil.ignore_patterns("*.json")
+    shutil.copytree(DOCS / "gallery", site / "gallery", ignore=lists, dirs_exist_ok=True)
     print(f"{count} pages in {site}; open {site / 'index.html'}")
 
 

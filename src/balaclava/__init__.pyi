@@ -15,8 +15,8 @@ from balaclava.environments.base import Environment as Environment
 from balaclava.environments.base import environment as environment
 from balaclava.environments.base import list_environments as list_environments
 from balaclava.experiments.sweep import open_sweep as open_sweep
-from balaclava.papers.harness.base import Reproduction as Reproduction
-from balaclava.papers.harness.base import reproduce as reproduce
+from balaclava.papers.harness.reproduction import Reproduction as Reproduction
+from balaclava.papers.harness.reproduction import reproduce as reproduce
 from balaclava.policies.adversarial.conversion import privatise as privatise
 from balaclava.policies.agent import Agent as Agent
 from balaclava.policies.agent import Decision as Decision

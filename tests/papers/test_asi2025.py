@@ -13,12 +13,10 @@ import pytest
 import balaclava as bl
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.errors import ParameterError
-from balaclava.papers.asi2025 import experts as asi2025_experts
-from balaclava.papers.asi2025 import rates as asi2025_rates
-from balaclava.papers.asi2025 import rounds as asi2025
-from balaclava.papers.asi2025 import turns as asi2025_turns
-from balaclava.papers.asi2025.turning import lemma_line, spoken
-from balaclava.papers.harness.base import Desk, figures
+from balaclava.papers.asi2025 import common, figure1, learning_rate, lemma51, table1, table2
+from balaclava.papers.asi2025.lemma51_conditions import lemma_line, spoken
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.registry import figures
 from balaclava.papers.harness.slopes import (
     Measured,
     Point,
@@ -58,7 +56,7 @@ def test_every_figure_is_listed() -> None:
 
 
 def test_the_chances_of_exp3_are_those_of_the_paper() -> None:
-    changed, plain = (asi2025.exp3_chances(loss, 100_001) for loss in (0.0, 1.0))
+    changed, plain = (figure1.exp3_chances(loss, 100_001) for loss in (0.0, 1.0))
     assert changed[2] == pytest.approx(0.5000499949998334, rel=1e-9)
     assert changed[10] == pytest.approx(0.500050015001832, rel=1e-9)
     assert changed[10_000] == pytest.approx(0.5000929193315523, rel=1e-9)
@@ -81,7 +79,7 @@ def test_the_kernels_do_what_the_paper_prints(first_loss: float) -> None:
             weights[1] *= math.exp(-rate * (first_loss if t == 0 else 1.0) / chance)
         else:
             weights[0] *= math.exp(-rate / (1 - chance))
-    assert asi2025.exp3_chances(first_loss, 2000, rate) == pytest.approx(printed, rel=1e-9)
+    assert figure1.exp3_chances(first_loss, 2000, rate) == pytest.approx(printed, rel=1e-9)
 
 
 def test_figure_1(tmp_path: Path) -> None:
@@ -97,17 +95,17 @@ def test_figure_1(tmp_path: Path) -> None:
 
 
 def test_gaps_reach_from_the_hardest_to_the_largest() -> None:
-    assert asi2025.gaps(0.01) == pytest.approx([0.01, 0.03, 0.09, 0.27, 0.5])
-    assert asi2025.gaps(0.5) == [0.5]
-    assert asi2025.hardest(10, 10_000, 0.1) == pytest.approx(0.1)
-    assert asi2025.hardest(10, 10_000, None) == pytest.approx(math.sqrt(1e-3))
+    assert common.gaps(0.01) == pytest.approx([0.01, 0.03, 0.09, 0.27, 0.5])
+    assert common.gaps(0.5) == [0.5]
+    assert common.hardest(10, 10_000, 0.1) == pytest.approx(0.1)
+    assert common.hardest(10, 10_000, None) == pytest.approx(math.sqrt(1e-3))
 
 
 def test_a_tuned_policy_has_the_least_bound() -> None:
     offered: dict[str, Any] = {"arms": 4, "horizon": 100_000, "epsilon": 0.5}
     world = bl.environment("stochastic-losses", means=[0.5] * 3 + [0.4])
     for name in ("dp-exp3", "ldp-exp3"):
-        tuned: Any = asi2025.private(f"{name}, tuned", **offered)
+        tuned: Any = common.private(f"{name}, tuned", **offered)
         best = tuned.regret_bound(world, 100_000)
         assert best is not None
         for scale in (0.5, 1.0, 2.0):
@@ -117,7 +115,7 @@ def test_a_tuned_policy_has_the_least_bound() -> None:
             bound = other.regret_bound(world, 100_000)
             assert bound is not None
             assert best <= bound * (1 + 1e-12)
-        assert tuned.guarantee == asi2025.private(name, **offered).guarantee
+        assert tuned.guarantee == common.private(name, **offered).guarantee
 
 
 def test_a_power_is_found_again() -> None:
@@ -153,9 +151,9 @@ def test_only_what_is_learned_is_fitted() -> None:
     assert slope is not None
     assert slope.power == pytest.approx(0.5, abs=1e-3)  # without the first, 80 % of even play
     assert made_up([2.0, 2.0], [24.0, 25.0], [31.6, 31.6]).slope("c", "exp3") is None
-    text = " ".join(asi2025.describe_slopes(measured, "c"))
+    text = " ".join(common.describe_slopes(measured, "c"))
     assert "exp3 +0.50 ± 0.00 (its bound +0.49), proved +0.50" in text
-    text = " ".join(asi2025.describe_slopes(made_up([2.0, 2.0], [25.0, 25.0]), "c"))
+    text = " ".join(common.describe_slopes(made_up([2.0, 2.0], [25.0, 25.0]), "c"))
     assert "not fitted" in text
     assert "exp3 (proved +0.50), at least 80% of even play" in text
 
@@ -171,7 +169,7 @@ def test_the_worst_world_counts() -> None:
 def test_progress_is_one_count(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     desk = Desk("x", "tiny", tmp_path, 1, lambda played, total: told.append((played, total)))
-    settings = [asi2025.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (100, 200)]
+    settings = [table1.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (100, 200)]
     measure(desk, settings, repetitions=2, seed=1)
     rounds = sum(2 * s.horizon * len(s.worlds) for s in settings)
     assert told[-1] == (rounds, rounds)
@@ -182,29 +180,29 @@ def test_progress_is_one_count(tmp_path: Path) -> None:
 
 
 def test_proved_powers() -> None:
-    assert asi2025.proved_power("dp-htinf", "d") == 0.75  # sqrt(T / epsilon), epsilon = T^(-1/2)
-    assert asi2025.proved_power("ldp-exp3, tuned", "d") == 1.0
-    assert asi2025.proved_power("dp-tsallis-inf", "a") is None
+    assert common.proved_power("dp-htinf", "d") == 0.75  # sqrt(T / epsilon), epsilon = T^(-1/2)
+    assert common.proved_power("ldp-exp3, tuned", "d") == 1.0
+    assert common.proved_power("dp-tsallis-inf", "a") is None
     # They are those of the bounds that the policies state, where these have no logarithms.
     for panel, settings in {
-        "a": [asi2025.setting("a", e, ("dp-htinf",), 3, 10**6, e) for e in (0.5, 0.05)],
-        "b": [asi2025.setting("b", K, ("dp-htinf",), K, 10**6, 0.5) for K in (2, 20)],
-        "c": [asi2025.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (10**4, 10**6)],
+        "a": [table1.setting("a", e, ("dp-htinf",), 3, 10**6, e) for e in (0.5, 0.05)],
+        "b": [table1.setting("b", K, ("dp-htinf",), K, 10**6, 0.5) for K in (2, 20)],
+        "c": [table1.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (10**4, 10**6)],
     }.items():
         bounds = [
             one.policies["dp-htinf"].regret_bound(one.worlds[0], one.horizon) or math.nan
             for one in settings
         ]
         power = math.log(bounds[1] / bounds[0]) / math.log(settings[1].x / settings[0].x)
-        assert power == pytest.approx(asi2025.proved_power("dp-htinf", panel), abs=0.01)
+        assert power == pytest.approx(common.proved_power("dp-htinf", panel), abs=0.01)
 
 
 def test_experts_of_whom_one_is_good() -> None:
-    world = asi2025_experts.one_good_expert(5, 100, 0.25)
+    world = table2.one_good_expert(5, 100, 0.25)
     losses = world.expert_losses(np.array([100]))[0]
     assert losses.tolist() == [50.0] * 4 + [25.0]
-    refusals = asi2025_experts.Refusals({})
-    one = asi2025_experts.expert_setting("a", 0.5, 5, 400, 0.5, refusals)
+    refusals = table2.Refusals({})
+    one = table2.expert_setting("a", 0.5, 5, 400, 0.5, refusals)
     assert "dp-exp4" not in one.policies
     assert str(refusals) == "Refused, since the horizon is too short: dp-exp4 at (a) 0.5."
     with pytest.raises(ParameterError):
@@ -266,11 +264,11 @@ def test_of_whom_the_lemma_speaks() -> None:
 
 def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = ("dp-htinf", "ldp-exp3, tuned")
-    monkeypatch.setattr(asi2025, "SHORT_LIST", few)  # three policies to compile, not seven
-    monkeypatch.setattr(asi2025, "FULL_LIST", few)
-    monkeypatch.setattr(asi2025, "YARDSTICKS", ("htinf",))
+    monkeypatch.setattr(table1, "SHORT_LIST", few)  # three policies to compile, not seven
+    monkeypatch.setattr(table1, "FULL_LIST", few)
+    monkeypatch.setattr(table1, "BASELINES", ("htinf",))
     made, rows = make("table1", tmp_path)
-    plan = asi2025.PLANS["tiny"]
+    plan = table1.PLANS["tiny"]
     assert {row["panel"] for row in rows} == set("abcd")
     promises = {row["policy"]: row["guarantee"].split(" per ")[-1] for row in rows}
     assert promises["dp-htinf"] == "trajectory"
@@ -294,7 +292,7 @@ def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_table_1_with_every_policy(tmp_path: Path) -> None:
     _, rows = make("table1", tmp_path)
     played = {row["policy"] for row in rows if row["panel"] == "a"}
-    assert played == {*asi2025.FULL_LIST, *asi2025.YARDSTICKS}
+    assert played == {*table1.FULL_LIST, *table1.BASELINES}
 
 
 @pytest.mark.slow
@@ -308,8 +306,8 @@ def test_table_2(tmp_path: Path) -> None:
 
 
 def test_lemma_51(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asi2025_turns, "TURN_LIST", ("dp-htinf",))
-    monkeypatch.setattr(asi2025_turns, "YARDSTICKS", ("htinf",))
+    monkeypatch.setattr(lemma51, "TURN_LIST", ("dp-htinf",))
+    monkeypatch.setattr(lemma51, "BASELINES", ("htinf",))
     made, rows = make("lemma51", tmp_path)
     first = [r for r in rows if r["panel"] == "a" and r["policy"] == "htinf" and r["x"] == "1.0"]
     mean = np.mean([float(row["regret"]) for row in first])
@@ -323,7 +321,7 @@ def test_learning_rate(tmp_path: Path) -> None:
     mine = [r for r in rows if r["panel"] == "b" and r["policy"] == "dp-htinf"]
     means = {
         scale: np.mean([float(r["regret"]) for r in mine if float(r["x"]) == scale])
-        for scale in asi2025_rates.RATE_PLANS["tiny"].scales
+        for scale in learning_rate.RATE_PLANS["tiny"].scales
     }
     best = min(means, key=lambda scale: means[scale])
     text = " ".join(made.text.split())

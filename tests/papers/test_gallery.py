@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -10,13 +11,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from balaclava.cli import main
-from balaclava.papers.harness import base, gallery
-from balaclava.papers.harness.base import Desk, FigureEntry
-from balaclava.papers.harness.gallery import make_gallery, read_gallery, shrink
-from balaclava.papers.harness.text import compose
+from balaclava.errors import ResultsFileError
+from balaclava.papers.harness import gallery, registry
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.findings import Findings
+from balaclava.papers.harness.gallery import make_gallery, read_gallery
+from balaclava.papers.harness.pages import markdown, page, shrink, write_markdown
+from balaclava.papers.harness.registry import FigureEntry
 
 TEXT = {
-    "What the paper shows": ["A line that <rises>, a long point that is broken " + "a b c " * 20],
+    "What the paper shows": [
+        "A line that <rises>, a long point that is broken " + "a b c " * 20 + "."
+    ],
     "What we see": ["One.", "Two."],
     "Where they differ, and why": ["Nowhere."],
 }
@@ -31,32 +37,32 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two figures that are made at once and one that fails; their names as they are called."""
     called: list[str] = []
 
-    def draw(desk: Desk) -> str:
+    def draw(desk: Desk) -> Findings:
         from matplotlib.figure import Figure
 
         called.append(desk.name)
         picture = Figure(figsize=(4, 2))
         picture.subplots().plot([0, 1], [0, 1])
         desk.picture(picture)
-        return compose(f"{desk.name}: a line", TEXT)
+        return Findings(f"{desk.name}: a line", TEXT)
 
-    def fail(desk: Desk) -> str:
+    def fail(desk: Desk) -> Findings:
         called.append(desk.name)
         raise ValueError("no\nluck")
 
-    base.figures()  # so that none is registered later
+    registry.figures()  # so that none is registered later
     entries = [
         FigureEntry("one-fig1", "A line", "One 2001", draw),
         FigureEntry("one-fig2", "Trouble", "One 2001", fail),
         FigureEntry("two-fig1", "A line & more", "Two 2002", draw),
     ]
-    monkeypatch.setattr(base, "_FIGURES", {entry.name: entry for entry in entries})
+    monkeypatch.setattr(registry, "_FIGURES", {entry.name: entry for entry in entries})
     return called
 
 
 def test_all_figures_are_made_and_one_failure_is_told(made: list[str], tmp_path: Path) -> None:
-    out, markdown = tmp_path / "out", tmp_path / "gallery.md"
-    answer = invoke("reproduce", "--all", "--out", out, "--markdown", markdown)
+    out, document = tmp_path / "out", tmp_path / "gallery.md"
+    answer = invoke("reproduce", "--all", "--out", out, "--markdown", document)
     assert answer.exit_code == 1
     assert made == ["one-fig1", "one-fig2", "two-fig1"]
     assert "balaclava: one-fig2: ValueError: no luck\n" in answer.output
@@ -68,10 +74,8 @@ def test_all_figures_are_made_and_one_failure_is_told(made: list[str], tmp_path:
     assert "Trouble" not in page
     first, second = read_gallery(out)
     assert (first.name, second.reference) == ("one-fig1", "Two 2002")
-    assert first.sections == {
-        title: [" ".join(point.split()) for point in points] for title, points in TEXT.items()
-    }
-    text = markdown.read_text(encoding="utf-8")
+    assert first.sections == TEXT
+    text = document.read_text(encoding="utf-8")
     assert "## One 2001\n\n### one-fig1\n" in text
     assert "![A line & more](gallery/two-fig1.png)" in text
     assert "- A line that \\<rises\\>" in text
@@ -119,14 +123,63 @@ def test_what_was_there_outlives_an_interruption(
 ) -> None:
     make_gallery(tmp_path)
 
-    def interrupt(desk: Desk) -> str:
+    def interrupt(desk: Desk) -> Findings:
         raise KeyboardInterrupt
 
-    entry = base._FIGURES["one-fig2"]
-    monkeypatch.setitem(base._FIGURES, "one-fig2", entry._replace(make=interrupt))
+    entry = registry._FIGURES["one-fig2"]
+    monkeypatch.setitem(registry._FIGURES, "one-fig2", entry._replace(make=interrupt))
     with pytest.raises(KeyboardInterrupt):
         make_gallery(tmp_path)
     assert [each.name for each in read_gallery(tmp_path)] == ["one-fig1", "two-fig1"]
+
+
+def test_pages_are_made_of_the_record(made: list[str], tmp_path: Path) -> None:
+    """Nothing is read back from a text or a page: the record alone gives the same bytes."""
+    done = make_gallery(tmp_path / "out")
+    write_markdown(done.shown, done.folder, tmp_path / "gallery.md")
+    for path in done.folder.glob("*.txt"):
+        path.unlink()
+    recorded = read_gallery(done.folder)
+    assert recorded == done.shown
+    assert markdown(recorded, "gallery") == (tmp_path / "gallery.md").read_text(encoding="utf-8")
+    assert page(recorded) == done.page.read_text(encoding="utf-8")
+
+
+def test_only_own_pictures_are_replaced_or_removed(made: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "gallery"
+    folder.mkdir()
+    (folder / "mine.png").write_bytes(b"a user's own")
+    done = make_gallery(tmp_path / "out")
+    write_markdown(done.shown, done.folder, tmp_path / "gallery.md")
+    write_markdown(done.shown[:1], done.folder, tmp_path / "gallery.md")
+    assert {path.name for path in folder.glob("*.png")} == {"mine.png", "one-fig1.png"}
+    assert (folder / "mine.png").read_bytes() == b"a user's own"
+    (folder / "two-fig1.png").write_bytes(b"a user's own")
+    with pytest.raises(ResultsFileError, match=r"two-fig1\.png is in the way"):
+        write_markdown(done.shown, done.folder, tmp_path / "gallery.md")
+    assert (folder / "two-fig1.png").read_bytes() == b"a user's own"
+    (folder / "pictures.json").write_text('["../out/one-fig1.png", "two-fig1.png"')
+    with pytest.raises(ResultsFileError, match=r"pictures\.json cannot be read"):
+        write_markdown(done.shown[:1], done.folder, tmp_path / "gallery.md")
+    (folder / "pictures.json").write_text('["../out/two-fig1.png", "one-fig1.png"]')
+    write_markdown(done.shown[:1], done.folder, tmp_path / "gallery.md")
+    assert (done.folder / "two-fig1.png").is_file()  # a list cannot reach out of its folder
+
+
+@pytest.mark.parametrize("name", ["wang2024-fig1", "wang2024-fig6"])
+def test_a_real_figure_on_every_page(name: str, tmp_path: Path) -> None:
+    done = make_gallery(tmp_path / "out", names=[name], scale="tiny")
+    (shown,) = done.shown
+    write_markdown(done.shown, done.folder, tmp_path / "gallery.md")
+    text = (done.folder / f"{name}.txt").read_text(encoding="utf-8")
+    for title, points in shown.sections.items():
+        assert f"\n\n{title}\n- " in text
+        for point in points:
+            assert " ".join(point.split()) in " ".join(text.split())
+            assert f"<li>{html.escape(point)}</li>" in page(done.shown)
+    assert read_gallery(done.folder) == done.shown
+    document = (tmp_path / "gallery.md").read_text(encoding="utf-8")
+    assert document == markdown(read_gallery(done.folder), "gallery")
 
 
 def test_a_small_picture_is_small(tmp_path: Path) -> None:

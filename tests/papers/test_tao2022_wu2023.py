@@ -14,9 +14,10 @@ from balaclava.advice.calibrate import calibrate
 from balaclava.errors import ParameterError
 from balaclava.papers import tao2022, wu2023
 from balaclava.papers.harness import calibrated
-from balaclava.papers.harness.against import Against, Curve, smaller
-from balaclava.papers.harness.base import Desk, Size, figures
-from balaclava.papers.harness.text import mean_and_error
+from balaclava.papers.harness.against import Against, Curve
+from balaclava.papers.harness.desk import Desk, Size
+from balaclava.papers.harness.registry import figures
+from balaclava.papers.harness.statements import mean_and_error, smaller
 
 NAMES = [
     *(f"tao2022-{name}" for name in ("fig1", "fig2", "fig3", "fig4", "local-rate")),

@@ -14,11 +14,11 @@ from scipy import stats
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError
-from balaclava.papers.harness.base import figures
 from balaclava.papers.harness.curves import Sweep
+from balaclava.papers.harness.registry import figures
 from balaclava.papers.harness.scopes import share_of_one, whole_run_policies
-from balaclava.papers.harness.text import below, only, strays
-from balaclava.papers.wang2024 import figures as wang2024
+from balaclava.papers.harness.statements import below, only, strays
+from balaclava.papers.wang2024 import common, regret
 from balaclava.papers.wang2024.regions import feasible, neighbours
 
 NAMES = [f"wang2024-fig{i}" for i in range(1, 8)]
@@ -38,10 +38,10 @@ def test_every_figure_is_listed() -> None:
 
 
 def test_the_instances() -> None:
-    one, two = wang2024.Setting(1, 1.0).world, wang2024.Setting(2, 1.0).world
+    one, two = common.Setting(1, 1.0).world, common.Setting(2, 1.0).world
     assert one.means.tolist() == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]
     assert (two.arms, two.means[0], two.means[1], two.means[-1]) == (101, 0.3, 0.304, 0.7)
-    assert wang2024.SIZES["paper"] == (1_000_000, 100)
+    assert common.SIZES["paper"] == (1_000_000, 100)
 
 
 # Figures 1 to 3.
@@ -157,14 +157,14 @@ def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def few(**offered: float) -> dict[str, bl.Policy]:
         return {"dp-se": whole_run_policies(**offered)["dp-se"]}
 
-    monkeypatch.setattr(wang2024, "whole_run_policies", few)  # one policy to compile, not twelve
+    monkeypatch.setattr(regret, "whole_run_policies", few)  # one policy to compile, not twelve
     made = bl.reproduce("wang2024-fig4", scale="tiny", out=tmp_path)
     check_files(made, ["parquet"] * 4 + ["png", "png", "txt"])
     assert (tmp_path / "wang2024-fig4-equal-scope.png") in made.files
     results = made.results["d"]
     assert results.environment.arms == 101
     assert set(results.labels) == {
-        *("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int", "dp-se", wang2024.SPLIT)
+        *("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int", "dp-se", regret.SPLIT)
     }
     assert results.policies["dp-ftpl-new"].guarantee.delta == math.exp(-10)
     # Played in panel (c) and not again, as delta is nothing to it; that changes nothing.
@@ -181,7 +181,7 @@ def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         saved = bl.load(tmp_path / f"wang2024-fig4{letter}.parquet")
         for label in panel.labels:
             assert np.array_equal(saved.regret(label), panel.regret(label))
-    split = results.policies[wang2024.SPLIT].guarantee.over(300, delta=math.exp(-10))
+    split = results.policies[regret.SPLIT].guarantee.over(300, delta=math.exp(-10))
     assert 0.9 < split.epsilon <= 1.0
     text = " ".join(made.text.split())
     assert "for dp-ftpl-gauss, dp-ftpl-beta, dp-ftpl-new ε=1, δ=0.01 per decision is" in text
@@ -194,7 +194,7 @@ def test_pure_regret_with_every_companion(tmp_path: Path) -> None:
     made = bl.reproduce("wang2024-fig5", scale="tiny", out=tmp_path)
     check_files(made, ["parquet"] * 4 + ["png", "png", "txt"])
     for results in made.results.values():
-        companions = set(results.labels) - {"dp-ftpl-new", wang2024.SPLIT}
+        companions = set(results.labels) - {"dp-ftpl-new", regret.SPLIT}
         assert {"dp-se", "dp-ucb", "gdp-elim-new"} <= companions
         assert all(results.policies[c].guarantee.scope == "trajectory" for c in companions)
     assert "ε=0.1 per decision is ε=30 per trajectory" in " ".join(made.text.split())

@@ -67,8 +67,8 @@ def reproduce(
         _gallery(Path("gallery") if out is None else out, scale, workers, markdown)
         return
     from balaclava.errors import UnknownNameError, nearest
-    from balaclava.papers.harness.base import figures as known
-    from balaclava.papers.harness.base import reproduce as run
+    from balaclava.papers.harness.registry import figures as known
+    from balaclava.papers.harness.reproduction import reproduce as run
 
     entries = {entry.name: entry for entry in known()}
     if show or not figures:
@@ -86,7 +86,8 @@ def reproduce(
 
 
 def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) -> None:
-    from balaclava.papers.harness.gallery import make_gallery, write_markdown
+    from balaclava.papers.harness.gallery import make_gallery
+    from balaclava.papers.harness.pages import write_markdown
 
     def tell(step: Step) -> None:
         click.echo(f"{step.outcome:6}  {step.name:16}  {step.seconds:6.1f} s")

@@ -15,18 +15,14 @@ import numpy as np
 
 from balaclava.environments.base import Environment, environment
 from balaclava.environments.hard import hard_pair
-from balaclava.papers.harness.against import Against, Curve, draw, play, smaller
-from balaclava.papers.harness.base import Desk, Panel, Size, figure
+from balaclava.papers.harness.against import Against, Curve, draw, play
 from balaclava.papers.harness.calibrated import how, listed, scale_of, scaled, unscaled, with_scale
+from balaclava.papers.harness.desk import Desk, Panel, Size
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.panels import regret_panels
+from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.text import (
-    compose,
-    mean_and_error,
-    ranking,
-    regret_panels,
-    strays,
-    verdicts,
-)
+from balaclava.papers.harness.statements import mean_and_error, ranking, smaller, strays, verdicts
 from balaclava.theory.bounds import local_pair
 
 if TYPE_CHECKING:
@@ -61,7 +57,6 @@ SEARCH = {"quick": 20, "paper": 40, "tiny": 2}  # runs of each finalist of a cal
 SLOW = {"dpr-ucb": 8}  # at most, of what takes ten times as long
 SEED = 2022
 
-_SHOWS, _SEES, _WHY = "What the paper shows", "What we see", "Where they differ, and why"
 REMARKS = {"": "with the constants of the proofs", "-calibrated": "with calibrated radii"}
 _PAPERS = ("dpr-ucb", "dpr-se")
 _OURS = ("dpr-batch-ucb", "robust-ucb")
@@ -183,7 +178,7 @@ def _claims(results: Mapping[str, Results], ending: str) -> list[str]:
     return lines
 
 
-def _central(desk: Desk, number: int) -> str:
+def _central(desk: Desk, number: int) -> Findings:
     settings = play_central(desk, number)
     results, horizon = desk.results, PROVED[desk.scale].horizon
     firsts, scales = [], []
@@ -201,24 +196,24 @@ def _central(desk: Desk, number: int) -> str:
         found = {name: named[name].radius_scale for name in (*_PAPERS, *_OURS)}
         scales.append(f"({letter}) {listed(found)}.")
     size = CALIBRATED[desk.scale]
-    return compose(
+    return Findings(
         f"{desk.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
         {
-            _SHOWS: [
+            SHOWS: [
                 "DPR-SE is always below DPR-UCB. Regret grows as ε falls from 1 to 0.5, and falls "
                 "as v grows from 0.5 to 0.9."
             ],
-            f"{_SEES}, with the constants of the proofs": [
+            f"{SEES}, with the constants of the proofs": [
                 *_rankings(results, settings, ""),
                 *_claims(results, ""),
                 *firsts,
             ],
-            f"{_SEES}, with calibrated radii": [
+            f"{SEES}, with calibrated radii": [
                 *_rankings(results, settings, "-calibrated"),
                 *_claims(results, "-calibrated"),
                 *_strays(results, settings),
             ],
-            _WHY: [
+            WHY: [
                 "The paper does not state its horizon. With its constants we take "
                 f"{PROVED['paper'].horizon:,} rounds: the shortest power of ten at which DPR-SE "
                 "drops an arm for v=0.9. For v=0.5 it would take hundreds of millions; until then "
@@ -266,17 +261,17 @@ def _rankings(
 
 
 @figure("tao2022-fig1", "DPR-UCB against DPR-SE on S1, central privacy", REFERENCE)
-def figure_1(desk: Desk) -> str:
+def figure_1(desk: Desk) -> Findings:
     return _central(desk, 1)
 
 
 @figure("tao2022-fig3", "DPR-UCB against DPR-SE on S2, central privacy", REFERENCE)
-def figure_3(desk: Desk) -> str:
+def figure_3(desk: Desk) -> Findings:
     return _central(desk, 2)
 
 
 @figure("tao2022-fig4", "DPR-UCB against DPR-SE on S3, central privacy", REFERENCE)
-def figure_4(desk: Desk) -> str:
+def figure_4(desk: Desk) -> Findings:
     return _central(desk, 3)
 
 
@@ -319,7 +314,7 @@ def play_local(desk: Desk) -> dict[str, Setting]:
 
 
 @figure("tao2022-fig2", "LDPR-SE on S3, local privacy", REFERENCE)
-def figure_2(desk: Desk) -> str:
+def figure_2(desk: Desk) -> Findings:
     settings = play_local(desk)
     results, size = desk.results, LOCAL[desk.scale]
     firsts, scales = [], []
@@ -338,23 +333,23 @@ def figure_2(desk: Desk) -> str:
         tuned: dict[str, Any] = results[f"{letter}-calibrated"].policies
         found = {unscaled(label): policy.radius_scale for label, policy in tuned.items()}
         scales.append(f"({letter}) {listed(found)}.")
-    return compose(
+    return Findings(
         "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
         {
-            _SHOWS: [
+            SHOWS: [
                 "The larger ε (5, 10, 20) or v (0.5, 0.9), the smaller the regret. It is larger "
                 "than under central privacy."
             ],
-            f"{_SEES}, with the constants of the proofs": [
+            f"{SEES}, with the constants of the proofs": [
                 *(f"({letter}) {ranking(results[letter])}" for letter in settings),
                 *firsts,
             ],
-            f"{_SEES}, with calibrated radii": [
+            f"{SEES}, with calibrated radii": [
                 *(f"({letter}) {ranking(results[f'{letter}-calibrated'])}" for letter in settings),
                 *_local_claims(results),
                 *_strays(results, settings),
             ],
-            _WHY: [
+            WHY: [
                 "The paper does not state its horizon, and no practical one will do: see the "
                 f"epochs above. Ours is {size.horizon:,}. Where the calibrated scale of ldpr-se is "
                 "the largest that was tried, its first epoch does not end and nothing is learned: "
@@ -472,7 +467,7 @@ def fitted(gaps: Sequence[float], values: Sequence[float]) -> float:
 
 
 @figure("tao2022-local-rate", "The rate of the local bound, as printed and as it is", REFERENCE)
-def local_rate(desk: Desk) -> str:
+def local_rate(desk: Desk) -> Findings:
     sweeps = {"a": rate_sweep(desk)}
     curves = play(desk, sweeps, SEED)
     ((label, curve),) = curves["a"].items()
@@ -482,22 +477,7 @@ def local_rate(desk: Desk) -> str:
         v: np.array([needed_constant(float(gap), v, LONG) for gap in gaps])
         for v in (1.0, 0.75, 0.5)
     }
-    title = (
-        "The rate of local privacy: Tao, Wu, Zhao, Wang 2022, Theorem 7, as printed and as it is\n"
-        f"{desk.scale} scale: (a) mean ± standard error; (b), (c) computed"
-    )
-    picture = draw(sweeps, curves, title, extra=2)
-    measured, proved, theory = picture.axes
-    _guides(measured, curve)
-    _draw_curves(proved, BOUND_GAPS, bounds, "(b) proved on the same pair", "regret (log scale)")
-    _draw_curves(
-        theory,
-        gaps,
-        {f"v={v:g}": constants for v, constants in needed.items()},
-        "(c) constant that the printed bound needs",
-        "lower bound of every policy / printed upper bound",
-    )
-    desk.picture(picture)
+    _draw_rates(desk, sweeps, curves, bounds, gaps, needed)
     runs = RATE_SIZES[desk.scale].repetitions * len(curve.values)
     seen = [
         f"Slope of log regret against log gap at v={RATE_V:g}, printed: "
@@ -515,16 +495,16 @@ def local_rate(desk: Desk) -> str:
         ),
     ]
     epoch = rate_policy("ldpr-se", RATE_SIZES[desk.scale].horizon, 1.0).first_epoch
-    return compose(
+    return Findings(
         "tao2022-local-rate: the rate of the local bound, as printed and as it is",
         {
-            _SHOWS: [
+            SHOWS: [
                 "Theorem 7: the regret of LDPR-SE is O(u^(2/v) log T / ε^2 times the sum of "
                 "gap^(-1/v)), and Theorem 11 is said to match. This figure is ours: the paper has "
                 "none on it.",
             ],
-            _SEES: seen,
-            _WHY: [
+            SEES: seen,
+            WHY: [
                 "Epoch tau of LDPR-SE has 2^(2 tau (1+v)/v) pulls, up to constants, and drops the "
                 "arms whose gap is 2^-tau or more. So an arm costs gap^(-2(1+v)/v) pulls, and "
                 "regret gap^(-(2+v)/v). The proof prints gap^(-1/v), as it takes the first epoch "
@@ -544,6 +524,32 @@ def local_rate(desk: Desk) -> str:
             ],
         },
     )
+
+
+def _draw_rates(
+    desk: Desk,
+    sweeps: Mapping[str, Against],
+    curves: Mapping[str, Mapping[str, Curve]],
+    bounds: Mapping[str, list[float]],
+    gaps: np.ndarray,
+    needed: Mapping[float, np.ndarray],
+) -> None:
+    title = (
+        "The rate of local privacy: Tao, Wu, Zhao, Wang 2022, Theorem 7, as printed and as it is\n"
+        f"{desk.scale} scale: (a) mean ± standard error; (b), (c) computed"
+    )
+    picture = draw(sweeps, curves, title, extra=2)
+    measured, proved, theory = picture.axes
+    _guides(measured, *curves["a"].values())
+    _draw_curves(proved, BOUND_GAPS, bounds, "(b) proved on the same pair", "regret (log scale)")
+    _draw_curves(
+        theory,
+        gaps,
+        {f"v={v:g}": constants for v, constants in needed.items()},
+        "(c) constant that the printed bound needs",
+        "lower bound of every policy / printed upper bound",
+    )
+    desk.picture(picture)
 
 
 def _guides(ax: Axes, curve: Curve) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from balaclava.environments.base import Environment, environment
-from balaclava.papers.harness.against import Against, Curve, draw, from_to, play, smaller
-from balaclava.papers.harness.base import Desk, Size, figure
+from balaclava.papers.harness.against import Against, Curve, draw, from_to, play
 from balaclava.papers.harness.calibrated import how, listed, scale_of, with_scale
+from balaclava.papers.harness.desk import Desk, Size
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.text import compose, verdicts
+from balaclava.papers.harness.statements import smaller, verdicts
 
 REFERENCE = "Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023"
 ARMS = 5
@@ -41,8 +43,6 @@ MEANINGS = {
     "k": "the order of the known moment",
     "D": "the range of means",
 }
-
-_SHOWS, _SEES, _WHY = "What the paper shows", "What we see", "Where they differ, and why"
 
 
 class Arms(NamedTuple):
@@ -273,7 +273,7 @@ def _ranges(played: Played) -> list[str]:
 
 
 @figure("wu2023-alpha", "Regret against the share of outliers", REFERENCE)
-def alpha(desk: Desk) -> str:
+def alpha(desk: Desk) -> Findings:
     plan = Plan(
         "α",
         [1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1],
@@ -291,21 +291,21 @@ def alpha(desk: Desk) -> str:
         radii.append(f"{2 * least:.2f} at α={value:g}")
     most = played.sweeps["a"].values[-1]
     levels = OURS.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
-    return compose(
+    return Findings(
         "wu2023-alpha: regret against the share of outliers",
         {
-            _SHOWS: [
+            SHOWS: [
                 "Theorems 4.1 and 6.2: outliers add T α^(1-1/k) to the regret, of any policy: gaps "
                 "below the order of α^(1-1/k) cannot be seen, however long one plays."
             ],
-            _SEES: [
+            SEES: [
                 *_ranges(played),
                 *_idle(played),
                 *_strays(played),
                 f"The least 2β of prae-raw within {horizon:,} rounds: {', '.join(radii)}. An arm "
                 f"leaves only if its estimate is that far below the best, and the gap is {GAP:g}.",
             ],
-            _WHY: [
+            WHY: [
                 "With the constants of the proofs, which the paper leaves open and we derived, the "
                 "prae policies learn nothing from some α on. A calibrated radius goes beyond, but "
                 "nothing then protects from outliers that are worse than those of the calibration.",
@@ -326,7 +326,7 @@ def alpha(desk: Desk) -> str:
 
 
 @figure("wu2023-epsilon", "Regret against ε", REFERENCE)
-def epsilon(desk: Desk) -> str:
+def epsilon(desk: Desk) -> Findings:
     plan = Plan(
         "ε",
         [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
@@ -353,15 +353,15 @@ def epsilon(desk: Desk) -> str:
         )
         for contender in plan.contenders
     ]
-    return compose(
+    return Findings(
         "wu2023-epsilon: regret against ε",
         {
-            _SHOWS: [
+            SHOWS: [
                 "Theorem 6.2 and Remark 6.3: privacy adds (K log T / ε)^(1-1/k) T^(1/k) in the "
                 "worst case. On one instance this is log T / (ε gap^(1/(k-1))) for each arm beside "
                 "log T / gap: regret falls as 1/ε, until chance weighs more than the noise."
             ],
-            _SEES: [
+            SEES: [
                 *_ranges(played),
                 *claims,
                 "Slope of log regret against log ε, -1 where privacy is all that costs:",
@@ -369,7 +369,7 @@ def epsilon(desk: Desk) -> str:
                 *_idle(played),
                 *_strays(played),
             ],
-            _WHY: [
+            WHY: [
                 "Batches are powers of two, so that regret moves in steps of about 2.",
                 "Where regret is that of playing all arms in turn it cannot grow: slopes there are "
                 "flat because the horizon is short.",
@@ -393,7 +393,7 @@ def _first_batches(plan: Plan, i: int) -> float:
 
 
 @figure("wu2023-moment", "Regret against the order of the known moment", REFERENCE)
-def moment(desk: Desk) -> str:
+def moment(desk: Desk) -> Findings:
     plan = Plan(
         "k",
         [2.0, 2.5, 3.0, 4.0, 6.0, 8.0],
@@ -420,15 +420,15 @@ def moment(desk: Desk) -> str:
         )
         for contender in plan.contenders
     ]
-    return compose(
+    return Findings(
         "wu2023-moment: regret against the order of the known moment",
         {
-            _SHOWS: [
+            SHOWS: [
                 "Theorem 6.2: with a moment of order k privacy costs T^(1/k) (K log T / ε)^(1-1/k) "
                 "in the worst case, the less the higher k is, for moments that are at most 1."
             ],
-            _SEES: [*_ranges(played), *claims, *best, *_idle(played), *_strays(played)],
-            _WHY: [
+            SEES: [*_ranges(played), *claims, *best, *_idle(played), *_strays(played)],
+            WHY: [
                 "The rewards are the same at every k; only what the policy is told changes: k, and "
                 "the true moment of that order. The theorem keeps the moment at 1, whereas here "
                 "its k-th root grows with k, from "
@@ -445,7 +445,7 @@ def _root(arms: Arms) -> float:
 
 
 @figure("wu2023-range", "Regret against the range of means: raw and central moments", REFERENCE)
-def mean_range(desk: Desk) -> str:
+def mean_range(desk: Desk) -> Findings:
     plan = Plan(
         "D",
         [10.0, 30.0, 100.0, 300.0, 1000.0],
@@ -475,16 +475,16 @@ def mean_range(desk: Desk) -> str:
         for letter, curves in (("a", played.proved), ("b", played.tuned))
         for label, curve in curves.items()
     ]
-    return compose(
+    return Findings(
         "wu2023-range: regret against the range of means, raw and central moments",
         {
-            _SHOWS: [
+            SHOWS: [
                 "Remark 6.13: with a raw moment regret is multiplied by D, since E|X|^k is of "
                 "order D^k; with a central moment, D enters by an additive term only, through its "
                 "logarithm in the length of the first phase."
             ],
-            _SEES: [*_ranges(played), *claims, *growth, *_idle(played), *_strays(played)],
-            _WHY: [
+            SEES: [*_ranges(played), *claims, *growth, *_idle(played), *_strays(played)],
+            WHY: [
                 "The means are D - 0.4 for the best arm and D - 0.9 for the others: at the edge of "
                 "what the policies are told. A raw policy at the ceiling of playing all arms in "
                 "turn cannot get worse: there its growth says nothing.",

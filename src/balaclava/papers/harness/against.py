@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.base import Desk, Panel, Size
-from balaclava.papers.harness.text import mean_and_error
+from balaclava.papers.harness.desk import Desk, Panel, Size
+from balaclava.papers.harness.statements import count_strays, mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from balaclava.environments.base import Environment
     from balaclava.policies.base import Policy
-    from balaclava.simulation.results import Results
-
-_CERTAIN = 2.0  # standard errors, as in `report`
 
 
 class Against(NamedTuple):
@@ -85,14 +82,9 @@ def _curves(desk: Desk, letter: str, sweep: Against) -> dict[str, Curve]:
         scope = played[0].policies[label].guarantee.scope
         promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"
         values = np.array(sweep.values, float)
-        strays = np.array([_strays(results, label) for results in played])
+        strays = np.array([count_strays(results, label) for results in played])
         curves[label] = Curve(values, np.array(means), np.array(errors), uniform, strays, promise)
     return curves
-
-
-def _strays(results: Results, label: str) -> int:
-    favourites = results.pulls(label).argmax(axis=1)
-    return int(np.sum(results.environment.gaps[favourites] > 0))
 
 
 def draw(
@@ -142,14 +134,6 @@ def _draw(ax: Axes, curves: Mapping[str, Curve]) -> None:
     ax.set_yscale("log")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
-
-
-def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
-    """Whether the first of two means (with their errors) is the smaller: a verdict on a claim."""
-    gap = _CERTAIN * float(np.hypot(first[1], second[1]))
-    if second[0] > first[0] + gap:
-        return "agrees"
-    return "differs" if second[0] < first[0] - gap else "unclear"
 
 
 def from_to(curves: Mapping[str, Curve]) -> str:

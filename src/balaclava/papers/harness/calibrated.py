@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from balaclava.advice.calibrate import calibrate
-from balaclava.papers.harness.base import Size
+from balaclava.papers.harness.desk import Size
 from balaclava.papers.harness.scopes import make
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.base import Desk, Panel, Size
+from balaclava.papers.harness.desk import Desk, Panel, Size
 from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.text import mean_and_error
+from balaclava.papers.harness.statements import mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,13 +1,11 @@
-"""All figures of all papers on one page: pictures, what each paper shows, and what we see."""
+"""All figures of all papers in one folder: what is made, what is kept, and the record of it."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import html
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,50 +14,15 @@ from typing import Any, NamedTuple
 
 from balaclava._core.files import atomically
 from balaclava.experiments.sweep import sources
-from balaclava.papers.harness.base import FigureEntry, _open, figures, reproduce
+from balaclava.papers.harness.pages import Shown, page
+from balaclava.papers.harness.registry import FigureEntry, figures
+from balaclava.papers.harness.reproduction import open_folder, reproduce
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.files import versions
 
 INDEX = "index.html"
 RECORD = "gallery.json"
-_OWN = "harness/gallery"
-_WIDTH = 1400  # pixels of a small picture
-_BYTES = 95_000  # of a small picture, at most
-_COLOURS = (128, 64, 32, 16)
-
-_CSS = """
-body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 68rem; color: #1c2024;
-  font: 16px/1.6 system-ui, -apple-system, "Segoe UI", sans-serif; }
-h1, h2, h3 { line-height: 1.25; } h2 { margin: 3rem 0 .5rem; } h3 { margin: 1rem 0 .3rem; }
-a { color: #0b57a4; } .wide { overflow-x: auto; } img { width: 100%; min-width: 44rem; }
-.soft { color: #59636e; } ul { padding-left: 1.2rem; }
-"""
-
-
-class Shown(NamedTuple):
-    """A figure on the page."""
-
-    name: str
-    title: str
-    reference: str
-    scale: str
-    key: str  # a digest of what it was made by
-    pictures: tuple[str, ...]  # names of files beside the page
-    text: str
-
-    @property
-    def sections(self) -> dict[str, list[str]]:
-        """The points of its text under their headings."""
-        found: dict[str, list[str]] = {}
-        points: list[str] = []
-        for line in self.text.splitlines()[1:]:  # the first is the figure's name
-            if line.startswith("- "):
-                points.append(line[2:])
-            elif line.startswith("  ") and points:
-                points[-1] += " " + line.strip()
-            elif line.strip():
-                points = found.setdefault(line.strip(), [])
-        return found
+_OWN = ("harness/gallery", "harness/pages")
 
 
 class Step(NamedTuple):
@@ -114,7 +77,7 @@ def make_gallery(
         tell: called with what became of each figure.
     """
     folder, entries = Path(out), figures()
-    _open(folder)
+    open_folder(folder)
     shown = {each.name: each for each in read_gallery(folder)}
     gallery = Gallery(folder, [], [])
     for entry in entries:
@@ -156,7 +119,9 @@ def _make(
         with progress(entry.name) as bar:
             done = run(bar)
     pictures = tuple(path.name for path in done.files if path.suffix == ".png")
-    return Shown(entry.name, entry.title, entry.reference, scale, key, pictures, done.text)
+    return Shown(
+        entry.name, entry.title, entry.reference, scale, key, pictures, done.findings.sections
+    )
 
 
 def _is_whole(shown: Shown, folder: Path) -> bool:
@@ -169,7 +134,7 @@ def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str) -> str:
     others = {_paper(each.name) for each in entries} - {paper}
     digest = hashlib.sha256(json.dumps([scale, sources(), versions()], sort_keys=True).encode())
     for module, text in _modules().items():
-        if module.partition("/")[0] not in others and module != _OWN:
+        if module.partition("/")[0] not in others and module not in _OWN:
             digest.update(f"{module}\0{text}".encode())
     return digest.hexdigest()[:20]
 
@@ -196,118 +161,19 @@ def read_gallery(folder: str | os.PathLike[str]) -> list[Shown]:
         return []
     try:
         rows = json.loads(record.read_text(encoding="utf-8"))
-        return [_read(row, Path(folder)) for row in rows]
+        return [_read(row) for row in rows]
     except (ValueError, TypeError, OSError):
         return []  # damaged: made again
 
 
-def _read(row: Mapping[str, Any], folder: Path) -> Shown:
-    text = (folder / f"{row['name']}.txt").read_text(encoding="utf-8")
-    return Shown(**{**row, "pictures": tuple(row["pictures"]), "text": text.rstrip("\n")})
+def _read(row: Mapping[str, Any]) -> Shown:
+    return Shown(**{**row, "pictures": tuple(row["pictures"])})
 
 
 def write_page(shown: Sequence[Shown], folder: Path) -> None:
     """The page and the record of what is on it."""
-    _record(shown, folder)
-    with atomically(folder / INDEX) as temporary:
-        temporary.write_text(_page(shown), encoding="utf-8")
-
-
-def write_markdown(shown: Sequence[Shown], source: Path, page: Path) -> None:
-    """The page in Markdown, with small pictures in a folder beside it: for the documentation."""
-    folder = page.with_suffix("")
-    _open(folder)
-    for old in folder.glob("*.png"):
-        old.unlink()
-    for each in shown:
-        for picture in each.pictures:
-            shrink(source / picture, folder / picture)
-    with atomically(page) as temporary:
-        temporary.write_text(_markdown(shown, folder.name), encoding="utf-8")
-
-
-def _markdown(shown: Sequence[Shown], folder: str) -> str:
-    papers: dict[str, list[Shown]] = {}
-    for each in shown:
-        papers.setdefault(each.reference, []).append(each)
-    parts = [
-        "# Gallery",
-        "The figures of the papers, run again from their descriptions. Each shows the picture, "
-        "what the paper shows, what we see, and why they differ where they do. Where a paper does "
-        "not say what it did, the text says what we did. `make gallery` makes them at a scale that "
-        "takes minutes; `balaclava reproduce NAME --scale paper` plays as much as the paper did.",
-    ]
-    for reference, theirs in papers.items():
-        links = [f"- [{each.name}](#{each.name}): {_plain(each.title)}" for each in theirs]
-        parts += [f"**{_plain(reference)}**", "\n".join(links)]
-    for reference, theirs in papers.items():
-        parts.append(f"## {_plain(reference)}")
-        for each in theirs:
-            parts += [f"### {each.name}", f"{_plain(each.title)}. {each.scale.capitalize()} scale."]
-            parts += [f"![{_plain(each.title)}]({folder}/{picture})" for picture in each.pictures]
-            for title, points in each.sections.items():
-                listed = "\n".join(f"- {_plain(point)}" for point in points)
-                parts += [f"**{_plain(title)}**", listed]
-    return "\n\n".join(parts) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Text in which Markdown finds no marks."""
-    return re.sub(r"([\\`*_<>\[\]#|~])", r"\\\1", text)
-
-
-def _record(shown: Sequence[Shown], folder: Path) -> None:
-    rows = [each._asdict() for each in shown]
-    for row in rows:
-        del row["text"]  # in a file of its own
+    rows = json.dumps([each._asdict() for each in shown], indent=1, ensure_ascii=False)
     with atomically(folder / RECORD) as temporary:
-        temporary.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", "utf-8")
-
-
-def shrink(source: Path, target: Path) -> None:
-    """The same picture in fewer colours, and smaller if it must be."""
-    from PIL import Image  # comes with matplotlib
-
-    with Image.open(source) as opened:
-        picture = opened.convert("RGB")
-    width = min(picture.width, _WIDTH)
-    while True:
-        size = (width, round(picture.height * width / picture.width))
-        smaller = picture.resize(size, Image.Resampling.LANCZOS)
-        for colours in _COLOURS:
-            smaller.quantize(colours).save(target, optimize=True)
-            if target.stat().st_size <= _BYTES:
-                return
-        width = width * 3 // 4
-
-
-def _page(shown: Sequence[Shown]) -> str:
-    listed = "".join(
-        f'<li><a href="#{each.name}">{html.escape(each.name)}</a> {html.escape(each.title)}</li>'
-        for each in shown
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Figures run again - balaclava</title><style>{_CSS}</style></head>\n"
-        f"<body><h1>Figures run again</h1><ul>{listed}</ul>\n"
-        + "\n".join(_article(each) for each in shown)
-        + "</body></html>\n"
-    )
-
-
-def _article(shown: Shown) -> str:
-    parts = [
-        f'<h2 id="{shown.name}">{html.escape(shown.title)}</h2>',
-        f'<p class="soft">{html.escape(shown.name)}, {shown.scale} scale. '
-        f"{html.escape(shown.reference)}</p>",
-    ]
-    parts += [
-        f'<div class="wide"><a href="{picture}"><img src="{picture}" loading="lazy" '
-        f'alt="{html.escape(shown.title)}"></a></div>'
-        for picture in shown.pictures
-    ]
-    for title, points in shown.sections.items():
-        listed = "".join(f"<li>{html.escape(point)}</li>" for point in points)
-        parts.append(f"<h3>{html.escape(title)}</h3><ul>{listed}</ul>")
-    return "\n".join(parts)
+        temporary.write_text(rows + "\n", encoding="utf-8")
+    with atomically(folder / INDEX) as temporary:
+        temporary.write_text(page(shown), encoding="utf-8")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.base import Desk
-from balaclava.papers.harness.text import mean_and_error
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.statements import mean_and_error
 from balaclava.simulation.engine import simulate
 
 if TYPE_CHECKING:

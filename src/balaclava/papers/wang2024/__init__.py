@@ -1,1 +1,5 @@
-"""Wang and Zhu 2024."""
+"""Wang and Zhu, Optimal learning policies for differential privacy in multi-armed bandits, 2024.
+
+Figures 1 to 3 draw the law of one arm's index before and after one reward is changed, inside the
+region that Lemma 8 allows. Figures 4 to 7 are simulations on two instances of Bernoulli arms.
+"""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.base import Desk
+from balaclava.papers.harness.desk import Desk
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

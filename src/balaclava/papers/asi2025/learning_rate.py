@@ -9,22 +9,21 @@ import numpy as np
 
 from balaclava.advice.calibrate import Calibration, calibrate
 from balaclava.environments.hard_losses import fast_commit, hidden_best
-from balaclava.papers.asi2025.rounds import (
+from balaclava.papers.asi2025.common import (
     LARGEST_GAP,
     NO_NUMBERS,
     REFERENCE,
     SEED,
-    SEES,
-    SHOWS,
-    WHY,
     family,
     gaps,
     hardest,
 )
-from balaclava.papers.harness.base import Desk, figure
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
 from balaclava.papers.harness.slopes import Axis, Measured, Setting, draw_slopes, measure
-from balaclava.papers.harness.text import below, compose
+from balaclava.papers.harness.statements import below
 
 
 class RatePlan(NamedTuple):
@@ -158,7 +157,7 @@ def best_scales(measured: Measured, panels: Iterable[str]) -> list[str]:
 
 
 @figure("asi2025-learning-rate", "What the learning rate is worth, and the base", REFERENCE)
-def learning_rate(desk: Desk) -> str:
+def learning_rate(desk: Desk) -> Findings:
     plan = RATE_PLANS[desk.scale]
     measured = measure(desk, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
     chosen = calibrated(desk, plan)
@@ -175,7 +174,7 @@ def learning_rate(desk: Desk) -> str:
     )
     desk.picture(draw_slopes(measured, axes, title))
     scales = "; ".join(f"{policy} {done.scale:g}" for policy, done in chosen.items())
-    return compose(
+    return Findings(
         "asi2025-learning-rate: what the learning rate is worth, and the base",
         {
             SHOWS: [

@@ -12,21 +12,20 @@ from balaclava.advice.experts import recommend_experts
 from balaclava.environments.advice import Advice
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.errors import ParameterError
-from balaclava.papers.asi2025.rounds import (
+from balaclava.papers.asi2025.common import (
     LARGEST_GAP,
     MIXING,
     NO_NUMBERS,
     REFERENCE,
     SEED,
-    SEES,
-    SHOWS,
     TUNED,
-    WHY,
     describe_slopes,
     gaps,
     hardest,
 )
-from balaclava.papers.harness.base import Desk, figure
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
 from balaclava.papers.harness.slopes import (
     LEARNED,
@@ -37,7 +36,7 @@ from balaclava.papers.harness.slopes import (
     measure,
     number,
 )
-from balaclava.papers.harness.text import compose, mean_and_error
+from balaclava.papers.harness.statements import mean_and_error
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -129,7 +128,7 @@ def expert_setting(
     return _among_experts(panel, x, policies, experts, horizon, epsilon)
 
 
-def expert_yardstick(panel: str, x: float, experts: int, horizon: int) -> Setting:
+def expert_baseline(panel: str, x: float, experts: int, horizon: int) -> Setting:
     """The policy that protects nothing, on what is hard for it."""
     policy = make("exp4", arms=EXPERT_ARMS, experts=experts, horizon=horizon)
     return _among_experts(panel, x, {"exp4": policy}, experts, horizon, None)
@@ -177,16 +176,16 @@ def recommendations(measured: Measured) -> list[str]:
 
 
 @figure("asi2025-table2", "Regret with experts, against N, ε and T", REFERENCE)
-def table_2(desk: Desk) -> str:
+def table_2(desk: Desk) -> Findings:
     plan, refusals = EXPERT_PLANS[desk.scale], Refusals({})
     N, T, e = plan.experts, plan.horizon, EXPERT_EPSILON
     settings = [
         *(expert_setting("a", x, N, T, x, refusals) for x in plan.epsilons),
         *(expert_setting("b", x, x, T, e, refusals) for x in plan.expert_counts),
         *(expert_setting("c", x, N, x, e, refusals) for x in plan.horizons),
-        expert_yardstick("a", plan.epsilons[0], N, T),
-        *(expert_yardstick("b", x, x, T) for x in plan.expert_counts),
-        *(expert_yardstick("c", x, N, x) for x in plan.horizons),
+        expert_baseline("a", plan.epsilons[0], N, T),
+        *(expert_baseline("b", x, x, T) for x in plan.expert_counts),
+        *(expert_baseline("c", x, N, x) for x in plan.horizons),
     ]
     measured = measure(desk, settings, repetitions=plan.repetitions, seed=SEED)
     axes = {
@@ -201,7 +200,7 @@ def table_2(desk: Desk) -> str:
         "bound is least"
     )
     desk.picture(draw_slopes(measured, axes, title))
-    return compose(
+    return Findings(
         "asi2025-table2: regret with experts, against N, ε and T",
         {
             SHOWS: [

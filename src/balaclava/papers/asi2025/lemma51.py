@@ -11,22 +11,20 @@ import numpy as np
 
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
-from balaclava.papers.asi2025.rounds import (
+from balaclava.papers.asi2025.common import (
+    BASELINES,
     NO_NUMBERS,
     REFERENCE,
     SEED,
-    SEES,
-    SHOWS,
     TUNED,
-    WHY,
-    YARDSTICKS,
     private,
 )
-from balaclava.papers.asi2025.turning import lemma_line, spoken
-from balaclava.papers.harness.base import Desk, figure
+from balaclava.papers.asi2025.lemma51_conditions import lemma_line, spoken
 from balaclava.papers.harness.curves import grid
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.slopes import Measured, Setting, look_of, measure, promise
-from balaclava.papers.harness.text import compose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,13 +56,13 @@ def turning(horizon: int, switch: int) -> Switching:
 def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> Setting:
     """Every policy on one sequence of losses."""
     offered = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
-    policies = {label: private(label, **offered) for label in (*TURN_LIST, *YARDSTICKS)}
+    policies = {label: private(label, **offered) for label in (*TURN_LIST, *BASELINES)}
     even = world.horizon * float(world.means.mean() - world.means.min())
     return Setting(panel, x, world.horizon, policies, (world,), even)
 
 
 @figure("asi2025-lemma51", "Losses that turn when a private policy has settled", REFERENCE)
-def lemma_51(desk: Desk) -> str:
+def lemma_51(desk: Desk) -> Findings:
     plan = TURN_PLANS[desk.scale]
     T = plan.horizon
     epsilons = grid(1.0, 1.0 / math.sqrt(T), plan.epsilons)
@@ -80,7 +78,7 @@ def lemma_51(desk: Desk) -> str:
     )
     line = [lemma_line(T, epsilon) for epsilon in epsilons]
     desk.picture(_draw_turn(measured, epsilons, line, desk.scale, plan))
-    return compose(
+    return Findings(
         "asi2025-lemma51: losses that turn when a private policy has settled",
         {
             SHOWS: [

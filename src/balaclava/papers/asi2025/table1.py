@@ -1,0 +1,205 @@
+"""Asi, Raman, Talwar 2025: the rows of Table 1 without experts, measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava.papers.asi2025.common import (
+    BASELINES,
+    LARGEST_GAP,
+    MIXING,
+    NO_NUMBERS,
+    REFERENCE,
+    SEED,
+    TUNED,
+    describe_slopes,
+    family,
+    private,
+)
+from balaclava.papers.harness.curves import grid
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.registry import figure
+from balaclava.papers.harness.slopes import (
+    LEARNED,
+    Axis,
+    Measured,
+    Setting,
+    draw_slopes,
+    measure,
+)
+
+
+class Plan(NamedTuple):
+    """How much of Table 1 is measured."""
+
+    arms: int
+    horizon: int  # in panel (a)
+    epsilons: int  # how many
+    side_horizon: int  # in panel (b)
+    arm_counts: tuple[int, ...]
+    horizons: tuple[int, ...]
+    long_horizons: tuple[int, ...]  # in panel (d)
+    repetitions: int
+
+    @property
+    def threshold(self) -> float:
+        """T^(-1/2), below which no policy with local privacy learns."""
+        return 1.0 / math.sqrt(self.horizon)
+
+
+PLANS = {
+    "quick": Plan(
+        4,
+        200_000,
+        9,
+        100_000,
+        (4, 8, 16, 32, 64),
+        (10_000, 30_000, 100_000, 300_000),
+        (20_000, 80_000, 320_000, 1_280_000),
+        6,
+    ),
+    "paper": Plan(
+        10,
+        1_000_000,
+        10,
+        1_000_000,
+        (4, 8, 16, 32, 64),
+        (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000),
+        (20_000, 200_000, 2_000_000, 20_000_000),
+        10,
+    ),
+    "tiny": Plan(2, 400, 3, 400, (2, 3, 4), (100, 200, 400), (100, 200, 400), 2),
+}
+SIDE_EPSILON = 0.25  # where not epsilon is varied
+SHORT_LIST = ("dp-htinf", "dp-tsallis-inf", f"dp-exp3{TUNED}", f"ldp-exp3{TUNED}")
+FULL_LIST = (*SHORT_LIST, "dp-exp3", "dp-ftpl", "ldp-exp3")
+
+
+def setting(
+    panel: str, x: float, labels: Sequence[str], arms: int, horizon: int, epsilon: float | None
+) -> Setting:
+    """The policies for this epsilon on the family that is hard at it."""
+    offered = {"arms": arms, "horizon": horizon, "epsilon": epsilon}
+    policies = {label: private(label, **offered) for label in labels}
+    ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / arms)
+    return Setting(panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling)
+
+
+def settings_of_table_1(plan: Plan) -> list[Setting]:
+    """Regret against epsilon, K and T, and against T where epsilon is T^(-1/2)."""
+    epsilons = grid(1.0, plan.threshold / 10.0, plan.epsilons)
+    side = SIDE_EPSILON
+    found = [setting("a", e, FULL_LIST, plan.arms, plan.horizon, e) for e in epsilons]
+    found.append(setting("a", 1.0, BASELINES, plan.arms, plan.horizon, None))
+    for arms in plan.arm_counts:
+        found.append(setting("b", arms, SHORT_LIST, arms, plan.side_horizon, side))
+        found.append(setting("b", arms, BASELINES, arms, plan.side_horizon, None))
+    for horizon in plan.horizons:
+        found.append(setting("c", horizon, SHORT_LIST, plan.arms, horizon, side))
+        found.append(setting("c", horizon, BASELINES, plan.arms, horizon, None))
+    for horizon in plan.long_horizons:
+        epsilon = 1.0 / math.sqrt(horizon)
+        found.append(setting("d", horizon, SHORT_LIST, 2, horizon, epsilon))
+    return found
+
+
+def separation(measured: Measured, plan: Plan) -> list[str]:
+    """Central against local privacy, at each epsilon up to 0.1 and at the threshold."""
+    ours, theirs = "dp-htinf", f"ldp-exp3{TUNED}"
+    pairs = zip(measured.points("a", ours), measured.points("a", theirs), strict=True)
+    small = [(a, b) for a, b in pairs if a.x <= 0.1]
+    sure = [a.x for a, b in small if a.mean + 2 * math.hypot(a.error, b.error) < b.mean]
+    listed = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in small)
+    lines = [
+        f"(a) {ours} and {theirs} at ε up to 0.1: {listed}. {ours} is below by two standard "
+        f"errors or more at {len(sure)} of {len(small)}."
+    ]
+    for label in (ours, theirs):
+        learned = [point.x for point in measured.points("a", label) if point.learned]
+        least = f"down to ε = {min(learned):g}" if learned else "nowhere"
+        lines.append(
+            f"(a) {label} stays below {LEARNED:.0%} of even play {least}; "
+            f"T^(-1/2) = {plan.threshold:.3g}."
+        )
+    for label in (ours, theirs):
+        points = measured.points("d", label)
+        shares = [point.mean / point.ceiling for point in points]
+        falls = all(np.diff(shares) < 0) and shares[-1] < LEARNED
+        lines.append(
+            f"(d) {label} at ε = T^(-1/2), regret as a share of even play, T from "
+            f"{points[0].x:,.0f} to {points[-1].x:,.0f}: "
+            f"{', '.join(f'{share:.0%}' for share in shares)}: "
+            f"{'sublinear' if falls else 'not seen to be sublinear'}."
+        )
+    return lines
+
+
+def few_arms(plan: Plan) -> str:
+    """Why the power of K is above 1/2 where there are few arms."""
+    K = np.array(plan.arm_counts, float)
+    exact = np.polyfit(np.log(K), np.log(np.sqrt(K - 1.0) * (1.0 - 1.0 / K)), 1)[0]
+    return (
+        "(b) is of few arms: with K - 1 wrong arms, and 1/K of all plays right by chance, what "
+        f"grows as sqrt(K - 1) (1 - 1/K) has the power {exact:.2f} over these K, not 0.50."
+    )
+
+
+@figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", REFERENCE)
+def table_1(desk: Desk) -> Findings:
+    plan = PLANS[desk.scale]
+    measured = measure(desk, settings_of_table_1(plan), repetitions=plan.repetitions, seed=SEED)
+    axes = {
+        "a": Axis(
+            f"{plan.arms} arms, T = {plan.horizon:,}",
+            "ε (more private to the right)",
+            falling=True,
+            marks={plan.threshold: " T^(-1/2)"},
+        ),
+        "b": Axis(f"T = {plan.side_horizon:,}, ε = {SIDE_EPSILON:g}", "number of arms K"),
+        "c": Axis(f"{plan.arms} arms, ε = {SIDE_EPSILON:g}", "rounds T"),
+        "d": Axis("2 arms, ε = T^(-1/2)", "rounds T"),
+    }
+    title = (
+        "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses of which "
+        f"one arm is better by some gap\n{desk.scale} scale: mean ± standard error of "
+        f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
+    )
+    desk.picture(draw_slopes(measured, axes, title))
+    return Findings(
+        "asi2025-table1: regret against ε, K and T",
+        {
+            SHOWS: [
+                "Regret of at most order sqrt(K T / ε) for dp-htinf, with more logarithms for "
+                "dp-exp3 and dp-ftpl, where the local policies before it had sqrt(K T) log(K T) / "
+                "ε. So regret is sublinear for ε below T^(-1/2), where with local privacy it "
+                "cannot be: a separation of central from local privacy."
+            ],
+            SEES: [
+                *(line for panel in axes for line in describe_slopes(measured, panel)),
+                *separation(measured, plan),
+            ],
+            WHY: [
+                NO_NUMBERS,
+                "A policy is played on gaps from the one that is hardest in theory, "
+                "sqrt(K / (ε T)), by factors of three to 1/2, and its largest mean regret counts. "
+                f"Powers are fitted where that is below {LEARNED:.0%} of the regret of even play "
+                "at the gap 1/2 (dotted), which no policy exceeds by much: at the dotted line a "
+                "curve bends because losses end at 1. The largest of several means of few "
+                "repetitions is a little too high, for wild policies more so.",
+                "The learning rates printed for dp-exp3, dp-ftpl and ldp-exp3 guard against the "
+                "largest noise in T rounds, and are far too low at these horizons. 'Tuned' takes "
+                "for dp-exp3 and ldp-exp3 the rate at which the bound, proved all the same, is "
+                "least. dp-ftpl has no such proof, is slow, and is in (a) only.",
+                "What is promised differs: dp policies protect all decisions of a run from who "
+                "sees them, ldp-exp3 each loss from the operator too, which is more.",
+                few_arms(plan),
+                MIXING.format(2.0 * math.log(plan.arms * plan.horizon)),
+                "No regret is proved for dp-tsallis-inf; asi2025-learning-rate compares it.",
+            ],
+        },
+    )

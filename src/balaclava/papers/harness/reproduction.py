@@ -1,0 +1,93 @@
+"""A published figure, run again: what that leaves behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from balaclava._core.declared import brief
+from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError, nearest
+from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.findings import Findings
+from balaclava.papers.harness.registry import figures
+from balaclava.simulation.engine import Progress
+
+if TYPE_CHECKING:
+    from balaclava.simulation.results import Results
+
+SCALES = ("quick", "paper")
+_TESTING = "tiny"  # for the package's own tests: says nothing about a figure
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A figure run again: where the files are, what they show, and the results behind them."""
+
+    name: str
+    scale: str
+    findings: Findings
+    files: tuple[Path, ...]
+    results: dict[str, Results]  # of each panel; none where nothing is played
+
+    @property
+    def text(self) -> str:
+        """What was found, to be read."""
+        return str(self.findings)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def reproduce(
+    figure: str,
+    *,
+    scale: str = "quick",
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Run a published figure again: its picture, its data, and a text that compares.
+
+    Args:
+        figure: its name, such as "wang2024-fig4"; `balaclava reproduce --list` shows all.
+        scale: "quick" for a look in seconds, "paper" for the paper's own numbers.
+        out: the folder to write to; by default one with the figure's name, in the current folder.
+        workers: threads; by default one for each core.
+        progress: called with the rounds played and the rounds in all.
+
+    Example:
+        >>> import balaclava as bl, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     done = bl.reproduce("wang2024-fig1", out=folder)
+        >>> [path.name for path in done.files]
+        ['wang2024-fig1.csv', 'wang2024-fig1.png', 'wang2024-fig1.txt']
+    """
+    entries = {entry.name: entry for entry in figures()}
+    if figure not in entries:
+        raise UnknownNameError(f"no figure is called {figure!r}; {nearest(str(figure), entries)}")
+    if scale not in (*SCALES, _TESTING):
+        raise ParameterError(
+            f"scale = {brief(scale)} is not allowed; give one of {', '.join(SCALES)}"
+        )
+    folder = Path(figure if out is None else out)
+    open_folder(folder)
+    desk = Desk(figure, scale, folder, workers, progress)
+    findings = entries[figure].make(desk)
+    desk.note(findings)
+    return Reproduction(figure, scale, findings, tuple(desk.files), desk.results)
+
+
+def open_folder(folder: Path) -> None:
+    """Make the folder, and try it: better to fail now than after an hour."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsFileError(
+            f"out = {brief(os.fspath(folder))} cannot be written to: {error.strerror}; choose "
+            "another folder"
+        ) from error

@@ -1,0 +1,93 @@
+"""What a figure says of results: means in order, and verdicts on what a paper claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from balaclava.simulation.results import Results
+
+_CERTAIN = 2.0  # standard errors by which two means must differ to be called different
+
+
+def only(results: Results, labels: Iterable[str]) -> Results:
+    """The results of some of the policies."""
+    chosen = {label: results.policies[label] for label in labels}
+    part = Results.empty(
+        chosen,
+        results.environment,
+        horizon=results.horizon,
+        seed=results.seed,
+        checkpoints=results.checkpoints,
+    )
+    part.runs = {label: results.runs[label] for label in chosen}
+    return part
+
+
+def mean_and_error(results: Results, label: str) -> tuple[float, float]:
+    """The mean final regret and its standard error."""
+    final = results.final_regret(label)
+    spread = final.std(ddof=1) / math.sqrt(final.size) if final.size > 1 else math.nan
+    return float(final.mean()), float(spread)
+
+
+def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
+    """Whether the first of two means (with their errors) is the smaller: a verdict on a claim."""
+    gap = _CERTAIN * math.hypot(first[1], second[1])
+    if second[0] > first[0] + gap:
+        return "agrees"
+    return "differs" if second[0] < first[0] - gap else "unclear"
+
+
+def below(results: Results, label: str, others: Sequence[str]) -> str:
+    """Whether a policy's mean regret is below that of each other: a verdict on a claim."""
+    regret = mean_and_error(results, label)
+    answers = {smaller(regret, mean_and_error(results, other)) for other in others}
+    return next((answer for answer in ("differs", "unclear") if answer in answers), "agrees")
+
+
+def ranking(results: Results) -> str:
+    """The policies from the lowest mean regret to the highest."""
+    means = {label: mean_and_error(results, label) for label in results.labels}
+    ordered = sorted(means, key=lambda label: means[label][0])
+    return "; ".join(
+        f"{label} {means[label][0]:,.0f} ± {means[label][1]:,.0f}" for label in ordered
+    )
+
+
+def count_strays(results: Results, label: str) -> int:
+    """How many runs played some other arm more than the best."""
+    favourites = results.pulls(label).argmax(axis=1)
+    return int((results.environment.gaps[favourites] > 0).sum())
+
+
+def strays(results: Results, labels: Iterable[str]) -> str:
+    """In how many runs an arm that is not the best was played most."""
+    counts = "; ".join(
+        f"{label} {count_strays(results, label)} of {results.pulls(label).shape[0]}"
+        for label in labels
+    )
+    return f"runs that played some other arm more than the best: {counts}."
+
+
+def costs(results: Results, labels: Iterable[str]) -> str:
+    """What the promises about single decisions amount to for the run as a whole."""
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        guarantee = results.policies[label].guarantee
+        if guarantee.scope == "decision":
+            together = guarantee.over(results.horizon)
+            total = str(together) if together.private else "no promise at all"
+            alike.setdefault(f"{guarantee} is {total}", []).append(label)
+    stated = "; ".join(f"for {', '.join(names)} {cost}" for cost, names in alike.items())
+    return f"All {results.horizon:,} decisions together: {stated}."
+
+
+def verdicts(claim: str, by_panel: Mapping[str, str]) -> str:
+    """One line a claim: in which panels it is seen."""
+    parts = []
+    for word in ("agrees", "unclear", "differs"):
+        letters = [f"({letter})" for letter, verdict in by_panel.items() if verdict == word]
+        if letters:
+            parts.append(f"{word} in {', '.join(letters)}")
+    return f"{claim}: {'; '.join(parts)}."

@@ -1,0 +1,204 @@
+"""Wang and Zhu 2024, Figures 4 and 5: regret over the rounds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from balaclava.papers.harness.desk import Desk, Panel
+from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
+from balaclava.papers.harness.panels import regret_panels
+from balaclava.papers.harness.registry import figure
+from balaclava.papers.harness.scopes import make, share_of_one, whole_run_policies
+from balaclava.papers.harness.statements import below, costs, only, ranking, strays, verdicts
+from balaclava.privacy.accounting import interval_epsilon
+
+if TYPE_CHECKING:
+    from balaclava.simulation.results import Results
+
+from balaclava.papers.wang2024.common import REFERENCE, SEED, SIZES, Setting, scale_note, title_of
+
+SPLIT = "dp-ftpl-new, split"
+
+
+def play_settings(
+    desk: Desk, settings: dict[str, Setting], names: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Play the paper's policies and those of the companion; the companion's labels by panel."""
+    size = SIZES[desk.scale]
+    panels, companions = {}, {}
+    for letter, setting in settings.items():
+        world = setting.world
+        common = {"arms": world.arms, "horizon": size.horizon, "epsilon": setting.epsilon}
+        shown = {name: make(name, **common, delta=setting.delta) for name in names}
+        equal = whole_run_policies(**common, delta=setting.delta)
+        epsilon, delta = share_of_one(setting.epsilon, setting.delta, size.horizon)
+        equal[SPLIT] = make("dp-ftpl-new", **common | {"epsilon": epsilon, "delta": delta})
+        panels[letter] = Panel(shown | equal, world)
+        companions[letter] = list(equal)
+    results = desk.play(panels, size, seed=SEED)
+    headings = {letter: str(setting) for letter, setting in settings.items()}
+    scale = f"{size}; mean and 10 % to 90 % quantiles"
+    pictures = {
+        "": ({letter: list(names) for letter in settings}, ": scopes differ, see the legends"),
+        "-equal-scope": (companions, " at equal scope: ε and δ hold for the whole trajectory"),
+    }
+    for ending, (labels, remark) in pictures.items():
+        parts = {letter: only(results[letter], labels[letter]) for letter in settings}
+        title = f"{title_of(desk)}{remark}\n{desk.scale} scale: {scale}"
+        desk.picture(regret_panels(parts, headings, title), ending)
+    return companions
+
+
+def _sees(
+    results: dict[str, Results], settings: dict[str, Setting], names: tuple[str, ...]
+) -> list[str]:
+    """The ranking in each panel."""
+    return [
+        f"({letter}) {setting}: {ranking(only(results[letter], names))}"
+        for letter, setting in settings.items()
+    ]
+
+
+def _equal_scope(
+    results: dict[str, Results], settings: dict[str, Setting], companions: dict[str, list[str]]
+) -> list[str]:
+    lines = [
+        "The picture that ends in -equal-scope shows the policies that protect all decisions of a "
+        f"run together, at the same epsilon and delta. '{SPLIT}' is DP-FTPL-New with the epsilon "
+        "and delta of one decision made so small that all of them together keep the panel's."
+    ]
+    return lines + [
+        f"({letter}) {setting}: {ranking(only(results[letter], companions[letter]))}"
+        for letter, setting in settings.items()
+    ]
+
+
+_SCOPES = (
+    "Scope: the DP-FTPL policies protect one decision at a time; the others protect all decisions "
+    "of a run together, which is far more. Lower regret at a weaker promise is no surprise."
+)
+
+
+@figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", REFERENCE)
+def figure_4(desk: Desk) -> Findings:
+    names = ("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int")
+    *ours, baseline = names
+    others = [name for name in names if name != "dp-ftpl-new"]
+    pairs = ((1, 0.01), (1, math.exp(-10)), (2, 0.01), (2, math.exp(-10)))
+    settings = {
+        letter: Setting(instance, 1.0, delta)
+        for letter, (instance, delta) in zip("abcd", pairs, strict=True)
+    }
+    companions = play_settings(desk, settings, names)
+    results = desk.results
+    loose: Any = results["a"].policies[baseline]
+    strict: Any = results["b"].policies[baseline]
+    claims = [
+        verdicts(
+            f"{name} below {baseline}",
+            {letter: below(results[letter], name, [baseline]) for letter in settings},
+        )
+        for name in ours
+    ]
+    claims.append(
+        verdicts(
+            "dp-ftpl-new lowest of the four",
+            {letter: below(results[letter], "dp-ftpl-new", others) for letter in settings},
+        )
+    )
+    claims += [f"({letter}) {_after_start(results[letter])}" for letter in settings]
+    claims += [f"({letter}) {strays(results[letter], names)}" for letter in "ab"]
+    return Findings(
+        "wang2024-fig4: regret under (ε, δ), DP-FTPL against DP-UCB-INT",
+        {
+            SHOWS: [
+                "All three DP-FTPL policies are far below DP-UCB-INT, and DP-FTPL-New is the "
+                "lowest. DP-FTPL-Beta pays for a long start phase, more so at the small delta, "
+                "and nothing after it. DP-FTPL-Gauss grows steadily."
+            ],
+            SEES: [*_sees(results, settings, names), *claims],
+            "At equal scope": _equal_scope(results, settings, companions),
+            WHY: [
+                scale_note(desk),
+                _SCOPES,
+                *(f"({letter}) {costs(results[letter], names)}" for letter in "ab"),
+                "How the paper chose the parameters of DP-UCB-INT for a given epsilon and delta is "
+                "not stated. Here an accountant picks the shortest interval between refreshes "
+                f"that keeps them: {loose.interval} pulls in (a) and (c), {strict.interval} in "
+                "(b) and (d). The original's interval, ceil(1/ε) = 1, would come to "
+                f"ε={interval_epsilon(1, loose.delta, loose.v):.3g} and "
+                f"{interval_epsilon(1, strict.delta, strict.v):.3g} instead of 1.",
+                "A run of DP-UCB-INT may settle on a wrong arm after unlucky noise. On Instance 1 "
+                "such runs weigh heavily in its mean, and make it uncertain.",
+            ],
+        },
+    )
+
+
+def _after_start(results: Results) -> str:
+    """How much of DP-FTPL-Beta's regret comes after its start phase."""
+    policy: Any = results.policies["dp-ftpl-beta"]
+    rounds = policy.arms * policy.start_phase
+    if rounds >= results.horizon:
+        return f"the start phase of dp-ftpl-beta, {rounds:,} rounds, does not end."
+    mean = results.regret("dp-ftpl-beta").mean(axis=0)
+    at = int(np.searchsorted(results.checkpoints, rounds))
+    later = (mean[-1] - mean[at]) / mean[-1]
+    return (
+        f"dp-ftpl-beta after its start phase of {rounds:,} rounds: "
+        f"{100 * later:.1f} % of its regret."
+    )
+
+
+@figure("wang2024-fig5", "Regret under pure ε: DP-FTPL-New against DP-UCB and DP-SE", REFERENCE)
+def figure_5(desk: Desk) -> Findings:
+    names = ("dp-ftpl-new", "dp-ucb", "dp-ucb-bound", "dp-se")
+    _, *others = names
+    pairs = ((1, 1.0), (1, 0.1), (2, 1.0), (2, 0.1))
+    settings = {
+        letter: Setting(instance, epsilon)
+        for letter, (instance, epsilon) in zip("abcd", pairs, strict=True)
+    }
+    companions = play_settings(desk, settings, names)
+    results = desk.results
+    claims = [
+        verdicts(
+            "dp-ftpl-new lowest of the four",
+            {letter: below(results[letter], "dp-ftpl-new", others) for letter in settings},
+        )
+    ]
+    claims += [
+        verdicts(
+            f"dp-se above {name}",
+            {letter: below(results[letter], name, ["dp-se"]) for letter in settings},
+        )
+        for name in ("dp-ucb", "dp-ucb-bound")
+    ]
+    claims += [f"({letter}) {strays(results[letter], names)}" for letter in "ab"]
+    return Findings(
+        "wang2024-fig5: regret under pure ε, DP-FTPL-New against DP-UCB and DP-SE",
+        {
+            SHOWS: [
+                "DP-FTPL-New is far below DP-UCB, DP-UCB-BOUND and DP-SE. DP-SE, optimal in order, "
+                "is worse than both UCB policies because of its constants."
+            ],
+            SEES: [*_sees(results, settings, names), *claims],
+            "At equal scope": _equal_scope(results, settings, companions),
+            WHY: [
+                scale_note(desk),
+                _SCOPES,
+                *(f"({letter}) {costs(results[letter], names)}" for letter in "ab"),
+                "DP-UCB trusts its noisy sums without allowing for the noise: an unlucky first "
+                "draw makes a run leave the best arm for good, and the regret of such runs is "
+                "linear. Means of few repetitions say little about it. The paper does not mention "
+                "this; its DP-UCB may differ in how it draws or starts.",
+                "DP-SE drops nothing before its first epoch ends; where the horizon ends earlier "
+                "its regret is that of playing all arms in turn.",
+                "The paper gives no constants for the baselines. Here they are those of the "
+                "papers they come from, DP-SE's failure probability 1/T among them.",
+            ],
+        },
+    )
