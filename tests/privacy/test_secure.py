@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from balaclava.errors import PrivacyError
+from balaclava._core.kernels import DRAWS
+from balaclava.errors import PolicyError, PrivacyError
 from balaclava.privacy.counters import begin_trees, tree_insert, tree_levels, tree_sum
 from balaclava.privacy.histogram import private_argmax_histogram
 from balaclava.privacy.laplace import laplace_release, laplace_report
@@ -303,8 +304,16 @@ def test_secure_randomness_is_never_saved(save: Callable[[Any], Any]) -> None:
 
 
 def test_secure_randomness_has_no_state_to_seed() -> None:
-    for name in ("bit_generator", "spawn", "seed"):
-        assert not hasattr(RNG, name)
+    for name in ("bit_generator", "spawn", "seed", "normal", "choice", "no_such_method"):
+        with pytest.raises(PolicyError, match=rf"rng\.{name}, .* kernels may call random, "):
+            getattr(RNG, name)
+
+
+def test_secure_randomness_offers_exactly_what_kernels_may_call() -> None:
+    arguments: dict[str, tuple[float, ...]] = {"integers": (3,), "standard_gamma": (2.0,)}
+    arguments["beta"] = (2.0, 3.0)
+    for name in DRAWS:
+        assert np.isscalar(getattr(RNG, name)(*arguments.get(name, ())))
 
 
 def test_opendp_is_loaded_on_first_use_only() -> None:

@@ -7,36 +7,64 @@ importing the package stays cheap. `cache` keeps compiled code on disk.
 from __future__ import annotations
 
 import functools
-import re
 import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from balaclava._core.cache import cache_directory, keep_on_disk
 from balaclava.errors import PolicyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# The methods of `rng` that a policy's kernels may call; every other law is made of these.
+DRAWS = (
+    "random",
+    "integers",
+    "standard_normal",
+    "standard_exponential",
+    "standard_gamma",
+    "beta",
+)
+
 _marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 _compiled: dict[tuple[Any, ...], Any] = {}
 _lock = threading.RLock()
 
 
-def kernel(function: Function) -> Function:
-    """Mark a function as one that both Python and the compiler run."""
+@overload
+def kernel(function: Function) -> Function: ...
+
+
+@overload
+def kernel(*, borrows: bool) -> Callable[[Function], Function]: ...
+
+
+def kernel(function: Any = None, *, borrows: bool = False) -> Any:
+    """Mark a function as one that both Python and the compiler run.
+
+    `@kernel` is right for every kernel. `@kernel(borrows=True)` says of one that it returns
+    numbers alone, makes no array and keeps none: the caller holds what it reads and writes, so it
+    is compiled without reference counts, which cost up to 60 ns a step. All of a policy's kernels
+    but `begin` are of that kind. The compiler refuses a marked kernel that makes an array.
+    """
+    if function is None:
+        return functools.partial(kernel, borrows=borrows)
+    function.borrows = borrows
     _marked.append((function, function))
     return function
 
 
-def mechanism(function: Function) -> Function:
-    """Mark a kernel that releases something private.
+def mechanism(function: Function, *, borrows: bool = False) -> Function:
+    """Mark a kernel that releases something private; `borrows` as in `kernel`.
 
     Compiled, and with a plain numpy generator, the body runs as it stands. Interpreted with a
     randomness object that has a `release` method, that method decides: the secure randomness
     answers with exact noise, the auditor's recorder writes down what was given and answered.
     """
+
+    function.borrows = borrows  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def interpreted(rng: Any, *arguments: Any) -> Any:
@@ -64,7 +92,7 @@ def compiled(factory: Callable[..., Callable[..., Any]], *kernels: Callable[...,
 
 def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...]) -> Any:
     import numba
-    from numba.extending import overload
+    from numba import extending
 
     while _marked:
         called, body = _marked.pop()
@@ -74,9 +102,9 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
 
         # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
         options: Any = {"error_model": "numpy", "forceinline": True}
-        if _only_borrows(body):
+        if borrows(body):
             options["_nrt"] = False
-        overload(called, strict=False, jit_options=options)(implementation)
+        extending.overload(called, strict=False, jit_options=options)(implementation)
     function = factory(*kernels)
     directory = cache_directory(factory, *kernels)
     if directory is not None:
@@ -89,22 +117,22 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     return dispatcher
 
 
-def _only_borrows(body: Callable[..., Any]) -> bool:
-    """Whether a kernel may do without reference counts, which cost up to 60 ns a step.
-
-    So it is for the package's own kernels that return numbers alone: they allocate nothing, and
-    their caller holds the arrays they are given.
-    """
-    words = set(re.findall(r"\w+", str(body.__annotations__.get("return", "unknown"))))
-    return not is_foreign(body) and words <= {"tuple", "int", "float", "bool", "None"}
+def borrows(function: Callable[..., Any]) -> bool:
+    """Whether a kernel is marked as one that only borrows, and so is every one it closes over."""
+    return getattr(function, "borrows", False) and all(map(borrows, _closed_over(function)))
 
 
 def is_foreign(function: Callable[..., Any]) -> bool:
     """Whether a function is not one of the package's own, or is closed over one that is not."""
     if (function.__module__ or "").split(".")[0] != __name__.split(".")[0]:
         return True
-    within = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    return any(is_foreign(inner) for inner in within if isinstance(inner, types.FunctionType))
+    return any(map(is_foreign, _closed_over(function)))
+
+
+def _closed_over(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    body = getattr(function, "__wrapped__", function)
+    cells = [cell.cell_contents for cell in getattr(body, "__closure__", None) or ()]
+    return [inner for inner in cells if isinstance(inner, types.FunctionType)]
 
 
 @contextmanager

@@ -37,10 +37,11 @@ def advice_of_round(world: Any, t: int) -> Any:
 def of_inner(inner: Callable[..., float]) -> Callable[..., float]:
     """The kernel of the losses; the same function each time, so it is compiled once."""
 
+    @kernel(borrows=True)
     def draw(world: Any, t: int, arm: int, rng: Any) -> float:
         return inner(world.inner, t, arm, rng)
 
-    return kernel(draw)
+    return draw
 
 
 @register

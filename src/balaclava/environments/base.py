@@ -13,7 +13,7 @@ from balaclava._core.registry import Registry
 from balaclava.errors import IncompatibleError
 
 
-@kernel
+@kernel(borrows=True)
 def no_advice(world: Any, t: int) -> None:
     """The context of environments that have none."""
     return None

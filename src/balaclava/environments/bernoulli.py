@@ -15,7 +15,7 @@ from balaclava.environments.base import Environment, register
 Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a reward of 1"), 1]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return 1.0 if rng.random() < world.means[arm] else 0.0
 

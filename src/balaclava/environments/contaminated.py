@@ -39,7 +39,7 @@ class World(NamedTuple):
     values: np.ndarray  # of each arm, if the outliers are points
 
 
-@kernel
+@kernel(borrows=True)
 def outlier(world: Any, arm: int, rng: Any) -> float:
     if world.kind == GAUSSIAN:
         return float(world.location + world.scale * rng.standard_normal())
@@ -54,6 +54,7 @@ def outlier(world: Any, arm: int, rng: Any) -> float:
 def contaminated(inner: Callable[..., float]) -> Callable[..., float]:
     """The kernel around another one; the same function each time, so it is compiled once."""
 
+    @kernel(borrows=True)
     def draw(world: Any, t: int, arm: int, rng: Any) -> float:
         # All three are drawn whatever is used: the stream stays in step.
         flag = rng.random()
@@ -61,7 +62,7 @@ def contaminated(inner: Callable[..., float]) -> Callable[..., float]:
         dirty = outlier(world, arm, rng)
         return dirty if flag < world.fraction else clean
 
-    return kernel(draw)
+    return draw
 
 
 @register

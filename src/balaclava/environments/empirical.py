@@ -23,7 +23,7 @@ class World(NamedTuple):
     starts: np.ndarray
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     start = world.starts[arm]
     size = world.starts[arm + 1] - start

@@ -21,7 +21,7 @@ Scales = Annotated[
 ]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return float(world.means[arm] + world.scales[arm] * rng.standard_normal())
 

@@ -30,7 +30,7 @@ PairGap = Annotated[float, Range(0, 0.2, "gap between the two arms", open_low=Tr
 TailOrder = Annotated[float, Range(1, 2, "order 1 + v of the known moment", open_low=True)]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     u = rng.random()
     if u < world.probabilities[arm]:

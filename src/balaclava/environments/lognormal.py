@@ -24,7 +24,7 @@ class World(NamedTuple):
     sigma: float
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return math.exp(world.locations[arm] + world.sigma * rng.standard_normal())
 

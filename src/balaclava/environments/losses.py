@@ -18,7 +18,7 @@ from balaclava.errors import ParameterError
 LossTable = Annotated[np.ndarray, Range(0, 1, "loss of each round and arm"), 2]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return float(world.losses[t - 1, arm])
 

@@ -26,7 +26,7 @@ class World(NamedTuple):
     inverse_shape: float
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     # -log(1 - U) is a standard exponential: this is least (1 - U)^(-1/shape), with no cut tail.
     return float(world.least[arm] * math.exp(world.inverse_shape * rng.standard_exponential()))

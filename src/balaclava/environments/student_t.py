@@ -18,7 +18,7 @@ Degrees = Annotated[float, Range(1, meaning="degrees of freedom", open_low=True)
 Scale = Annotated[float, Range(0, meaning="multiplies the standard law", open_low=True)]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return float(world.means[arm] + world.scale * rng.standard_t(world.degrees))
 

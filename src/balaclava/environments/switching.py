@@ -15,7 +15,7 @@ from balaclava.environments.base import register
 Vector = Annotated[np.ndarray, Range(0, 1, "loss of each arm"), 1]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return float(world.before[arm]) if t <= world.switch else float(world.after[arm])
 

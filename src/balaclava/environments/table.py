@@ -16,7 +16,7 @@ from balaclava.environments.base import Environment, register
 Rewards = Annotated[np.ndarray, Range(meaning="reward of each round and arm"), 2]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return float(world.rewards[t - 1, arm])
 

@@ -17,7 +17,7 @@ Values = Annotated[np.ndarray, Range(meaning="the reward that is not 0"), 1]
 Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of that reward"), 1]
 
 
-@kernel
+@kernel(borrows=True)
 def draw(world: Any, t: int, arm: int, rng: Any) -> float:
     return float(world.values[arm]) if rng.random() < world.probabilities[arm] else 0.0
 

@@ -38,7 +38,7 @@ def begin_catoni(arms: int, horizon: int) -> Catoni:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def learn_catoni(state: Catoni, arm: int, count: int, value: float) -> None:
     """Add a sample to the `count` samples of the arm."""
     append(state.samples, arm, count, value)
@@ -46,14 +46,14 @@ def learn_catoni(state: Catoni, arm: int, count: int, value: float) -> None:
     state.high[arm] = max(state.high[arm], value)
 
 
-@kernel
+@kernel(borrows=True)
 def is_due(state: Catoni, arm: int, count: int, log_t: float, refresh: float) -> bool:
     """Whether n or log t has grown by more than the share `refresh` since the last estimate."""
     share = 1.0 + refresh
     return bool(count > share * state.solved[arm] or log_t > share * state.solved_at[arm])
 
 
-@kernel
+@kernel(borrows=True)
 def catoni_mean(
     state: Catoni, arm: int, count: int, log_t: float, variance: float, start: float
 ) -> float:
@@ -65,14 +65,14 @@ def catoni_mean(
     return catoni_root(state.samples, arm, count, a, low, high, float(start))
 
 
-@kernel
+@kernel(borrows=True)
 def catoni_scale(count: int, log_t: float, variance: float) -> float:
     """a = sqrt(4 log t / (n (w + 4 w log t / (n - 4 log t)))): the one for delta = 1/t^2."""
     rest = count - 4.0 * log_t
     return math.sqrt(4.0 * log_t / (count * (variance + 4.0 * variance * log_t / rest)))
 
 
-@kernel
+@kernel(borrows=True)
 def catoni_root(
     samples: SamplePool, arm: int, count: int, a: float, low: float, high: float, start: float
 ) -> float:
@@ -100,7 +100,7 @@ def catoni_root(
     return m
 
 
-@kernel
+@kernel(borrows=True)
 def _influence(
     samples: SamplePool, arm: int, count: int, a: float, m: float
 ) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from balaclava._core.kernels import kernel
 LARGEST = 1e300  # where sums stop, so that differences stay finite
 
 
-@kernel
+@kernel(borrows=True)
 def draw_arm(chances: np.ndarray, rng: Any) -> int:
     """An arm by its chance; never one whose chance is 0, however the chances are rounded."""
     left = rng.random()
@@ -25,13 +25,13 @@ def draw_arm(chances: np.ndarray, rng: Any) -> int:
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def add_loss(losses: np.ndarray, arm: int, estimate: float) -> None:
     """Add to the estimated losses of an arm."""
     losses[arm] = min(max(losses[arm] + estimate, -LARGEST), LARGEST)
 
 
-@kernel
+@kernel(borrows=True)
 def least_loss(losses: np.ndarray) -> float:
     """The least of the estimated losses."""
     least = losses[0]

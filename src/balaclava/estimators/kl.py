@@ -15,7 +15,7 @@ import math
 from balaclava._core.kernels import kernel
 
 
-@kernel
+@kernel(borrows=True)
 def kl(p: float, q: float) -> float:
     """p log(p/q) + (1-p) log((1-p)/(1-q)), with 0 log 0 = 0."""
     if p == q:
@@ -30,7 +30,7 @@ def kl(p: float, q: float) -> float:
     return max(divergence, 0.0)  # rounding may leave it at -1e-17
 
 
-@kernel
+@kernel(borrows=True)
 def kl_exceeds(p: float, q: float, level: float) -> bool:
     """Whether kl(p, q) > level, most often without a logarithm.
 
@@ -42,7 +42,7 @@ def kl_exceeds(p: float, q: float, level: float) -> bool:
     return (q - p) * (q - p) > 2.0 * level * m * rest or kl(p, q) > level
 
 
-@kernel
+@kernel(borrows=True)
 def kl_upper(p: float, level: float) -> float:
     """max{q in [p, 1] : kl(p, q) <= level}, to about 1e-13.
 
@@ -72,7 +72,7 @@ def kl_upper(p: float, level: float) -> float:
     return min(max(q, p), 1.0)
 
 
-@kernel
+@kernel(borrows=True)
 def private_kl(x: float, y: float, epsilon: float) -> float:
     """d_eps(x, y) in closed form.
 
@@ -89,7 +89,7 @@ def private_kl(x: float, y: float, epsilon: float) -> float:
     return max(-epsilon * x - math.log(1.0 - y + shrunk), 0.0)
 
 
-@kernel
+@kernel(borrows=True)
 def private_kl_upper(x: float, level: float, epsilon: float) -> float:
     """max{y in [x, 1] : d_eps(x, y) <= level}.
 

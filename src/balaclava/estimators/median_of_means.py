@@ -30,7 +30,7 @@ def begin_median_of_means(arms: int, horizon: int, most_blocks: int) -> MedianOf
     )
 
 
-@kernel
+@kernel(borrows=True)
 def has_new_blocks(state: MedianOfMeans, arm: int, count: int, most_blocks: int) -> bool:
     """Whether k = min(most_blocks, n/2) or floor(n/k) changed since the arm's last estimate.
 
@@ -42,7 +42,7 @@ def has_new_blocks(state: MedianOfMeans, arm: int, count: int, most_blocks: int)
     return bool(blocks != state.blocks[arm] or not blocks * size <= count < blocks * (size + 1))
 
 
-@kernel
+@kernel(borrows=True)
 def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int) -> float:
     """The median of the means of the first k blocks of floor(n/k) samples, in order of arrival."""
     blocks = max(min(most_blocks, count // 2), 1)
@@ -59,7 +59,7 @@ def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int
     return 0.5 * lower + 0.5 * upper
 
 
-@kernel
+@kernel(borrows=True)
 def select(values: np.ndarray, count: int, rank: int) -> float:
     """The value of that rank (0 the least) among the first `count`, smaller ones moved before it.
 
@@ -89,7 +89,7 @@ def select(values: np.ndarray, count: int, rank: int) -> float:
     return values[rank]
 
 
-@kernel
+@kernel(borrows=True)
 def _block_means(state: MedianOfMeans, arm: int, blocks: int, size: int) -> None:
     # Sums, not differences of running sums: one wild sample would wipe out all that follow it.
     samples = state.samples

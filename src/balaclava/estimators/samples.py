@@ -40,7 +40,7 @@ def begin_pool(arms: int, horizon: int) -> SamplePool:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def append(pool: SamplePool, arm: int, count: int, value: float) -> None:
     """Add a sample to the `count` samples of the arm."""
     place = count % CHUNK

@@ -39,13 +39,13 @@ def begin_truncation(arms: int, horizon: int) -> ShrinkingTruncation:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def truncation_level(log_t: float, order: float) -> float:
     """level(t) = (log t^2)^(1/p)."""
     return math.pow(2.0 * log_t, 1.0 / order)
 
 
-@kernel
+@kernel(borrows=True)
 def learn_truncation(
     state: ShrinkingTruncation,
     arm: int,
@@ -74,7 +74,7 @@ def learn_truncation(
     state.sums[arm] += value
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_sum(state: ShrinkingTruncation, arm: int, level: float) -> float:
     """The sum of the samples that count at this level; levels only rise."""
     while state.leaving[arm] > 0 and state.levels[arm, 0] < level:
@@ -82,7 +82,7 @@ def truncated_sum(state: ShrinkingTruncation, arm: int, level: float) -> float:
     return float(state.sums[arm])
 
 
-@kernel
+@kernel(borrows=True)
 def _wait(state: ShrinkingTruncation, arm: int, level: float, value: float) -> None:
     """Push onto the heap."""
     levels, values = state.levels[arm], state.values[arm]
@@ -95,7 +95,7 @@ def _wait(state: ShrinkingTruncation, arm: int, level: float, value: float) -> N
     levels[place], values[place] = level, value
 
 
-@kernel
+@kernel(borrows=True)
 def _leave(state: ShrinkingTruncation, arm: int) -> None:
     """Pop the first of the heap and take it out of the sum."""
     levels, values = state.levels[arm], state.values[arm]

@@ -23,7 +23,7 @@ _MOST_STEPS = 200
 _SMALL = 1e-7  # relative; convergence is quadratic, so that the step after it would be of 1e-13
 
 
-@kernel
+@kernel(borrows=True)
 def tsallis_chances(
     losses: np.ndarray, eta: float, power: float, root: np.ndarray, chances: np.ndarray
 ) -> int:

@@ -36,7 +36,7 @@ def begin_weights(experts: int, outstanding: int) -> Weights:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def draw_advised(state: Weights, advice: np.ndarray, mixing: float, rng: Any) -> int:
     """An arm from Q."""
     if mixing > 0.0 and rng.random() < mixing:
@@ -44,7 +44,7 @@ def draw_advised(state: Weights, advice: np.ndarray, mixing: float, rng: Any) ->
     return draw_arm(advice[draw_arm(state.shares, rng)], rng)
 
 
-@kernel
+@kernel(borrows=True)
 def note_arm(state: Weights, advice: np.ndarray, mixing: float, arm: int) -> int:
     """Keep what the loss of this decision will be weighed by; the number of the note."""
     row = new_note(state.pending)
@@ -58,7 +58,7 @@ def note_arm(state: Weights, advice: np.ndarray, mixing: float, arm: int) -> int
     return int(state.pending.count[0])
 
 
-@kernel
+@kernel(borrows=True)
 def renew_shares(state: Weights) -> None:
     """P from the log-weights, whose largest is moved to 0."""
     top = -math.inf
@@ -73,7 +73,7 @@ def renew_shares(state: Weights) -> None:
         state.shares[expert] /= total
 
 
-@kernel
+@kernel(borrows=True)
 def learn_weights(state: Weights, row: int, step: float) -> None:
     """log w_j -= step advice[j, I] / Q(I), by the note in `row`; step = eta times the loss."""
     notes = state.pending.notes

@@ -47,7 +47,7 @@ def begin_batches(arms: int, size: int) -> Batches:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def arm_in_play(state: Batches) -> int:
     """The arm whose batch goes on, or -1 when the policy is to choose one.
 
@@ -61,7 +61,7 @@ def arm_in_play(state: Batches) -> int:
     return state.current[0]
 
 
-@kernel
+@kernel(borrows=True)
 def unreleased_arm(state: Batches) -> int:
     """The arm to play because nothing of it was released, or -1.
 
@@ -78,7 +78,7 @@ def unreleased_arm(state: Batches) -> int:
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def hand_out(state: Batches, arm: int) -> tuple[int, int]:
     """A pull of the arm's batch, or a spare when all of them are handed out."""
     if state.asked[arm] >= state.size[arm]:
@@ -87,7 +87,7 @@ def hand_out(state: Batches, arm: int) -> tuple[int, int]:
     return arm, state.number[arm]
 
 
-@kernel
+@kernel(borrows=True)
 def take_batch(state: Batches, arm: int, reward: float, phase: int) -> bool:
     """Count a reward of the arm's batch, drop any other; True when the batch is complete."""
     if phase != state.number[arm]:
@@ -97,7 +97,7 @@ def take_batch(state: Batches, arm: int, reward: float, phase: int) -> bool:
     return bool(state.pulls[arm] == state.size[arm])
 
 
-@kernel
+@kernel(borrows=True)
 def close_batch(state: Batches, arm: int, released: float, weight: int, size: int) -> None:
     """Keep what was released of `weight` rewards; the next batch has `size` pulls and no data."""
     if state.weights[arm] == 0:
@@ -113,7 +113,7 @@ def close_batch(state: Batches, arm: int, released: float, weight: int, size: in
     state.current[0] = -1
 
 
-@kernel
+@kernel(borrows=True)
 def clipped_mean(state: Batches, arm: int) -> float:
     """The released mean, moved into [0, 1]."""
     return min(max(state.means[arm], 0.0), 1.0)

@@ -34,14 +34,14 @@ def begin_patience(limit: int) -> Patience:
     return Patience(np.full(1, limit, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
-@kernel
+@kernel(borrows=True)
 def note_wait(patience: Patience, wait: int) -> None:
     """A reward came after `wait` further decisions."""
     patience.came[0] += 1
     patience.longest[0] = max(patience.longest[0], wait)
 
 
-@kernel
+@kernel(borrows=True)
 def longest_wait(patience: Patience) -> int:
     """After how many further decisions one is given up; ENDLESS while nobody is."""
     if patience.limit[0] != FOUND:

@@ -31,7 +31,7 @@ def begin_pending(room: int, width: int) -> Pending:
     return Pending(np.zeros(1, np.int64), np.zeros(room, np.int64), np.zeros((room, width)))
 
 
-@kernel
+@kernel(borrows=True)
 def new_note(pending: Pending) -> int:
     """The row to write the next decision's notes in; its number is then `pending.count[0]`."""
     pending.count[0] += 1
@@ -40,7 +40,7 @@ def new_note(pending: Pending) -> int:
     return int(row)
 
 
-@kernel
+@kernel(borrows=True)
 def take_note(pending: Pending, number: int) -> int:
     """The row with the decision's notes, given once; FORGOTTEN if there is none."""
     row = number % pending.numbers.size
@@ -50,7 +50,7 @@ def take_note(pending: Pending, number: int) -> int:
     return int(row)
 
 
-@kernel
+@kernel(borrows=True)
 def next_is_taken(pending: Pending) -> bool:
     """Whether the next note will push out one whose reward has not come."""
     return bool(pending.numbers[(pending.count[0] + 1) % pending.numbers.size] != 0)

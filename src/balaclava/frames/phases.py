@@ -45,7 +45,7 @@ def begin_phases(params: Any) -> Phases:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def open_phase(state: Phases, length: int, fresh: bool) -> None:
     """Start the next phase; `fresh` forgets what earlier phases told."""
     state.number[0] += 1
@@ -58,7 +58,7 @@ def open_phase(state: Phases, length: int, fresh: bool) -> None:
         state.sums[:] = 0.0
 
 
-@kernel
+@kernel(borrows=True)
 def active_arms(state: Phases) -> int:
     """How many arms are still in play."""
     count = 0
@@ -68,7 +68,7 @@ def active_arms(state: Phases) -> int:
     return count
 
 
-@kernel
+@kernel(borrows=True)
 def next_pull(state: Phases) -> tuple[int, int]:
     """The arm whose turn it is and the phase; a spare when all pulls are handed out."""
     arms = state.active.size
@@ -82,7 +82,7 @@ def next_pull(state: Phases) -> tuple[int, int]:
     return arm, state.number[0]
 
 
-@kernel
+@kernel(borrows=True)
 def choose_in_phases(params: Any, state: Phases, t: int, context: Any, rng: Any) -> tuple[int, int]:
     """`choose` of an elimination policy: the next pull, or the last arm for ever."""
     if state.waiting[0] == 0:  # no phase is open: one arm is left
@@ -90,7 +90,7 @@ def choose_in_phases(params: Any, state: Phases, t: int, context: Any, rng: Any)
     return next_pull(state)
 
 
-@kernel
+@kernel(borrows=True)
 def drop_behind(state: Phases, margin: float) -> bool:
     """Remove the arms whose sum is more than `margin` behind; True if several are left.
 
@@ -107,7 +107,7 @@ def drop_behind(state: Phases, margin: float) -> bool:
     return active_arms(state) > 1
 
 
-@kernel
+@kernel(borrows=True)
 def take(state: Phases, arm: int, reward: float, phase: int) -> bool:
     """Count a reward of the current phase, drop any other; True when the phase is complete."""
     if phase != state.number[0]:

@@ -9,7 +9,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally
 
 
-@kernel
+@kernel(borrows=True)
 def starting_arm(state: Tally, start: int) -> int:
     """The arm to pull because it has fewer than `start` rewards, or -1.
 
@@ -25,7 +25,7 @@ def starting_arm(state: Tally, start: int) -> int:
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def count_reward(state: Tally, arm: int, reward: float, start: int) -> None:
     """Count a reward, and the arm as known from its `start`-th reward on."""
     state.pulls[arm] += 1

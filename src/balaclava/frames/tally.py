@@ -27,7 +27,7 @@ def begin_tally(params: Any) -> Tally:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def unknown_arm(state: Tally) -> int:
     """The arm to try because nothing is known of it, or -1.
 
@@ -42,7 +42,7 @@ def unknown_arm(state: Tally) -> int:
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def learn_tally(
     params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

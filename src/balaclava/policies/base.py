@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RewardKind = Literal["bounded", "real", "loss"]
 
 
-@kernel
+@kernel(borrows=True)
 def nothing_to_forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
     """`forget` of policies that count rewards alone: one that never comes leaves no trace."""
 
@@ -205,20 +205,20 @@ def failure_probability_of(policy: Any) -> float:
     return 1.0 / float(policy.horizon)
 
 
-@kernel
+@kernel(borrows=True)
 def as_it_is(params: Any, reward: float) -> float:
     """Rewards that need no preparation."""
     return reward
 
 
-@kernel
+@kernel(borrows=True)
 def into_unit_interval(params: Any, reward: float) -> float:
     """Rescale `reward_range` to [0, 1] and clip: whatever comes in, sensitivities hold."""
     low, high = params.reward_range
     return min(max((reward - low) / (high - low), 0.0), 1.0)
 
 
-@kernel
+@kernel(borrows=True)
 def onto_unit_grid(params: Any, reward: float) -> float:
     """Rescaled, clipped, and rounded once onto a fine grid, on which sums are exact."""
     return to_unit_grid(into_unit_interval(params, reward))

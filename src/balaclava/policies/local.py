@@ -20,19 +20,19 @@ REPORTED = (
 )
 
 
-@kernel
+@kernel(borrows=True)
 def unit_level(params: Any, state: Any, arm: int, phase: int) -> float:
     """For rewards in [0, 1], whose reports need no level."""
     return 1.0
 
 
-@kernel
+@kernel(borrows=True)
 def unit_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
     """What leaves the owner of a reward, or of a loss, in [0, 1]."""
     return laplace_report(rng, reward, 1.0, params.epsilon)
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
     """What leaves the owner of a reward of any size (see `privacy.report`)."""
     return laplace_report(rng, truncated(reward, level), 2.0 * level, params.epsilon)

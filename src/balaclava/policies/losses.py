@@ -58,7 +58,7 @@ class PrivateLossPolicy(Policy):
         return onto_unit_grid
 
 
-@kernel
+@kernel(borrows=True)
 def onto_unit_grid(params: Any, loss: float) -> float:
     """Clipped to [0, 1], whatever comes in, and rounded onto a grid on which sums are exact."""
     return to_unit_grid(min(max(loss, 0.0), 1.0))

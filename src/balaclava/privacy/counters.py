@@ -64,7 +64,7 @@ class Hybrid(NamedTuple):
     since: Trees  # after it
 
 
-@kernel
+@kernel(borrows=True)
 def tree_levels(horizon: int) -> int:
     """L = floor(log2 horizon) + 1."""
     levels = 0
@@ -74,7 +74,7 @@ def tree_levels(horizon: int) -> int:
     return levels
 
 
-@kernel
+@kernel(borrows=True)
 def lowest_bit(n: int) -> int:
     """The place of the lowest set bit of n > 0."""
     place = 0
@@ -90,7 +90,7 @@ def begin_trees(arms: int, levels: int) -> Trees:
     return Trees(np.zeros(arms, np.int64), np.zeros((arms, levels)), np.zeros((arms, levels)))
 
 
-@kernel
+@kernel(borrows=True)
 def tree_insert(
     rng: Any, trees: Trees, arm: int, item: float, width: float, epsilon: float
 ) -> None:
@@ -98,7 +98,7 @@ def tree_insert(
     insert_node(rng, trees, arm, item, width, epsilon / trees.exact.shape[1])
 
 
-@kernel
+@kernel(borrows=True)
 def insert_node(
     rng: Any, trees: Trees, arm: int, item: float, width: float, node_epsilon: float
 ) -> None:
@@ -117,7 +117,7 @@ def insert_node(
     trees.noisy[arm, i] = laplace_release(rng, total, width, node_epsilon)
 
 
-@kernel
+@kernel(borrows=True)
 def tree_sum(trees: Trees, arm: int) -> float:
     """The private sum of the arm's items."""
     total = 0.0
@@ -137,7 +137,7 @@ def begin_logarithmic(arms: int) -> Logarithmic:
     return Logarithmic(np.zeros(arms, np.int64), np.zeros(arms), np.zeros(arms))
 
 
-@kernel
+@kernel(borrows=True)
 def logarithmic_insert(
     rng: Any, counters: Logarithmic, arm: int, item: float, width: float, epsilon: float
 ) -> None:
@@ -150,7 +150,7 @@ def logarithmic_insert(
         counters.pending[arm] = 0.0
 
 
-@kernel
+@kernel(borrows=True)
 def logarithmic_sum(counters: Logarithmic, arm: int) -> float:
     """The private sum of the arm's items up to the last power of two."""
     return float(counters.released[arm])
@@ -162,7 +162,7 @@ def begin_hybrid(arms: int) -> Hybrid:
     return Hybrid(begin_logarithmic(arms), begin_trees(arms, _UNLIMITED))
 
 
-@kernel
+@kernel(borrows=True)
 def hybrid_insert(
     rng: Any, counters: Hybrid, arm: int, item: float, width: float, epsilon: float
 ) -> None:
@@ -176,7 +176,7 @@ def hybrid_insert(
         insert_node(rng, counters.since, arm, item, width, 0.5 * epsilon / levels)
 
 
-@kernel
+@kernel(borrows=True)
 def hybrid_sum(counters: Hybrid, arm: int) -> float:
     """The private sum of all of the arm's items."""
     return logarithmic_sum(counters.whole, arm) + tree_sum(counters.since, arm)

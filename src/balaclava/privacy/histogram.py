@@ -21,7 +21,7 @@ from balaclava._core.kernels import kernel
 from balaclava.privacy.laplace import laplace_release
 
 
-@kernel
+@kernel(borrows=True)
 def private_argmax_histogram(rng: Any, counts: np.ndarray, epsilon: float) -> int:
     """The bin that seems fullest; `counts` hold each record at most once."""
     fullest, most = 0, -math.inf

@@ -27,13 +27,13 @@ def exact_laplace(terms: Terms) -> float:
     return float(answer * step)
 
 
-@mechanism("Laplace", exact_laplace)
+@mechanism("Laplace", exact_laplace, borrows=True)
 def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """A value that one reward moves by at most `sensitivity`, with noise of all sizes."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
-@mechanism("Laplace report", exact_laplace, local=True)
+@mechanism("Laplace report", exact_laplace, local=True, borrows=True)
 def laplace_report(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """One reward, as its owner reports it; any two rewards are at most `sensitivity` apart."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))

@@ -59,11 +59,13 @@ def mechanism(
     *,
     local: bool = False,
     require: Callable[[Terms], None] = lambda _: None,
+    borrows: bool = False,
 ) -> Callable[[Function], Function]:
     """Mark a kernel `(rng, value, [sensitivity,] epsilon[, delta])` as a mechanism.
 
     Compiled, or interpreted with a plain numpy generator, its body runs: floating-point noise,
-    good for simulation only. The secure randomness calls `exact` instead.
+    good for simulation only. The secure randomness calls `exact` instead. `borrows=True` says that
+    the body makes no array, so it is compiled without reference counts.
     """
 
     def mark(function: Function) -> Function:
@@ -74,7 +76,7 @@ def mechanism(
                 f"epsilon and [delta], not {', '.join(arguments)}"
             )
         _TABLE[function] = Mechanism(name, exact, local, tuple(arguments), require)
-        return _kernel.mechanism(function)
+        return _kernel.mechanism(function, borrows=borrows)
 
     return mark
 

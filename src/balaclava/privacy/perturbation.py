@@ -82,13 +82,13 @@ def whole_pulls(threshold: float) -> int:
     return max(1, math.ceil(min(threshold, NEVER)))
 
 
-@kernel
+@kernel(borrows=True)
 def draw_gaussian(rng: Any, mean: float, step: float) -> float:
     """N(mean, 2/n), where step is 1/n."""
     return float(mean + math.sqrt(2.0 * step) * rng.standard_normal())
 
 
-@kernel
+@kernel(borrows=True)
 def beta_shape(mean: float, step: float) -> tuple[float, float]:
     """The two parameters of the Beta index, where step is 1/n."""
     n = math.floor(1.0 / step + 0.5)
@@ -126,7 +126,7 @@ def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
         )
 
 
-@mechanism("Gaussian index", exact_gaussian, require=require_gaussian)
+@mechanism("Gaussian index", exact_gaussian, require=require_gaussian, borrows=True)
 def gaussian_index(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
@@ -134,7 +134,7 @@ def gaussian_index(
     return draw_gaussian(rng, value, sensitivity)
 
 
-@mechanism("Beta index", exact_beta, require=require_beta)
+@mechanism("Beta index", exact_beta, require=require_beta, borrows=True)
 def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:
     """A draw around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity is 1/n."""
     a, b = beta_shape(value, sensitivity)

@@ -21,7 +21,7 @@ from balaclava.privacy.mechanism import Terms, mechanism
 from balaclava.privacy.secure import bernoulli, randomized_bit, to_unit_grid
 
 
-@kernel
+@kernel(borrows=True)
 def report_probability(x: float, epsilon: float) -> float:
     """The probability of reporting 1."""
     lie = math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
@@ -35,7 +35,7 @@ def exact_bernoulli(terms: Terms) -> float:
     return 1.0 if randomized_bit(terms.epsilon)(coin) else 0.0
 
 
-@mechanism("randomized response", exact_bernoulli, local=True)
+@mechanism("randomized response", exact_bernoulli, local=True, borrows=True)
 def bernoulli_report(rng: Any, value: float, epsilon: float) -> float:
     """One reward in [0, 1], reported by its owner as 0 or 1."""
     return 1.0 if rng.random() < report_probability(value, epsilon) else 0.0

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from balaclava.errors import PrivacyError
+from balaclava._core.kernels import DRAWS
+from balaclava.errors import PolicyError, PrivacyError
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.mechanism import mechanism_of
 
@@ -24,10 +25,11 @@ def seeded(seed: int, *path: int) -> np.random.Generator:
 class SystemRandomness:
     """Randomness that is fit for release.
 
-    Mechanisms are answered with exact noise on an integer grid. Everything else (perturbed
-    indices, ties) goes to the method of that name of a numpy `Generator`, made for the one call
-    from fresh operating-system entropy. Nothing is kept between calls: there is no state to
-    seed, to save, to share between threads or to inherit through a fork.
+    Mechanisms are answered with exact noise on an integer grid. The plain draws that kernels may
+    call (`DRAWS`: perturbed indices, ties) go to the method of that name of a numpy `Generator`,
+    made for the one call from fresh operating-system entropy; anything else is refused. Nothing
+    is kept between calls: there is no state to seed, to save, to share between threads or to
+    inherit through a fork.
     """
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> float:
@@ -39,12 +41,17 @@ class SystemRandomness:
         return mechanism.exact(terms)
 
     def __getattr__(self, method: str) -> Any:
-        if method.startswith("_") or method in ("bit_generator", "spawn"):
+        if method.startswith("_"):
             raise AttributeError(method)
         if method == "laplace":
             raise PrivacyError(
                 "Laplace noise in floating point gives its input away; use laplace_release of "
                 "balaclava.privacy.laplace, which is exact here"
+            )
+        if method not in DRAWS:
+            raise PolicyError(
+                f"a kernel asked for rng.{method}, which an agent's randomness does not offer; "
+                f"kernels may call {', '.join(DRAWS)}, and the mechanisms of balaclava.privacy"
             )
         entropy = np.random.SeedSequence(int.from_bytes(os.urandom(32)), pool_size=8)
         return getattr(np.random.Generator(np.random.SFC64(entropy)), method)

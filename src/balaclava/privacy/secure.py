@@ -30,14 +30,14 @@ _UNIT_STEPS = float(2**GRID_BITS)
 _LARGEST = 2**62  # OpenDP answers in 64 bits; clamping to less moves no two values apart
 
 
-@kernel
+@kernel(borrows=True)
 def grid_step(width: float) -> float:
     """The step of the grid for numbers that are at most `width` apart: a power of two."""
     _, exponent = math.frexp(width)
     return math.ldexp(1.0, exponent - 1 - GRID_BITS)
 
 
-@kernel
+@kernel(borrows=True)
 def to_grid(x: float, width: float) -> float:
     """The multiple of `grid_step(width)` nearest to x, clipped to [-width, width].
 
@@ -50,7 +50,7 @@ def to_grid(x: float, width: float) -> float:
     return min(max(nearest, -limit), limit)
 
 
-@kernel
+@kernel(borrows=True)
 def to_unit_grid(x: float) -> float:
     """`to_grid(x, 1)` for x in [0, 1], where every nanosecond counts."""
     return math.floor(x * _UNIT_STEPS + 0.5) / _UNIT_STEPS

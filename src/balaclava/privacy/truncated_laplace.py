@@ -40,7 +40,7 @@ _NEVER_CUT = 700.0  # exp overflows soon after; long before, nothing is cut off 
 _UNIFORM = 1e-200  # below, the law is uniform to the last bit, and quotients would underflow
 
 
-@kernel
+@kernel(borrows=True)
 def kept_mass(epsilon: float, delta: float) -> float:
     """The mass of the Laplace law that is kept: q = E / (E + 2 delta)."""
     if delta == 0.0 or epsilon > _NEVER_CUT:
@@ -51,7 +51,7 @@ def kept_mass(epsilon: float, delta: float) -> float:
     return excess / (excess + 2.0 * delta)
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_laplace_magnitude(
     v: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
@@ -61,14 +61,14 @@ def truncated_laplace_magnitude(
     return -math.log1p(-v * kept_mass(epsilon, delta)) * sensitivity / epsilon
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_laplace_quantile(p: float, sensitivity: float, epsilon: float, delta: float) -> float:
     """The noise below which a draw falls with probability p, for p in (0, 1)."""
     size = truncated_laplace_magnitude(abs(2.0 * p - 1.0), sensitivity, epsilon, delta)
     return size if p >= 0.5 else -size
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_laplace_cdf(w: float, sensitivity: float, epsilon: float, delta: float) -> float:
     """The probability that the noise is at most w."""
     if delta > 0.0 and epsilon < _UNIFORM:
@@ -108,7 +108,7 @@ def exact_truncated_laplace(terms: Terms) -> float:
     return float((position + truncated_noise(steps, terms.epsilon, terms.delta)) * step)
 
 
-@mechanism("truncated Laplace", exact_truncated_laplace)
+@mechanism("truncated Laplace", exact_truncated_laplace, borrows=True)
 def truncated_laplace_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:

@@ -17,13 +17,13 @@ from balaclava._core.kernels import kernel
 from balaclava.privacy.secure import to_grid
 
 
-@kernel
+@kernel(borrows=True)
 def truncated(reward: float, level: float) -> float:
     """The reward, or 0 if it is beyond the level; on a grid of 2^-20 of the level."""
     return to_grid(reward, level) if abs(reward) <= level else 0.0
 
 
-@kernel
+@kernel(borrows=True)
 def exact_step(level: float, items: float) -> float:
     """The step of the finest grid on which a sum of so many truncated rewards is exact.
 
@@ -33,7 +33,7 @@ def exact_step(level: float, items: float) -> float:
     return math.ldexp(1.0, exponent - 53)
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_onto(reward: float, level: float, step: float) -> float:
     """As `truncated`, on the grid of that step; rounded towards 0, so that it stays in reach."""
     return int(reward / step) * step if abs(reward) <= level else 0.0

@@ -94,13 +94,13 @@ def level_ratio(order: float, epsilon: float, delta: float) -> float:
     return min(epsilon, 4.5 * (order - 1)) / max(-math.log(delta), math.log(2))
 
 
-@kernel
+@kernel(borrows=True)
 def truncation_level(n: int, order: float, ratio: float, most: float) -> float:
     """M = min{(n epsilon / log(1/delta))^(1/k), alpha_1^(-1/k)}, in units of u^(1/k)."""
     return min(math.pow(n * ratio, 1.0 / order), most)
 
 
-@kernel
+@kernel(borrows=True)
 def truncation_radius(
     level: float, n: int, order: float, epsilon: float, terms: RadiusTerms
 ) -> float:

@@ -57,6 +57,7 @@ def converted(
 ) -> Kernels:
     """The kernels around those of a base; the same each time, so they are compiled once."""
 
+    @kernel
     def begin_batches(params: Any) -> Converted:
         return Converted(
             begin(params.base),
@@ -68,6 +69,7 @@ def converted(
             np.zeros(1),
         )
 
+    @kernel(borrows=True)
     def choose_in_batch(
         params: Any, state: Converted, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
@@ -80,6 +82,7 @@ def converted(
         state.asked[0] += 1
         return state.arm[0], state.number[0]
 
+    @kernel(borrows=True)
     def learn_batch(
         params: Any, state: Converted, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
@@ -95,7 +98,7 @@ def converted(
             loss = prepare(params.base, released / params.batch)
             learn(params.base, state.base, phase, arm, loss, state.phase[0], rng)
 
-    return Kernels(kernel(begin_batches), kernel(choose_in_batch), kernel(learn_batch))
+    return Kernels(begin_batches, choose_in_batch, learn_batch)
 
 
 def least_batch(epsilon: float) -> int:

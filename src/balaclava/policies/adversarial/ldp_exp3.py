@@ -28,7 +28,7 @@ class Rates(NamedTuple):
     epsilon: float
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: exp3.Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -14,7 +14,7 @@ from balaclava.policies.bounded.adap_ucb import Alpha
 from balaclava.policies.bounded.batched import begin_single, learn_episodes
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = arm_in_play(state)
     if best < 0:

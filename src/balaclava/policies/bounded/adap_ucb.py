@@ -15,7 +15,7 @@ from balaclava.policies.bounded.batched import begin_single, learn_episodes
 Alpha = Annotated[float, Range(3, meaning="scale of exploration", open_low=True)]
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = arm_in_play(state)
     if best < 0:

@@ -25,7 +25,7 @@ def begin_single(params: Any) -> Batches:
     return begin_batches(params.arms, 1)
 
 
-@kernel
+@kernel(borrows=True)
 def learn_episodes(
     params: Any, state: Batches, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -36,7 +36,7 @@ def learn_episodes(
         close_batch(state, arm, released, size, size if state.number[arm] == 1 else 2 * size)
 
 
-@kernel
+@kernel(borrows=True)
 def learn_lazily(
     params: Any, state: Batches, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -47,7 +47,7 @@ def learn_lazily(
         close_batch(state, arm, released, size, 2 * size)
 
 
-@kernel
+@kernel(borrows=True)
 def pulls_after(params: Any, batch: int, before: int) -> int:
     """n_m = ceil(first_batch batch_ratio^(m-1)), and more than n_{m-1}."""
     pulls = params.first_batch * math.pow(params.batch_ratio, batch - 1.0)
@@ -59,7 +59,7 @@ def begin_growing(params: Any) -> Batches:
     return begin_batches(params.arms, pulls_after(params, 1, 0))
 
 
-@kernel
+@kernel(borrows=True)
 def learn_growing(
     params: Any, state: Batches, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -29,7 +29,7 @@ class Params(NamedTuple):
     start: int
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = starting_arm(state, params.start)
     if best < 0:
@@ -43,7 +43,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     count_reward(state, arm, reward, params.start)
 

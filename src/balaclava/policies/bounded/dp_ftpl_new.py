@@ -28,7 +28,7 @@ class Params(NamedTuple):
     noise_reach: float  # n c: noise of a sum is below minus this with probability 1/T
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:

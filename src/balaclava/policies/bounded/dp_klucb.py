@@ -17,7 +17,7 @@ from balaclava.policies.bounded.batched import (
 )
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = arm_in_play(state)
     if best < 0:

@@ -35,14 +35,14 @@ class Params(NamedTuple):
     radius_scale: float
 
 
-@kernel
+@kernel(borrows=True)
 def log_terms(params: Any, active: int, epoch: int) -> tuple[float, float]:
     """log(8 |S| e^2 / beta) and log(4 |S| e^2 / beta)."""
     ratio = 4.0 * active * epoch * epoch / params.beta
     return math.log(2.0 * ratio), math.log(ratio)
 
 
-@kernel
+@kernel(borrows=True)
 def epoch_length(params: Any, active: int, epoch: int) -> int:
     """Pulls of each active arm in an epoch: enough for a radius of 2^-e / 2, noise included."""
     sampling, noise = log_terms(params, active, epoch)
@@ -59,7 +59,7 @@ def begin(params: Any) -> Phases:
     return state
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

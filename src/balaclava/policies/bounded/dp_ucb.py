@@ -26,12 +26,12 @@ def begin(params: Any) -> State:
     return State(begin_indices(params), begin_hybrid(params.arms))
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     return choose_arm(params, state.indices, t, context, rng)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     hybrid_insert(rng, state.counters, arm, reward, 1.0, params.epsilon)
     tally = state.indices.tally

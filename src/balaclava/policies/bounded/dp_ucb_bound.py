@@ -28,7 +28,7 @@ def begin(params: Any) -> State:
     return State(begin_sums(params), np.ones(params.arms))
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tally = state.known.indices.tally
     best = unknown_arm(tally)
@@ -47,7 +47,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     learn_sums(params, state.known, t, arm, reward, phase, rng)
     n = state.known.indices.tally.pulls[arm]

@@ -52,7 +52,7 @@ def begin(params: Any) -> State:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = state.best[0]  # indices change in `learn` only
     if state.unknown[0] > 0:
@@ -61,7 +61,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return arm, 0
 
 
-@kernel
+@kernel(borrows=True)
 def next_in_turn(params: Any, state: State, t: int) -> int:
     """Round robin; where rewards are late or lost, the arm without an index asked least often."""
     if t <= params.arms * params.interval:
@@ -73,7 +73,7 @@ def next_in_turn(params: Any, state: State, t: int) -> int:
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     state.sums[arm] += reward
     state.wait[arm] -= 1
@@ -81,7 +81,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
         refresh(params, state, t, arm, rng)
 
 
-@kernel
+@kernel(borrows=True)
 def refresh(params: Any, state: State, t: int, arm: int, rng: Any) -> None:
     """A new index for an arm, and the new best arm."""
     if state.pulls[arm] == 0:

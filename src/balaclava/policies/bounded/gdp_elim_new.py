@@ -26,7 +26,7 @@ class Params(NamedTuple):
     noise_reach: float  # the noise of a sum is beyond this, on either side, with chance 2/T^2
 
 
-@kernel
+@kernel(borrows=True)
 def phase_length(params: Any, phase: int) -> int:
     """Pulls of each arm in a phase: enough for errors of 2^-k / 4 of the mean and of the noise."""
     gap = 0.5**phase
@@ -42,7 +42,7 @@ def begin(params: Any) -> Phases:
     return state
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -12,7 +12,7 @@ from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin_single, learn_lazily
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unreleased_arm(state)
     if best < 0:

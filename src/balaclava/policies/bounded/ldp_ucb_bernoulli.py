@@ -13,13 +13,13 @@ from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.privacy.randomized_response import bernoulli_report
 
 
-@kernel
+@kernel(borrows=True)
 def report(params: Any, reward: float, level: float, rng: Any) -> float:
     """What leaves the owner of the reward: 0 or 1."""
     return bernoulli_report(rng, reward, params.epsilon)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -12,7 +12,7 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     enough = 4.0 * math.log(t + 1.0)  # above 0: below it, no mean is ever asked for
     # sqrt(2 log t / n) + sqrt(32 log t / (epsilon^2 n)) = (1 + 4 / epsilon) sqrt(2 log t / n)
@@ -35,7 +35,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     learn_tally(params, state, t, arm, unit_laplace_report(params, reward, 1.0, rng), phase, rng)
 

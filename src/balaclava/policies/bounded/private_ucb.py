@@ -35,7 +35,7 @@ def begin(params: Any) -> State:
     return State(begin_tally(params), begin_trees(params.arms, tree_levels(params.horizon)))
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tally = state.tally
     best = unknown_arm(tally)
@@ -52,7 +52,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     if state.tally.pulls[arm] == params.horizon:
         return  # the tree was built for no more

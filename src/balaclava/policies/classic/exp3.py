@@ -49,7 +49,7 @@ def begin(params: Any) -> Weights:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
     eta = params.eta / math.sqrt(t) if params.anytime else params.eta
     least, total = least_loss(state.losses), 0.0
@@ -64,7 +64,7 @@ def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple
     return arm, state.pending.count[0]
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -36,13 +36,13 @@ def begin(params: Any) -> Weights:
     return begin_weights(params.experts, params.outstanding)
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = draw_advised(state, context, params.mixing, rng)
     return arm, note_arm(state, context, params.mixing, arm)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

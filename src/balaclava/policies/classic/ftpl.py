@@ -38,14 +38,14 @@ def begin(params: Any) -> Leaders:
     return Leaders(np.zeros(params.arms), begin_pending(params.outstanding, 1))
 
 
-@kernel
+@kernel(borrows=True)
 def perturbed(params: Any, state: Leaders, arm: int, rng: Any) -> float:
     """The estimated loss with Laplace noise, which serves chance and not privacy."""
     noise = rng.standard_exponential() - rng.standard_exponential()
     return state.losses[arm] + params.spread * noise
 
 
-@kernel
+@kernel(borrows=True)
 def leads(params: Any, state: Leaders, chosen: int, rng: Any) -> bool:
     """Whether `chosen` is the arg min of a fresh draw, which stops as soon as it is not."""
     lowest = perturbed(params, state, chosen, rng)
@@ -57,7 +57,7 @@ def leads(params: Any, state: Leaders, chosen: int, rng: Any) -> bool:
     return True
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best, lowest = 0, math.inf
     for arm in range(params.arms):
@@ -72,7 +72,7 @@ def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple
     return best, state.pending.count[0]
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -46,13 +46,13 @@ def begin(params: Any) -> Leaders:
     return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 2))
 
 
-@kernel
+@kernel(borrows=True)
 def nth_root(params: Any, x: float) -> float:
     """x^(1/alpha)."""
     return math.sqrt(x) if params.power == 2.0 else math.pow(x, params.share)
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
     growth = params.sigma * nth_root(params, t)
     eta = params.scale / growth
@@ -65,7 +65,7 @@ def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple
     return arm, state.pending.count[0]
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

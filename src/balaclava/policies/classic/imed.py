@@ -11,7 +11,7 @@ from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:
@@ -20,7 +20,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def lowest_index(state: Tally) -> int:
     """The lowest of the arms with the lowest index."""
     leader, top = 0, -math.inf

@@ -14,7 +14,7 @@ from balaclava.policies.base import BoundedPolicy, Kernels, register
 Exploration = Annotated[float, Range(0, meaning="weight of log log t in the confidence level")]
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:
@@ -26,7 +26,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def highest_index(state: Tally, level: float) -> int:
     """The lowest of the arms with the highest index.
 

@@ -36,13 +36,13 @@ class RobustState(NamedTuple):
     estimator: Any
 
 
-@kernel
+@kernel(borrows=True)
 def clock(params: Any, t: int) -> float:
     """log t, t >= 2: no index is needed earlier. Time stands still after the horizon."""
     return math.log(max(min(t, params.horizon), 2))
 
 
-@kernel
+@kernel(borrows=True)
 def short_arm(state: RobustState, needed: int) -> int:
     """Of the arms that have fewer rewards than needed, the one asked least often; or -1."""
     chosen = -1
@@ -52,7 +52,7 @@ def short_arm(state: RobustState, needed: int) -> int:
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def highest_index(params: Any, state: RobustState, width: float) -> int:
     """The arm with the highest estimate + bonus, bonus = radius_scale * width * n^(-v/(1+v))."""
     best, highest = 0, -math.inf
@@ -63,7 +63,7 @@ def highest_index(params: Any, state: RobustState, width: float) -> int:
     return best
 
 
-@kernel
+@kernel(borrows=True)
 def count_reward(params: Any, state: RobustState, arm: int) -> None:
     state.told[arm] += 1
     state.shrinkage[arm] = float(state.told[arm]) ** (1.0 / params.moment_order - 1.0)
@@ -81,14 +81,14 @@ def begin_truncated_mean(params: Any) -> RobustState:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def truncated_mean_width(params: Any, log_t: float) -> float:
     """4 u^(1/(1+v)) (log t^2)^(v/(1+v))."""
     inverse = 1.0 / params.moment_order
     return 4.0 * math.pow(params.moment_bound, inverse) * math.pow(2.0 * log_t, 1.0 - inverse)
 
 
-@kernel
+@kernel(borrows=True)
 def choose_truncated_mean(
     params: Any, state: RobustState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
@@ -103,7 +103,7 @@ def choose_truncated_mean(
     return arm, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn_truncated_mean(
     params: Any, state: RobustState, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -123,7 +123,7 @@ def learn_truncated_mean(
     count_reward(params, state, arm)
 
 
-@kernel
+@kernel(borrows=True)
 def most_blocks(log_t: float) -> int:
     """floor(1 + 16 log t)."""
     return int(1.0 + 16.0 * log_t)
@@ -141,7 +141,7 @@ def begin_medians(params: Any) -> RobustState:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def median_of_means_width(params: Any, log_t: float) -> float:
     """(12 w)^(1/(1+v)) (32 log t + 2)^(v/(1+v))."""
     inverse = 1.0 / params.moment_order
@@ -149,7 +149,7 @@ def median_of_means_width(params: Any, log_t: float) -> float:
     return moment * math.pow(32.0 * log_t + 2.0, 1.0 - inverse)
 
 
-@kernel
+@kernel(borrows=True)
 def choose_median_of_means(
     params: Any, state: RobustState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def choose_median_of_means(
     return arm, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn_median_of_means(
     params: Any, state: RobustState, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -187,13 +187,13 @@ def begin_catoni_means(params: Any) -> RobustState:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def catoni_width(params: Any, log_t: float) -> float:
     """sqrt(8 w log t)."""
     return math.sqrt(8.0 * params.moment_bound * log_t)
 
 
-@kernel
+@kernel(borrows=True)
 def choose_catoni(
     params: Any, state: RobustState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
@@ -212,7 +212,7 @@ def choose_catoni(
     return arm, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn_catoni_mean(
     params: Any, state: RobustState, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -27,7 +27,7 @@ class Params(NamedTuple):
     confidence: float  # log(4 K / beta)
 
 
-@kernel
+@kernel(borrows=True)
 def radius(params: Any, n: int) -> float:
     """Of each mean after n pulls; an arm is removed when two radii do not bridge its gap."""
     return float(
@@ -43,7 +43,7 @@ def begin(params: Any) -> Phases:
     return state
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -9,7 +9,7 @@ from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import BoundedPolicy, Kernels, register
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best, highest = 0, -1.0
     for arm in range(params.arms):
@@ -21,7 +21,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     success = 1.0 if rng.random() < reward else 0.0
     learn_tally(params, state, t, arm, success, phase, rng)

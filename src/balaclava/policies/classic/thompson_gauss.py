@@ -11,7 +11,7 @@ from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, Policy, register
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best, highest = 0, -math.inf
     for arm in range(params.arms):

@@ -41,7 +41,7 @@ def begin(params: Any) -> Leaders:
     return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 1))
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tsallis_chances(state.losses, params.rate / math.sqrt(t), 2.0, state.root, state.chances)
     arm = draw_arm(state.chances, rng)
@@ -49,7 +49,7 @@ def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple
     return arm, state.pending.count[0]
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -26,7 +26,7 @@ def begin(params: Any) -> Indices:
     return Indices(begin_tally(params), np.zeros(params.arms), np.zeros(params.arms))
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Indices, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state.tally)
     if best < 0:
@@ -40,7 +40,7 @@ def choose(params: Any, state: Indices, t: int, context: Any, rng: Any) -> tuple
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -48,7 +48,7 @@ def learn(
     renew(state, arm)
 
 
-@kernel
+@kernel(borrows=True)
 def renew(state: Indices, arm: int) -> None:
     """Bring what is kept of an arm up to its count and sum."""
     n = state.tally.pulls[arm]

@@ -93,7 +93,7 @@ def begin_elimination(params: Any) -> Elimination:
     return state
 
 
-@kernel
+@kernel(borrows=True)
 def open_batch(params: Any, state: Elimination) -> None:
     """B = 2, 4, 8, ... pulls: of one arm below the threshold, of every active arm above it."""
     phases = state.phases
@@ -107,14 +107,14 @@ def open_batch(params: Any, state: Elimination) -> None:
         state.only[0] = -1
 
 
-@kernel
+@kernel(borrows=True)
 def level_of(params: Any, size: int) -> float:
     """M of a batch."""
     unit = truncation_level(size // params.folds, params.order, params.level_ratio, params.most)
     return params.scale * unit
 
 
-@kernel
+@kernel(borrows=True)
 def radius_of(params: Any, size: int) -> float:
     """beta of a batch: the radius of its estimates, and what rounding to a grid can add."""
     level = level_of(params, size)
@@ -124,7 +124,7 @@ def radius_of(params: Any, size: int) -> float:
     return params.radius_scale * (params.scale * radius + exact_step(level, float(size)))
 
 
-@kernel
+@kernel(borrows=True)
 def choose_in_batches(
     params: Any, state: Elimination, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def choose_in_batches(
     return arm, phases.number[0]
 
 
-@kernel
+@kernel(borrows=True)
 def first_arm(params: Any, state: Elimination, rng: Any) -> int:
     """The arm of a batch of the first phase: by chance, or by what was released."""
     if params.first_phase <= EACH_ROUND or (
@@ -160,7 +160,7 @@ def first_arm(params: Any, state: Elimination, rng: Any) -> int:
     return best
 
 
-@kernel
+@kernel(borrows=True)
 def end_batch(params: Any, state: Elimination) -> None:
     """Once the estimates are in `means`: remove the arms that are 2 beta behind, and go on."""
     phases = state.phases
@@ -173,7 +173,7 @@ def end_batch(params: Any, state: Elimination) -> None:
         open_batch(params, state)
 
 
-@kernel
+@kernel(borrows=True)
 def in_batch(state: Elimination, arm: int) -> bool:
     """Whether the current batch has rewards of this arm."""
     if state.first[0]:

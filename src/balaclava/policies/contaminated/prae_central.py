@@ -46,12 +46,12 @@ def begin(params: Any) -> Located:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Located, t: int, context: Any, rng: Any) -> tuple[int, int]:
     return choose_in_batches(params, state.batch, t, context, rng)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -75,7 +75,7 @@ def learn(
         end_batch(params, state.batch)
 
 
-@kernel
+@kernel(borrows=True)
 def count_in_bin(params: Any, state: Located, arm: int, reward: float) -> None:
     """Count a reward in its bin; beyond the histogram it counts nowhere."""
     place = (reward - params.low) / params.width
@@ -83,7 +83,7 @@ def count_in_bin(params: Any, state: Located, arm: int, reward: float) -> None:
         state.counts[arm, int(place)] += 1
 
 
-@kernel
+@kernel(borrows=True)
 def locate(params: Any, state: Located, arm: int, rng: Any) -> None:
     """Release the fullest bin of an arm, and empty its histogram."""
     fullest = private_argmax_histogram(rng, state.counts[arm], params.epsilon)

@@ -24,7 +24,7 @@ from balaclava.theory.truncation_radius import counted_terms, counted_threshold,
 Radius = Literal["mixed", "paper"]
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Elimination, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

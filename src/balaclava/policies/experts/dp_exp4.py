@@ -68,7 +68,7 @@ def begin(params: Any) -> State:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = draw_advised(state.weights, context, params.mixing, rng)
     if state.asked[0] >= params.batch:
@@ -79,7 +79,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return arm, note_arm(state.weights, context, params.mixing, arm)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     row = take_note(state.weights.pending, phase)
     if row == FORGOTTEN:
@@ -95,7 +95,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
         release_batch(params, state, rng)
 
 
-@kernel
+@kernel(borrows=True)
 def release_batch(params: Any, state: State, rng: Any) -> None:
     """One release for each expert; the next batch opens with no data."""
     for expert in range(params.experts):

@@ -31,7 +31,7 @@ class Params(NamedTuple):
     epsilon: float
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:

@@ -51,9 +51,11 @@ def with_experts(
     The phase of a decision carries both the inner phase and the expert: phase N + expert.
     """
 
+    @kernel
     def begin_inner(params: Any) -> Any:
         return begin(params.inner)
 
+    @kernel(borrows=True)
     def choose_by_expert(
         params: Any, state: Any, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
@@ -63,6 +65,7 @@ def with_experts(
             return arm, SPARE
         return arm, phase * params.experts + expert
 
+    @kernel(borrows=True)
     def learn_of_expert(
         params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
@@ -70,7 +73,7 @@ def with_experts(
             inner, expert = phase // params.experts, phase % params.experts
             learn(params.inner, state, t, expert, reward, inner, rng)
 
-    return Kernels(kernel(begin_inner), kernel(choose_by_expert), kernel(learn_of_expert))
+    return Kernels(begin_inner, choose_by_expert, learn_of_expert)
 
 
 class ConvertedExpertPolicy(PrivateExpertPolicy):

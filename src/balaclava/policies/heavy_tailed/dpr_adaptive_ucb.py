@@ -63,7 +63,7 @@ class Levels(NamedTuple):
     precisions: np.ndarray  # the mean's weight against that of a further batch; 0 without a mean
 
 
-@kernel
+@kernel(borrows=True)
 def moderate(epsilon: float) -> float:
     """Epsilon in formulas that have nothing to do with privacy: chance outlasts the noise."""
     return min(max(epsilon, 1e-6), 1.0)
@@ -89,7 +89,7 @@ def begin(params: Any) -> Levels:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def bin_of(x: float) -> int:
     """The bin of a number: 0 in the middle, the largest at the ends."""
     fraction, exponent = math.frexp(abs(x))
@@ -99,13 +99,13 @@ def bin_of(x: float) -> int:
     return SIDE + size if x > 0.0 else SIDE - size
 
 
-@kernel
+@kernel(borrows=True)
 def size_of(k: int) -> float:
     """The largest |x| of the k-th bin from the middle."""
     return math.ldexp(1.0, k - SIDE // 2)
 
 
-@kernel
+@kernel(borrows=True)
 def fullest(state: Levels, arm: int) -> int:
     """How far from the middle the fullest bin is, or -1 where none stands out of the noise."""
     best = 0
@@ -115,7 +115,7 @@ def fullest(state: Levels, arm: int) -> int:
     return abs(best - SIDE) if state.shares[arm, best] > FAR * state.grains[arm] else -1
 
 
-@kernel
+@kernel(borrows=True)
 def last_seen(state: Levels, arm: int, side: int, start: int) -> int:
     """The furthest bin on a side (1 or -1) that is not empty, or 0; the fullest is at `start`."""
     near, last = start, 0
@@ -126,7 +126,7 @@ def last_seen(state: Levels, arm: int, side: int, start: int) -> int:
     return last
 
 
-@kernel
+@kernel(borrows=True)
 def level_on(params: Any, state: Levels, arm: int, side: int, last: int, n: int) -> float:
     """The level beyond which about BEYOND/epsilon of n rewards are expected; and their moments.
 
@@ -154,7 +154,7 @@ def level_on(params: Any, state: Levels, arm: int, side: int, last: int, n: int)
     return level
 
 
-@kernel
+@kernel(borrows=True)
 def set_levels(params: Any, state: Levels, arm: int, n: int) -> bool:
     """The levels of the arm's next batch, from the histogram just released; False: it says none."""
     start = fullest(state, arm)
@@ -175,14 +175,14 @@ def set_levels(params: Any, state: Levels, arm: int, n: int) -> bool:
     return state.high[arm] > 0.0
 
 
-@kernel
+@kernel(borrows=True)
 def variance_of(state: Levels, arm: int) -> float:
     """Of what is counted of a reward."""
     square, average = state.squares[arm], state.averages[arm]
     return max(square - average * average, BIN_VARIANCE * square)
 
 
-@kernel
+@kernel(borrows=True)
 def leading_arm(params: Any, state: Levels) -> int:
     """The arm with the highest mean, or -1."""
     leader = -1
@@ -193,7 +193,7 @@ def leading_arm(params: Any, state: Levels) -> int:
     return leader
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: Levels, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batches = state.batches
     best = arm_in_play(batches)
@@ -217,7 +217,7 @@ def choose(params: Any, state: Levels, t: int, context: Any, rng: Any) -> tuple[
     return hand_out(batches, best)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(
     params: Any, state: Levels, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
@@ -249,7 +249,7 @@ def learn(
     close_batch(batches, arm, batches.means[arm] * n, n, n if found and narrower else 2 * n)
 
 
-@kernel
+@kernel(borrows=True)
 def release_histogram(state: Levels, arm: int, n: int, epsilon: float, rng: Any) -> None:
     """The counts of the batch, with noise; they start anew."""
     for i in range(BINS):
@@ -260,7 +260,7 @@ def release_histogram(state: Levels, arm: int, n: int, epsilon: float, rng: Any)
     state.grains[arm] = 2.0 / (n * moderate(epsilon))
 
 
-@kernel
+@kernel(borrows=True)
 def pool(state: Levels, arm: int, n: int, mean: float, noise: float) -> None:
     """Average the batch's mean with the earlier ones, each with the inverse of its variance."""
     variance = variance_of(state, arm) / n

@@ -88,7 +88,7 @@ def begin(params: Any) -> State:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batches = state.batches
     best = arm_in_play(batches)
@@ -102,7 +102,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return hand_out(batches, best)
 
 
-@kernel
+@kernel(borrows=True)
 def close(params: Any, state: State, arm: int, mean: float) -> None:
     """Keep the mean of a batch, estimate from all of them, and open the next batch."""
     m = state.batches.number[arm] - 1
@@ -115,7 +115,7 @@ def close(params: Any, state: State, arm: int, mean: float) -> None:
     close_batch(state.batches, arm, estimate, 1, params.sizes[m + 1])
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     batches, centre = state.batches, state.centres[arm]
     m = batches.number[arm] - 1

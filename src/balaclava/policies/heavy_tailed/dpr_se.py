@@ -31,13 +31,13 @@ class State(NamedTuple):
     step: np.ndarray  # of the grid on which the sums of the epoch are exact
 
 
-@kernel
+@kernel(borrows=True)
 def log_term(params: Any, active: int, epoch: int) -> float:
     """ell = log(4 |S| tau^2 / beta)."""
     return math.log(4.0 * active * epoch * epoch / params.beta)
 
 
-@kernel
+@kernel(borrows=True)
 def epoch_length(params: Any, active: int, epoch: int) -> int:
     """R: enough pulls of each active arm for 12 err to be less than 2^-tau / 2."""
     ratio = log_term(params, active, epoch) / min(params.epsilon, 1.0)
@@ -47,21 +47,21 @@ def epoch_length(params: Any, active: int, epoch: int) -> int:
     return math.ceil(math.exp(min(power, math.log(2.0**61 / active))) + 1.0)
 
 
-@kernel
+@kernel(borrows=True)
 def truncation_level(params: Any, active: int, epoch: int, length: int) -> float:
     """B = (u R epsilon / ell)^(1/(1+v))."""
     ratio = length * min(params.epsilon, 1.0) / log_term(params, active, epoch)
     return math.exp((params.log_bound + math.log(ratio)) / params.order)
 
 
-@kernel
+@kernel(borrows=True)
 def error_radius(params: Any, active: int, epoch: int, length: int) -> float:
     """err = u^(1/(1+v)) (ell / (R epsilon))^(v/(1+v)) = u / B^v."""
     ratio = length * min(params.epsilon, 1.0) / log_term(params, active, epoch)
     return math.exp((params.log_bound - (params.order - 1.0) * math.log(ratio)) / params.order)
 
 
-@kernel
+@kernel(borrows=True)
 def open_epoch(params: Any, state: State) -> None:
     """Start the next epoch with what the active arms and its number give."""
     phases = state.phases
@@ -80,12 +80,12 @@ def begin(params: Any) -> State:
     return state
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     return choose_in_phases(params, state.phases, t, context, rng)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     phases = state.phases
     if not take(phases, arm, truncated_onto(reward, state.level[0], state.step[0]), phase):

@@ -50,7 +50,7 @@ def begin(params: Any) -> State:
     return State(begin_indices(params), trees)
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     indices = state.indices
     best = unknown_arm(indices.tally)
@@ -65,7 +65,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return best, 0
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     indices = state.indices
     n = indices.tally.pulls[arm] + 1

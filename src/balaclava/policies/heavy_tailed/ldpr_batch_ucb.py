@@ -21,13 +21,13 @@ from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
 from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 
-@kernel
+@kernel(borrows=True)
 def report_level(params: Any, state: State, arm: int, phase: int) -> float:
     """B of the decision's batch; a spare's report is not learned from."""
     return float(params.levels[max(phase, 1) - 1])
 
 
-@kernel
+@kernel(borrows=True)
 def learn_report(
     params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
@@ -36,7 +36,7 @@ def learn_report(
         close(params, state, arm, batches.sums[arm] / batches.size[arm])
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     if phase == state.batches.number[arm]:  # nothing is learned from any other
         level = report_level(params, state, arm, phase)

@@ -29,13 +29,13 @@ class State(NamedTuple):
     level: np.ndarray  # B, which every owner is told
 
 
-@kernel
+@kernel(borrows=True)
 def log_term(params: Any, active: int, epoch: int) -> float:
     """ell = log(8 |S| tau^2 / beta)."""
     return math.log(8.0 * active * epoch * epoch / params.beta)
 
 
-@kernel
+@kernel(borrows=True)
 def log_samples(params: Any, epoch: int) -> float:
     """The logarithm of u^(2/v) (28 / D)^(2(1+v)/v) / epsilon^2."""
     gap = math.log(28.0 * params.radius_scale) + epoch * LOG_2
@@ -43,7 +43,7 @@ def log_samples(params: Any, epoch: int) -> float:
     return 2.0 * (power - math.log(params.epsilon))
 
 
-@kernel
+@kernel(borrows=True)
 def epoch_length(params: Any, active: int, epoch: int) -> int:
     """R: enough reports of each active arm for 14 err to be at most 2^-tau / 2."""
     ell = log_term(params, active, epoch)
@@ -53,26 +53,26 @@ def epoch_length(params: Any, active: int, epoch: int) -> int:
     return math.ceil(samples * ell + least * ell)
 
 
-@kernel
+@kernel(borrows=True)
 def log_ratio(params: Any, active: int, epoch: int, length: int) -> float:
     """The logarithm of sqrt(R) epsilon / sqrt(ell)."""
     return 0.5 * math.log(length / log_term(params, active, epoch)) + math.log(params.epsilon)
 
 
-@kernel
+@kernel(borrows=True)
 def truncation_level(params: Any, active: int, epoch: int, length: int) -> float:
     """B = (u sqrt(R) epsilon / sqrt(ell))^(1/(1+v))."""
     return math.exp((params.log_bound + log_ratio(params, active, epoch, length)) / params.order)
 
 
-@kernel
+@kernel(borrows=True)
 def error_radius(params: Any, active: int, epoch: int, length: int) -> float:
     """err = u^(1/(1+v)) (sqrt(ell) / (sqrt(R) epsilon))^(v/(1+v)) = u / B^v."""
     shrunk = (params.order - 1.0) * log_ratio(params, active, epoch, length)
     return math.exp((params.log_bound - shrunk) / params.order)
 
 
-@kernel
+@kernel(borrows=True)
 def open_epoch(params: Any, state: State) -> None:
     """Start the next epoch with what the active arms and its number give."""
     phases = state.phases
@@ -90,18 +90,18 @@ def begin(params: Any) -> State:
     return state
 
 
-@kernel
+@kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     return choose_in_phases(params, state.phases, t, context, rng)
 
 
-@kernel
+@kernel(borrows=True)
 def report_level(params: Any, state: State, arm: int, phase: int) -> float:
     """B: known to all, since it follows from earlier reports."""
     return float(state.level[0])
 
 
-@kernel
+@kernel(borrows=True)
 def learn_report(
     params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
@@ -115,7 +115,7 @@ def learn_report(
         open_epoch(params, state)
 
 
-@kernel
+@kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     if phase == state.phases.number[0]:  # nothing is learned from any other, so nothing is asked
         level = report_level(params, state, arm, phase)

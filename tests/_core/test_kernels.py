@@ -1,0 +1,97 @@
+"""Kernels say where they are written whether they may be compiled without reference counts."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava._core.kernels import DRAWS, borrows, compiled, kernel
+
+NUMBERS = {"int", "float", "bool", "None", "tuple[int, int]", "tuple[float, float]"}
+
+
+def kernels_of_the_package() -> dict[str, Callable[..., Any]]:
+    modules = [
+        importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(bl.__path__, "balaclava.")
+        if not module.name.endswith("__main__")
+    ]
+    return {
+        f"{function.__module__}.{function.__qualname__}": function
+        for module in modules
+        for _, function in inspect.getmembers(module, inspect.isfunction)
+        if hasattr(function, "borrows")
+    }
+
+
+def test_a_kernel_that_borrows_returns_numbers_alone():
+    kernels = kernels_of_the_package()
+    marked = {name: f.__annotations__["return"] for name, f in kernels.items() if borrows(f)}
+    assert len(marked) > 200
+    assert {name: kind for name, kind in marked.items() if kind not in NUMBERS} == {}
+
+
+def test_a_kernel_without_a_mark_is_one_that_makes_or_hands_on_arrays():
+    kernels = kernels_of_the_package()
+    bare = {name: f.__annotations__["return"] for name, f in kernels.items() if not borrows(f)}
+    assert {name: kind for name, kind in bare.items() if kind in NUMBERS} == {}
+
+
+@kernel(borrows=True)
+def halve(value: float) -> float:
+    return value / 2
+
+
+@kernel
+def total_of_copies(value: float) -> float:
+    return float(np.full(3, value).sum())
+
+
+@kernel(borrows=True)
+def wrongly_marked(value: float) -> float:
+    return float(np.full(3, value).sum())
+
+
+def closed_over(inner: Callable[[float], float]) -> Callable[[float], float]:
+    @kernel(borrows=True)
+    def twice(value: float) -> float:
+        return inner(value) + inner(value)
+
+    return twice
+
+
+def loop(function: Callable[[float], float]) -> Callable[[float], float]:
+    def call(value: float) -> float:
+        return function(value)
+
+    return call
+
+
+def test_a_kernel_borrows_only_where_what_it_closes_over_does():
+    assert borrows(closed_over(halve))
+    assert not borrows(closed_over(total_of_copies))
+    assert compiled(loop, closed_over(halve))(3.0) == 3.0
+    assert compiled(loop, closed_over(total_of_copies))(3.0) == 18.0
+
+
+def test_the_compiler_refuses_a_marked_kernel_that_makes_an_array():
+    with pytest.raises(Exception, match="Only accept returning of array passed"):
+        compiled(loop, wrongly_marked)(3.0)
+
+
+def test_the_kernels_of_policies_draw_only_what_an_agent_offers():
+    root = Path(bl.__file__).parent
+    rooms = ("policies", "frames", "estimators", "privacy")
+    files = [file for room in rooms for file in (root / room).rglob("*.py")]
+    calls = {call for file in files for call in re.findall(r"\brng\.(\w+)\(", file.read_text())}
+    assert calls - {"release"} <= {*DRAWS, "laplace"}  # laplace: the body of an exact mechanism
+    assert {"random", "integers", "standard_normal", "standard_exponential", "beta"} <= calls
