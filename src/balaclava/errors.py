@@ -62,6 +62,10 @@ class PrivacyError(BalaclavaError, ValueError):
     """A privacy statement that cannot be made."""
 
 
+class MissingPartError(BalaclavaError, ImportError):
+    """A part that is not installed; the message names the extra that brings it."""
+
+
 class MomentWarning(UserWarning):
     """A policy counts on a bound on moments, means or outliers that the environment exceeds."""
 

@@ -24,6 +24,7 @@ from balaclava.errors import (
     ClusterError,
     ExperimentFileError,
     IncompatibleError,
+    MissingPartError,
     ParameterError,
     PolicyError,
     ResultsFileError,
@@ -744,5 +745,5 @@ def test_no_scheduler_no_worker(plan: Plan, tmp_path: Path) -> None:
 
 def test_without_dask(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ClusterError, match=r"install balaclava\[sweep\]"):
+    with pytest.raises(MissingPartError, match=r"a cluster needs distributed.*balaclava\[sweep\]"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1")

@@ -7,10 +7,12 @@ import math
 import subprocess
 import sys
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 
 from balaclava.errors import PrivacyError
 from balaclava.privacy import composition
@@ -24,6 +26,7 @@ from balaclava.privacy.accounting import (
     optimal_epsilon,
     smallest_interval,
     zcdp_to_approx_dp,
+    zeta,
 )
 from balaclava.privacy.composition import (
     AnyMechanism,
@@ -173,6 +176,13 @@ def test_zcdp() -> None:
 )
 def test_interval_epsilon_goldens(v: float, interval: int, expected: float, digits: int) -> None:
     assert round(interval_epsilon(interval, 0.01, v), digits) == expected
+
+
+def test_zeta_is_what_others_find() -> None:
+    s = np.concatenate([1 + np.geomspace(1e-9, 1, 50), np.linspace(1.01, 41, 200)])
+    np.testing.assert_allclose(zeta(s), special.zeta(s), rtol=3e-15)
+    exact = [float(mpmath.zeta(mpmath.mpf(x))) for x in s.tolist()]
+    np.testing.assert_allclose(zeta(s), exact, rtol=3e-15)
 
 
 def test_interval_epsilon_is_the_sum() -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from balaclava._core.cache import cache_directory, keep_on_disk
+from balaclava._core.parts import require_part
 from balaclava.errors import PolicyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -91,6 +92,7 @@ def compiled(factory: Callable[..., Callable[..., Any]], *kernels: Callable[...,
 
 
 def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...]) -> Any:
+    require_part("numba", "simulation")
     import numba
     from numba import extending
 

@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 
+from balaclava._core.parts import require_part
+
 
 def clopper_pearson(
     successes: np.ndarray | int, trials: int, error: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """One-sided bounds on a probability, each wrong with probability at most `error`."""
+    require_part("scipy", "an audit")
     from scipy.stats import beta
 
     successes = np.asarray(successes, dtype=np.float64)
@@ -46,6 +49,7 @@ def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:
     positive, and the wealth, averaged over a fixed grid of stakes, exceeds 1/error at any time
     whatever with probability at most `error` (Ville).
     """
+    require_part("scipy", "an audit")
     from scipy.special import logsumexp
 
     if epsilon > 700:  # e^epsilon overflows; nothing can be won against such a claim

@@ -10,6 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
+from balaclava._core.parts import require_part
 from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 
@@ -72,6 +73,7 @@ class Gaussian(Environment):
         return (-math.inf, math.inf)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        require_part("scipy", "a moment")
         from scipy import special
 
         order, s = checked_order(order), self.scales

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.parts import require_part
 from balaclava.environments.numerals import FIRST_ROW, first_row, read_numbers
 from balaclava.errors import ParameterError, nearest
 
@@ -68,6 +69,7 @@ def read_log(path: str | os.PathLike[str], *, arm: str, reward: str) -> LoggedRe
         >>> log.detected
         ('text in cp1252', 'semicolons between cells', 'decimal commas')
     """
+    require_part("pyarrow", "reading a log")
     source = os.fspath(path)
     if arm == reward:
         raise ParameterError(f"arm and reward are both {arm!r}; give the names of two columns")

@@ -10,6 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
+from balaclava._core.parts import require_part
 from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 
@@ -90,6 +91,7 @@ class Pareto(Environment):
             return np.full(self.arms, math.inf)
         if not central:
             return a * self.least**k / (a - k)
+        require_part("scipy", "a moment")
         from scipy import special
 
         # With u = lam / x, E|X - mean|^k = a lam^k times the integral of |1 - m u|^k u^(a-1-k) over

@@ -10,6 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
+from balaclava._core.parts import require_part
 from balaclava.environments._moments import checked_order, integral
 from balaclava.environments.base import Environment, register
 
@@ -75,6 +76,7 @@ class StudentT(Environment):
 
 def shifted_moment(shift: float, degrees: float, order: float) -> float:
     """E|shift + T|^order for shift >= 0 and order < degrees."""
+    require_part("scipy", "a moment")
     from scipy import special
 
     if shift == 0.0:

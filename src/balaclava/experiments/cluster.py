@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment
 from balaclava.errors import BalaclavaError, ClusterError
 from balaclava.experiments.sweep import Cell, sources
@@ -125,12 +126,8 @@ def _result(future: Any, cell: Cell) -> list[Run]:
 
 
 def _distributed() -> Any:
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise ClusterError(
-            f"a cluster needs dask.distributed ({error}); install balaclava[sweep]"
-        ) from error
+    require_part("distributed", "a cluster")
+    return importlib.import_module("distributed")
 
 
 @contextmanager

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.parts import require_part
 from balaclava.errors import PrivacyError
 
 # Above this the log-binomials of optimal composition lose their digits.
 MOST_DECISIONS = 10**9
+# B_2i / (2i)! for i = 1, 2, ...: the weights of the Euler-Maclaurin formula.
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30_240, -1 / 1_209_600, 1 / 47_900_160)
 
 
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
@@ -140,6 +143,7 @@ def _worst_losses(epsilon: float, n: int) -> tuple[np.ndarray, np.ndarray]:
     Losses further than 19 sqrt(n) answers from the mean are left out: by Hoeffding's inequality
     their probability is below 1e-300.
     """
+    require_part("scipy", "composing decisions")
     from scipy.special import gammaln
 
     log_true = -math.log1p(math.exp(-epsilon))
@@ -163,6 +167,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
     Balle and Wang (ICML 2018), Theorem 8. `shift` is how far one reward moves the released value,
     in standard deviations; n releases are one of shift sqrt(n) s.
     """
+    require_part("scipy", "composing decisions")
     from scipy.special import log_ndtr
 
     near = float(log_ndtr(shift / 2 - epsilon / shift))
@@ -176,6 +181,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1.0, 1e-5), 4)
     4.3772
     """
+    require_part("scipy", "composing decisions")
     from scipy.optimize import brentq
 
     if delta <= 0:
@@ -222,8 +228,6 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
     >>> round(interval_epsilon(10, 0.01, 1.1), 2)
     3.65
     """
-    from scipy.special import zeta
-
     f, delta = float(check_count(interval, "interval", math.inf)), check_delta(delta)
     if delta == 0:
         raise PrivacyError("delta = 0 is not allowed: the releases never end; give a delta above 0")
@@ -233,6 +237,23 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
     powers = f ** (-v * (m + 1) / 2) * zeta(v * (m + 1) / 2)  # sum_j epsilon_j^(m + 1)
     drift = float(powers @ np.cumprod(1 / m))
     return drift + math.sqrt(2 * math.log(1 / delta) * float(powers[0]))
+
+
+def zeta(s: np.ndarray) -> np.ndarray:
+    """The sum of 1/j^s over all j, s > 1: nineteen terms, and the rest by Euler and Maclaurin.
+
+    >>> zeta(np.array([2.0])).round(6).tolist()  # pi^2 / 6
+    [1.644934]
+    """
+    n = 20.0
+    total = n ** (1 - s) / (s - 1) + n**-s / 2
+    for j in range(1, int(n)):
+        total += j**-s
+    step = s / n ** (s + 1)  # s (s + 1) ... (s + 2i - 2) / n^(s + 2i - 1)
+    for i, weight in enumerate(_BERNOULLI):
+        total += weight * step
+        step *= (s + 2 * i + 1) * (s + 2 * i + 2) / n**2
+    return total
 
 
 def smallest_interval(epsilon: float, delta: float, v: float) -> int:

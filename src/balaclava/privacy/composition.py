@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
+from balaclava._core.parts import require_part
 from balaclava.errors import PrivacyError
 from balaclava.privacy.accounting import (
     advanced_epsilon,
@@ -319,6 +320,7 @@ def _accountants(law: Law, n: int, delta: float) -> list[Bound]:
 
 def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
     """What dp-accounting's RDP accountant finds."""
+    require_part("dp_accounting", "composing decisions")
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 

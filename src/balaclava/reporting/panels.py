@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.parts import require_part
 from balaclava.errors import IncompatibleError, ResultsFileError
 from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.files import Recorded
@@ -98,6 +99,7 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     """Student's interval for the mean."""
     if values.size < 2:
         return math.nan, math.nan
+    require_part("scipy", "a page of results")
     from scipy.special import stdtrit
 
     error = values.std(ddof=1) / math.sqrt(values.size)

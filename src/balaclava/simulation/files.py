@@ -22,6 +22,7 @@ import numpy as np
 import balaclava
 from balaclava._core.declared import Range
 from balaclava._core.files import atomically
+from balaclava._core.parts import require_part
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
 from balaclava.errors import (
@@ -48,6 +49,7 @@ def save(results: Results, path: str | os.PathLike[str]) -> None:
 
 def encode(results: Results) -> bytes:
     """The file as bytes."""
+    require_part("pyarrow", "a results file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -132,6 +134,7 @@ def _intact(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _read(path: Path) -> Any:
+    require_part("pyarrow", "a results file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -187,6 +190,8 @@ def describe_environment(world: Environment) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
+    """What a simulated number depends on, beside its seed."""
+    require_part("numba", "simulation")
     return {
         "balaclava": balaclava.__version__,
         "numpy": np.__version__,

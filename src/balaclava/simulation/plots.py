@@ -9,6 +9,7 @@ import numpy as np
 
 from balaclava._core.declared import brief
 from balaclava._core.files import atomically
+from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def plot(
         >>> [line.get_label() for line in results.plot().axes[0].lines]
         ['ucb1 [not private]']
     """
+    require_part("matplotlib", "a plot")
     from matplotlib.figure import Figure
 
     _check_band(band)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from balaclava._core.declared import brief
+from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError, nearest
 from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.findings import Findings
@@ -72,6 +73,7 @@ def reproduce(
         raise ParameterError(
             f"scale = {brief(scale)} is not allowed; give one of {', '.join(SCALES)}"
         )
+    require_part("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
     open_folder(folder)
     desk = Desk(figure, scale, folder, workers, progress)

@@ -1,0 +1,28 @@
+"""Parts that are not installed with the base: named with the extra that brings them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from balaclava.errors import MissingPartError
+
+# What the base goes without, and the extra that has it (see pyproject.toml).
+EXTRAS = {
+    "numba": "lab",
+    "scipy": "lab",
+    "dp_accounting": "lab",
+    "pyarrow": "lab",
+    "matplotlib": "lab",
+    "distributed": "sweep",
+}
+
+
+def require_part(module: str, purpose: str) -> None:
+    """Refuse to go on without `module`, which `purpose` needs; called before it is imported."""
+    if sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None:
+        return
+    raise MissingPartError(
+        f"{purpose} needs {module.replace('_', '-')}, which is not installed; install it with "
+        f"pip install 'balaclava[{EXTRAS[module]}]'"
+    )
