@@ -27,6 +27,7 @@ from balaclava.policies.base import list_policies as list_policies
 from balaclava.policies.base import policy as policy
 from balaclava.policies.base import register as register
 from balaclava.privacy.guarantee import Guarantee as Guarantee
+from balaclava.simulation.delays import Delay as Delay
 from balaclava.simulation.engine import Interrupted as Interrupted
 from balaclava.simulation.engine import simulate as simulate
 from balaclava.simulation.results import Results as Results

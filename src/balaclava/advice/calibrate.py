@@ -16,7 +16,10 @@ from balaclava._core.declared import Horizon, Range, brief, check, split
 from balaclava.environments.base import Environment
 from balaclava.errors import MomentWarning, ParameterError, nearest
 from balaclava.policies.base import Policy
+from balaclava.policies.settling import Settle
+from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress, require_compatible, simulate
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.moments import warn_of_moments
 
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
@@ -109,6 +112,10 @@ def calibrate(
     scales: Sequence[float] | None = None,
     parameter: str = "radius_scale",
     caution: float = 2.0,
+    delay: Delay | None = None,
+    patience: int | None = None,
+    settle: Settle = "arrival",
+    missing: float | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -140,6 +147,7 @@ def calibrate(
         parameter: the parameter to choose, such as `learning_rate_scale`.
         caution: how many times the least cost may be paid to stay near the given scale; 1 takes
             the scale that did best.
+        delay, patience, settle, missing: how late rewards come, as for `bl.simulate`.
         workers: threads; by default one for each core that this process may use.
         progress: called with the rounds played and the rounds in all (which may grow).
 
@@ -159,6 +167,7 @@ def calibrate(
     repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
     seed = check("seed", seed, Annotated[int, Range(0)])
     caution = check("caution", caution, Annotated[float, Range(1)])
+    feedback = Feedback.create(delay, patience, settle, missing)
     given = _current(policy, parameter)
     worlds = label_environments("environments", environments)
     others = label_environments("held_out", held_out) if held_out is not None else {}
@@ -166,11 +175,13 @@ def calibrate(
         if label in worlds:
             raise ParameterError(f"held_out: {label!r} is in `environments` too; give another")
     for label, world in {**worlds, **others}.items():
-        require_compatible(f"{policy.name} on {label}", policy, world, horizon)
+        require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
         warn_of_moments(f"{policy.name} on {label}", policy, world)
-    search = _Search(policy, parameter, worlds, horizon, seed, workers, progress)
+    search = _Search(policy, parameter, worlds, horizon, seed, feedback, workers, progress)
     few = max(2, repetitions // 5)
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
+    if str(feedback):
+        notes.append(f"rewards came late: {feedback}")
     if scales is None:
         search.play([given * factor for factor in _DEFAULT_GRID], few, skip=True)
         search.extend(few)
@@ -319,6 +330,7 @@ class _Search:
     worlds: dict[str, Environment]
     horizon: int
     seed: int
+    feedback: Feedback
     workers: int | None
     progress: Progress | None
     played: int = 0
@@ -367,6 +379,8 @@ class _Search:
                 seed=seed,
                 checkpoints=1,
                 workers=self.workers,
+                delay=self.feedback.delay,
+                **self.feedback.settling._asdict(),
                 progress=report,
             )
         self.played += self.horizon * repetitions * len(policies)

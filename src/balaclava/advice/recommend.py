@@ -26,6 +26,7 @@ from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import simulate
 
 Rewards = Literal["bounded", "heavy-tailed", "unknown-tails", "outliers", "adversarial", "experts"]
@@ -164,14 +165,30 @@ class Recommendation:
         """The line of Python that makes the policy."""
         return f"bl.policy({', '.join([repr(self.policy.name), *_arguments(self.policy)])})"
 
-    def expect(self, *, repetitions: int = _REPETITIONS, seed: int = 1) -> Expectation:
+    def expect(
+        self,
+        *,
+        repetitions: int = _REPETITIONS,
+        seed: int = 1,
+        delay: Delay | None = None,
+        patience: int | None = None,
+    ) -> Expectation:
         """Simulate the policy and its yardstick on a plausible instance."""
         rounds = min(self.horizon, _ROUNDS)
         world, words = plausible(self.rewards, self.policy, rounds)
         both = {"policy": self.policy, "yardstick": self.yardstick}
         results = simulate(
-            both, world, horizon=rounds, repetitions=repetitions, seed=seed, checkpoints=1
+            both,
+            world,
+            horizon=rounds,
+            repetitions=repetitions,
+            seed=seed,
+            checkpoints=1,
+            delay=delay,
+            patience=patience,
         )
+        if str(results.feedback):
+            words += f", {results.feedback}"
         final = results.final_regret("policy")
         error = final.std(ddof=1) / math.sqrt(final.size) if final.size > 1 else math.nan
         other = results.final_regret("yardstick").mean()

@@ -38,8 +38,10 @@ def calibrate(
     experiments = read_plan(file).experiments
     first = experiments[0]
     worlds = {each.environment_label: each.environment for each in experiments}
-    if len(worlds) < len(experiments):
-        raise ExperimentFileError(f"{file}: give one horizon and one seed to calibrate with")
+    if len(worlds) < len(experiments) or len({each.feedback for each in experiments}) > 1:
+        raise ExperimentFileError(
+            f"{file}: give one horizon, one seed and one delay to calibrate with"
+        )
     if label not in first.policies:
         raise ExperimentFileError(
             f"{file} has no policy {label!r}; {nearest(label, first.policies)}"
@@ -63,6 +65,8 @@ def calibrate(
             seed=first.seed,
             held_out={name: worlds[name] for name in held_out} or None,
             parameter=parameter,
+            delay=first.feedback.delay,
+            **first.feedback.settling._asdict(),
             workers=workers or first.workers,
             progress=progress,
         )

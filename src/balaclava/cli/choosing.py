@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from balaclava.cli.delays import delay_options, lateness
+
 if TYPE_CHECKING:
     from balaclava._core.declared import Range
     from balaclava.advice.recommend import Recommendation
@@ -80,7 +82,16 @@ _ONLY_SOME = ("delta", "reward_range", *_MORE)
     help="Ask what no option says, or take the usual; by default asks on a terminal.",
 )
 @click.option("--simulate/--no-simulate", default=True, help="Play it on a plausible problem.")
-def choose(ask: bool | None, simulate: bool, **given: Any) -> None:
+@delay_options
+def choose(
+    ask: bool | None,
+    simulate: bool,
+    delay: float | None,
+    law: str | None,
+    lost: float | None,
+    patience: int | None,
+    **given: Any,
+) -> None:
     """Answer a few questions and get a policy, what it promises and what it costs.
 
     \b
@@ -106,7 +117,7 @@ def choose(ask: bool | None, simulate: bool, **given: Any) -> None:
     _say("promise", advice.guarantee.explain())
     click.echo(f"use:      {advice.code}")
     if simulate:
-        _expectation(advice)
+        _expectation(advice, **lateness(delay, law, lost, patience))
     _say(
         "more",
         f"`balaclava policies {advice.policy.name}` shows its rule and its parameters; `balaclava "
@@ -114,8 +125,8 @@ def choose(ask: bool | None, simulate: bool, **given: Any) -> None:
     )
 
 
-def _expectation(advice: Recommendation) -> None:
-    found = advice.expect()
+def _expectation(advice: Recommendation, **late: Any) -> None:
+    found = advice.expect(**late)
     _say(
         "regret",
         f"{_number(found.regret)} ± {_number(found.error)} after {found.rounds:,} rounds, "

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava.cli.delays import delay_options, lateness
+
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
 
@@ -41,9 +43,19 @@ if TYPE_CHECKING:
 )
 @click.option("--extend", is_flag=True, help="Take over a folder of another experiment.")
 @click.option("--list", "show", is_flag=True, help="List the cells, and play nothing.")
+@delay_options
 @click.pass_context
 def simulate(
-    context: click.Context, /, file: Path, out: Path | None, show: bool, **how: Any
+    context: click.Context,
+    /,
+    file: Path,
+    out: Path | None,
+    show: bool,
+    delay: float | None,
+    law: str | None,
+    lost: float | None,
+    patience: int | None,
+    **how: Any,
 ) -> None:
     """Run the experiment that FILE.toml describes.
 
@@ -65,12 +77,18 @@ def simulate(
         [policies.bolder]
         name = "ucb1"
         radius_scale = { grid = [0.25, 0.5] }
+
+    Rewards come at once unless the file has a section [delay], or --delay, --law, --lost and
+    --patience say otherwise; these replace what the file says.
     """
     from balaclava.experiments.files import read_plan
     from balaclava.experiments.running import run_sweep
     from balaclava.experiments.sweep import SUMMARY, plan_sweep
 
     plan = read_plan(file)
+    asked = lateness(delay, law, lost, patience)
+    if asked:
+        plan = plan.with_feedback(**asked)
     out = Path(f"{file.stem}-results") if out is None else out
     sweep = plan_sweep(plan, out)
     if show:

@@ -22,6 +22,7 @@ from balaclava.errors import BalaclavaError, ClusterError
 from balaclava.experiments.sweep import Cell, sources
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import Progress, player
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.files import versions
 from balaclava.simulation.results import Run
 
@@ -41,12 +42,13 @@ def play_part(
     environment: Environment,
     checkpoints: np.ndarray,
     seed: int,
+    feedback: Feedback,
     repetitions: list[int],
     expected: dict[str, str],
 ) -> list[Run]:
     """The task: runs on a worker."""
     _require_same(expected, software())
-    play = player(policy.name, policy, environment, checkpoints, seed)
+    play = player(policy.name, policy, environment, checkpoints, seed, feedback)
     return [play(repetition, np.zeros(2, np.int64)) for repetition in repetitions]
 
 
@@ -76,6 +78,7 @@ def play_there(
                 worlds[id(world)],
                 cell.checkpoints,
                 cell.seed,
+                cell.feedback,
                 repetitions,
                 expected,
                 key=f"balaclava-{cell.key}-{repetitions[0]}-{len(repetitions)}",

@@ -34,6 +34,15 @@ A file may ask for many of each. Every combination is then played::
     [policies.dp-se]
     epsilon = { log = [0.01, 10, 4] }                # from, to, how many: 0.01, 0.1, 1, 10
     radius_scale = { linear = [0.2, 1, 5] }          # 0.2, 0.4, 0.6, 0.8, 1
+
+Rewards may come late, or never::
+
+    patience = 5000                                  # also: settle = "window", missing = 0.0
+
+    [delay]
+    mean = { grid = [200, 1000] }
+    law = "geometric"                                # or "fixed", "uniform"; or values = [...]
+    lost = 0.02
 """
 
 from __future__ import annotations
@@ -43,7 +52,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -60,10 +69,13 @@ from balaclava.simulation.engine import (
     require_compatible,
     simulate,
 )
+from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.results import Results
 
 _NUMBERS = {"horizon": 1, "repetitions": 1, "seed": 0}  # each with the smallest allowed
-_KEYS = (*_NUMBERS, "checkpoints", "workers", "environment", "environments", "policies")
+_SETTLING = ("patience", "settle", "missing")
+_SECTIONS = ("delay", "environment", "environments", "policies")
+_KEYS = (*_NUMBERS, "checkpoints", "workers", *_SETTLING, *_SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ class Experiment:
     checkpoints: int | list[int] = 200
     workers: int | None = None
     environment_label: str = ""
+    feedback: Feedback = PROMPT
 
     def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
         """Simulate it; `workers` overrides the file's."""
@@ -89,6 +102,8 @@ class Experiment:
             seed=self.seed,
             checkpoints=self.checkpoints,
             workers=workers or self.workers,
+            delay=self.feedback.delay,
+            **self.feedback.settling._asdict(),
             progress=progress,
         )
 
@@ -100,6 +115,19 @@ class Plan:
     name: str
     experiments: tuple[Experiment, ...]
     workers: int | None = None
+
+    def with_feedback(self, **changes: Any) -> Plan:
+        """The same with other delays or patience; `changes` are those of `Feedback.create`."""
+        if len({each.feedback for each in self.experiments}) > 1:
+            raise ExperimentFileError(
+                f"{self.name} asks for several delays; leave out --delay, --law, --lost and "
+                "--patience, or the grid in [delay]"
+            )
+        changed = (
+            replace(each, feedback=Feedback.create(**{**each.feedback.description, **changes}))
+            for each in self.experiments
+        )
+        return replace(self, experiments=tuple(changed))
 
 
 class _Section(NamedTuple):
@@ -144,6 +172,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         workers = content.get("workers")
         if workers is not None:
             workers = _whole("workers", workers, 1)
+        feedbacks = _feedbacks(content)
         policies = _table("policies", _needed(content, "policies"))
         if not policies:
             raise ExperimentFileError("no policy is given; add a section such as [policies.ucb1]")
@@ -160,14 +189,27 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         for player in players:
             with _noted(problems, player.place, (player.label, where, t)):
                 policy = _policy(player, environment, t)
-                require_compatible(player.label, policy, environment, t)
+                for feedback in feedbacks.values():
+                    require_compatible(player.label, policy, environment, t, feedback)
                 fitting[player.label] = policy
     if problems:
         raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
     (repetitions,) = numbers["repetitions"]
     experiments = tuple(
-        Experiment(made[where, t], world, t, repetitions, seed, rounds[t], workers, where)
-        for (where, world), t, seed in itertools.product(environments.items(), horizons, seeds)
+        Experiment(
+            made[where, t],
+            world,
+            t,
+            repetitions,
+            seed,
+            rounds[t],
+            workers,
+            where if len(feedbacks) == 1 else f"{where}, {late}",
+            feedback,
+        )
+        for (where, world), (late, feedback), t, seed in itertools.product(
+            environments.items(), feedbacks.items(), horizons, seeds
+        )
     )
     return Plan(path.stem, experiments, workers)
 
@@ -256,6 +298,15 @@ def _checkpoints(given: Any, horizon: int, horizons: Sequence[int]) -> int | lis
     kept = [t for t in given if not isinstance(t, int) or t <= horizon] if cut else given
     checkpoint_rounds(kept, horizon)
     return kept
+
+
+def _feedbacks(content: dict[str, Any]) -> dict[str, Feedback]:
+    """How rewards come: as often as the grids of [delay] ask for, by label."""
+    settling = {key: content[key] for key in _SETTLING if key in content}
+    if "delay" not in content:
+        return {"": Feedback.create(**settling)}
+    sections = expand("delay", _table("delay", content["delay"]))
+    return {label: Feedback.create(table, **settling) for label, table in sections.items()}
 
 
 def _needed(content: dict[str, Any], key: str) -> Any:

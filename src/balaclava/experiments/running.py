@@ -110,7 +110,12 @@ def _play_here(
     def jobs() -> Iterator[_CellJob]:
         for cell, repetitions in work:
             play = player(
-                cell.policy.name, cell.policy, cell.environment, cell.checkpoints, cell.seed
+                cell.policy.name,
+                cell.policy,
+                cell.environment,
+                cell.checkpoints,
+                cell.seed,
+                cell.feedback,
             )
             for repetition in repetitions:
                 yield _CellJob(play, repetition, cell.horizon, cell=cell)

@@ -41,10 +41,12 @@ from balaclava.experiments.files import Experiment, Plan
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import available_cores, checkpoint_rounds, require_compatible
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.files import (
     Recorded,
     describe_environment,
     described_environment,
+    described_feedback,
     encode,
     read,
     versions,
@@ -62,7 +64,11 @@ _DECISIVE = (
     "frames",
     "policies",
     "privacy",
+    "simulation/delays.py",
     "simulation/engine.py",
+    "simulation/feedback.py",
+    "simulation/loops.py",
+    "simulation/waiting.py",
     "theory",
 )
 _RECOMPUTE = "delete it and run the same command again, which computes it anew"
@@ -80,6 +86,7 @@ class Cell:
     seed: int
     repetitions: int
     checkpoints: np.ndarray
+    feedback: Feedback
     key: str
     path: Path
     done: bool
@@ -92,6 +99,7 @@ class Cell:
             horizon=self.horizon,
             seed=self.seed,
             checkpoints=self.checkpoints,
+            feedback=self.feedback,
         )
 
     def __str__(self) -> str:
@@ -168,6 +176,7 @@ class Sweep:
             horizon=horizon,
             seed=experiment.seed,
             checkpoints=_rounds(experiment),
+            feedback=experiment.feedback,
         )
         results.versions = self.manifest["versions"]
         finished = {path.name for path in _entries(self.folder / "cells")}
@@ -211,6 +220,7 @@ class Sweep:
                 experiment.seed,
                 experiment.repetitions,
                 rounds,
+                experiment.feedback,
                 key,
                 folder / f"{key}.parquet",
                 f"{key}.parquet" in finished,
@@ -245,7 +255,9 @@ def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
         raise ParameterError("the plan holds no experiment; give at least one")
     for experiment in plan.experiments:
         for label, policy in experiment.policies.items():
-            require_compatible(label, policy, experiment.environment, experiment.horizon)
+            require_compatible(
+                label, policy, experiment.environment, experiment.horizon, experiment.feedback
+            )
     said = versions()
     settings = [_described(experiment, said) for experiment in plan.experiments]
     manifest = {
@@ -316,7 +328,12 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         raise ResultsFileError(f"{error} ({_RECOMPUTE})") from error
     sizes = {(run.label, run.regret.size, run.pulls.size) for run in runs}
     fits = sizes <= {(cell.policy.name, cell.checkpoints.size, cell.environment.arms)}
-    asked = {"horizon": cell.horizon, "seed": cell.seed, "checkpoints": cell.checkpoints.tolist()}
+    asked = {
+        "horizon": cell.horizon,
+        "seed": cell.seed,
+        "checkpoints": cell.checkpoints.tolist(),
+        "feedback": cell.feedback.description or None,
+    }
     if not fits or any(said.get(what) != value for what, value in asked.items()):
         raise ResultsFileError(f"{path} holds something else than {cell}; {_RECOMPUTE}")
     return runs
@@ -391,6 +408,7 @@ def _described(experiment: Experiment, said: dict[str, str]) -> dict[str, Any]:
         "repetitions": experiment.repetitions,
         "seed": experiment.seed,
         "checkpoints": rounds,
+        **described_feedback(experiment.feedback),
     }
     digest = hashlib.sha256(_canonical([shared, said, sources()]))
     for part in (_values(experiment.environment), *_code(experiment.environment)):
@@ -492,6 +510,7 @@ def _rebuilt(setting: dict[str, Any]) -> Experiment:
         setting["checkpoints"],
         None,
         setting["environment_label"],
+        Feedback.create(**setting.get("feedback", {})),
     )
 
 

@@ -66,7 +66,7 @@ class Panel:
         repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         return (
             f"{family}, {world.arms} arms, {results.horizon:,} rounds, {repetitions} repetitions, "
-            f"seed {results.seed}"
+            f"seed {results.seed}" + (f", {results.feedback}" if str(results.feedback) else "")
         )
 
 
@@ -198,12 +198,16 @@ def to_toml(results: Results) -> str:
     rounds = results.checkpoints
     usual = np.array_equal(checkpoint_rounds(rounds.size, results.horizon), rounds)
     world = results.environment
+    settling = results.feedback.description
+    delay = settling.pop("delay", None)
     lines = [
         f"horizon = {results.horizon}",
         f"repetitions = {repetitions}",
         f"seed = {results.seed}",
         f"checkpoints = {rounds.size if usual else rounds.tolist()}",
+        *_entries(settling),
         "",
+        *(["[delay]", *_entries(delay), ""] if delay else []),
         "[environment]",
         f"name = {_toml(getattr(world, 'family', world.name))}",
         *_entries(world.public_parameters),

@@ -1,4 +1,4 @@
-"""The compiled loop that plays a policy against an environment, and the threads around it."""
+"""Simulation: what is played is checked, compiled, and run on threads."""
 
 from __future__ import annotations
 
@@ -17,66 +17,20 @@ from balaclava._core.kernels import compiled, compiling, is_foreign
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
+from balaclava.policies.settling import Settle, require_missing
 from balaclava.privacy.randomness import seeded
+from balaclava.simulation.delays import Delay
+from balaclava.simulation.feedback import PROMPT, Feedback
+from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_play
 from balaclava.simulation.moments import warn_of_moments
 from balaclava.simulation.results import Results, Run
 
-POLICY_STREAM, ENVIRONMENT_STREAM = 0, 1
-STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
+POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM = 0, 1, 2
 _REHEARSAL = 500  # rounds that foreign kernels are first played without the compiler
-_BREATH = 1 << 16  # rounds between two looks at the stop flag
 
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
 Play = Callable[[int, np.ndarray], Run]  # plays one repetition, given its signals
 AnyJob = TypeVar("AnyJob", bound="Job")
-
-
-def make_play(
-    begin: Callable[..., Any],
-    choose: Callable[..., Any],
-    learn: Callable[..., Any],
-    prepare: Callable[..., Any],
-    draw: Callable[..., Any],
-    advise: Callable[..., Any],
-) -> Callable[..., Any]:
-    """The loop, closed over one policy's and one environment's kernels."""
-
-    def play(
-        params: Any,
-        world: Any,
-        arms: int,
-        checkpoints: np.ndarray,
-        policy_rng: Any,
-        environment_rng: Any,
-        signals: np.ndarray,  # [rounds played, 0 or why to stop]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        state = begin(params)
-        pulls = np.zeros(arms, np.int64)
-        history = np.zeros((checkpoints.size, arms), np.int64)
-        totals = np.zeros(checkpoints.size)
-        total = 0.0
-        t = 0
-        for c in range(checkpoints.size):
-            while t < checkpoints[c] and signals[1] == 0:
-                until = min(checkpoints[c], t + _BREATH)
-                while t < until:
-                    t += 1
-                    arm, phase = choose(params, state, t, advise(world, t), policy_rng)
-                    if arm < 0 or arm >= arms:  # compiled code would write anywhere
-                        signals[0], signals[1] = t, NO_SUCH_ARM
-                        return history, totals
-                    drawn = draw(world, t, arm, environment_rng)
-                    total += drawn
-                    reward = prepare(params, drawn)
-                    learn(params, state, t, arm, reward, phase, policy_rng)
-                    pulls[arm] += 1
-                signals[0] = t
-            totals[c] = total
-            for arm in range(arms):  # `history[c] = pulls` takes a second longer to compile
-                history[c, arm] = pulls[arm]
-        return history, totals
-
-    return play
 
 
 class Interrupted(KeyboardInterrupt):
@@ -106,12 +60,17 @@ def simulate(
     seed: int,
     checkpoints: int | Sequence[int] | np.ndarray = 200,
     workers: int | None = None,
+    delay: Delay | None = None,
+    patience: int | None = None,
+    settle: Settle = "arrival",
+    missing: float | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Play each policy `repetitions` times for `horizon` rounds.
 
     The results depend on the seed alone: not on `workers`, nor on which other policies are
-    played. In the same repetition all policies meet the same rewards of the same pulls.
+    played. In the same repetition all policies meet the same rewards of the same pulls, and the
+    same delays.
 
     Args:
         policies: one policy, a list, or a mapping from label to policy.
@@ -121,6 +80,12 @@ def simulate(
         seed: a whole number; the same seed gives the same results.
         checkpoints: how many rounds, evenly spaced, to report the regret at, or the rounds.
         workers: threads; by default one for each core that this process may use.
+        delay: how late rewards come, and how many never do: `bl.Delay`; by default at once.
+        patience: further decisions after which one is given up; by default it is found: four
+            times the longest wait so far, at least 256, once 30 rewards have come.
+        settle: "arrival": a reward counts when it comes. "window": every reward, or `missing`,
+            counts once `patience` further decisions were made.
+        missing: what counts where no reward came, with `settle="window"`.
         progress: called with the rounds played and the rounds in all, several times a second.
 
     Raises:
@@ -141,14 +106,19 @@ def simulate(
         check("workers", workers, _whole(1, 1024)) if workers is not None else available_cores()
     )
     rounds = checkpoint_rounds(checkpoints, horizon)
+    feedback = Feedback.create(delay, patience, settle, missing)
     labelled = label_policies(policies)
     for label, policy in labelled.items():
-        require_compatible(label, policy, environment, horizon)
+        require_compatible(label, policy, environment, horizon, feedback)
         warn_of_moments(label, policy, environment)
-    plays = [player(label, policy, environment, rounds, seed) for label, policy in labelled.items()]
+    plays = [
+        player(label, policy, environment, rounds, seed, feedback)
+        for label, policy in labelled.items()
+    ]
     jobs = [Job(play, repetition, horizon) for repetition in range(repetitions) for play in plays]
-    results = Results.empty(labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds)
-
+    results = Results.empty(
+        labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds, feedback=feedback
+    )
     try:
         with Pool(workers) as pool:
             for _, run in pool.finished(jobs, len(jobs) * horizon, progress):
@@ -198,17 +168,20 @@ class Pool:
 
 
 def player(
-    label: str, policy: Policy, environment: Environment, rounds: np.ndarray, seed: int
+    label: str,
+    policy: Policy,
+    environment: Environment,
+    rounds: np.ndarray,
+    seed: int,
+    feedback: Feedback = PROMPT,
 ) -> Play:
     """What plays a repetition of a pair: all it depends on are the arguments. Compiled now."""
-    prepared = _prepared(policy, environment, rounds)
+    prepared = _prepared(policy, environment, rounds, feedback)
+    streams = (POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM)[: 2 if feedback.prompt else 3]
 
     def play(repetition: int, signals: np.ndarray) -> Run:
-        history, totals = prepared(
-            seeded(seed, repetition, POLICY_STREAM),
-            seeded(seed, repetition, ENVIRONMENT_STREAM),
-            signals,
-        )
+        generators = [seeded(seed, repetition, stream) for stream in streams]
+        history, totals = prepared(*generators, signals)
         if signals[1] == NO_SUCH_ARM:
             raise no_such_arm(label, int(signals[0]), environment.arms)
         regret = environment.regret(rounds, history, totals)
@@ -218,22 +191,31 @@ def player(
 
 
 def _prepared(
-    policy: Policy, environment: Environment, rounds: np.ndarray
-) -> Callable[[Any, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    policy: Policy, environment: Environment, rounds: np.ndarray, feedback: Feedback
+) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     """The compiled loop of a pair with everything but its streams filled in, compiled now."""
-    kernels = (*policy.kernels[:3], policy.prepare(), environment.draw, environment.advise)
-    fixed = (policy.constants(), environment.constants(), environment.arms)
+    fixed: tuple[Any, ...] = (policy.constants(), environment.constants(), environment.arms)
+    kernels: tuple[Callable[..., Any], ...] = (
+        *policy.kernels,
+        policy.prepare(),
+        environment.draw,
+        environment.advise,
+    )
+    make: Callable[..., Callable[..., Any]] = make_late_play
+    if feedback.prompt:
+        make, kernels = make_play, (*kernels[:3], *kernels[4:])
+    else:
+        fixed += (feedback.constants(int(rounds[-1])),)
+    streams = 2 if feedback.prompt else 3
     if any(is_foreign(function) for function in kernels):
         # Python checks every index, which compiled code does not, and names the faulty line.
         few = rounds[:1].clip(max=_REHEARSAL)
-        make_play(*kernels)(*fixed, few, seeded(0), seeded(1), np.zeros(2, np.int64))
-    play = compiled(make_play, *kernels)
+        make(*kernels)(*fixed, few, *map(seeded, range(streams)), np.zeros(2, np.int64))
+    play = compiled(make, *kernels)
     with compiling(f"{policy.name} on {environment.name}"):
         # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
-        play(*fixed, rounds[:0], seeded(0), seeded(0), np.zeros(2, np.int64))
-    return lambda policy_rng, environment_rng, signals: play(
-        *fixed, rounds, policy_rng, environment_rng, signals
-    )
+        play(*fixed, rounds[:0], *map(seeded, range(streams)), np.zeros(2, np.int64))
+    return lambda *streams_and_signals: play(*fixed, rounds, *streams_and_signals)
 
 
 def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
@@ -273,7 +255,13 @@ def _distinguished(policy: Policy, others: list[Policy]) -> str:
     return f"{policy.name}({', '.join(f'{key}={mine[key]}' for key in differing)})"
 
 
-def require_compatible(label: str, policy: Policy, environment: Environment, horizon: int) -> None:
+def require_compatible(
+    label: str,
+    policy: Policy,
+    environment: Environment,
+    horizon: int,
+    feedback: Feedback = PROMPT,
+) -> None:
     """Refuse a pair that cannot be played, saying why."""
     if not isinstance(environment, Environment):
         raise ParameterError(
@@ -313,6 +301,7 @@ def require_compatible(label: str, policy: Policy, environment: Environment, hor
         raise IncompatibleError(
             f"{label} was made for horizon = {planned} and cannot be played for {horizon} rounds"
         )
+    require_missing(policy, feedback.settling)
 
 
 def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: int) -> np.ndarray:

@@ -32,6 +32,7 @@ from balaclava.errors import (
     UnknownNameError,
 )
 from balaclava.policies.base import REGISTRY as POLICIES
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results, Run
 
 SCHEMA = 1
@@ -175,6 +176,7 @@ def _description(results: Results) -> dict[str, Any]:
         "horizon": results.horizon,
         "seed": results.seed,
         "checkpoints": results.checkpoints.tolist(),
+        **described_feedback(results.feedback),
         "versions": results.versions or versions(),
     }
 
@@ -187,6 +189,11 @@ def describe_environment(world: Environment) -> dict[str, Any]:
         "holds_data": world.holds_data,
         "gaps": world.gaps.tolist(),
     }
+
+
+def described_feedback(feedback: Feedback) -> dict[str, Any]:
+    """What files say about late rewards: nothing where they come at once."""
+    return {"feedback": feedback.description} if feedback.description else {}
 
 
 def versions() -> dict[str, str]:
@@ -271,6 +278,7 @@ def _rebuild(
         horizon=int(description["horizon"]),
         seed=int(description["seed"]),
         checkpoints=checkpoints,
+        feedback=Feedback.create(**description.get("feedback", {})),
     )
     results.versions = description["versions"]
     for run in runs:

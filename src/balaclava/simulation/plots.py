@@ -152,8 +152,9 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
         shown += " ± standard error"
     elif band is not None:
         shown += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
+    late = f", {results.feedback}" if str(results.feedback) else ""
     ax.set_title(
-        f"{world.name}, {world.arms} arms: {shown} of {repetitions} repetitions",
+        f"{world.name}, {world.arms} arms{late}: {shown} of {repetitions} repetitions",
         fontsize=10,
         loc="left",
     )

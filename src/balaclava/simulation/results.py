@@ -12,6 +12,7 @@ import numpy as np
 from balaclava.environments.base import Environment
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
+from balaclava.simulation.feedback import PROMPT, Feedback
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +52,7 @@ class Results:
     seed: int
     checkpoints: np.ndarray
     runs: dict[str, dict[int, Run]] = field(default_factory=dict)
+    feedback: Feedback = PROMPT
     versions: dict[str, str] | None = None  # of the software that ran; None: this one
 
     @classmethod
@@ -62,10 +64,11 @@ class Results:
         horizon: int,
         seed: int,
         checkpoints: np.ndarray,
+        feedback: Feedback = PROMPT,
     ) -> Results:
         """Results of nothing yet."""
         runs: dict[str, dict[int, Run]] = {label: {} for label in policies}
-        return cls(dict(policies), environment, horizon, seed, checkpoints, runs)
+        return cls(dict(policies), environment, horizon, seed, checkpoints, runs, feedback)
 
     def add(self, run: Run) -> None:
         """Take in one finished repetition."""

@@ -75,6 +75,8 @@ def summarise(results: Results) -> Summary:
     """A row for each policy."""
     world = results.environment
     title = f"{world.name}, {world.arms} arms, horizon {results.horizon}, seed {results.seed}"
+    if str(results.feedback):
+        title += f", {results.feedback}"
     return Summary(title, [_row(results, label) for label in results.labels])
 
 

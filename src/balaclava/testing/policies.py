@@ -12,11 +12,20 @@ import numpy as np
 
 from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError, ParameterError, RewardError
+from balaclava.frames.patience import FOUND, begin_patience, longest_wait, note_wait
 from balaclava.policies.agent import Agent, Decision, restore
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.engine import ENVIRONMENT_STREAM, POLICY_STREAM, simulate
+from balaclava.simulation.delays import LOST, Delay, draw_delay
+from balaclava.simulation.engine import (
+    DELAY_STREAM,
+    ENVIRONMENT_STREAM,
+    POLICY_STREAM,
+    player,
+    simulate,
+)
+from balaclava.simulation.feedback import Feedback
 from balaclava.testing.examples import matching_environment
 from balaclava.testing.require import require, require_error
 
@@ -125,6 +134,24 @@ def compiles_to_what_it_says(policy: Policy) -> None:
             np.allclose(results.regret(policy.name)[repetition], regret, rtol=1e-12, atol=1e-9)
             and np.array_equal(results.pulls(policy.name)[repetition], pulls),
             f"{policy.name}: compiled decisions differ from interpreted ones",
+        )
+
+
+def compiles_to_what_it_says_with_delays(policy: Policy) -> None:
+    """The same where rewards come late, out of order, or never, and are given up."""
+    environment = matching_environment(policy)
+    missing = policy.accepts[0] if math.isfinite(policy.accepts[0]) else 0.0
+    for feedback in (
+        Feedback.create(Delay(mean=7, lost=0.1), patience=40),
+        Feedback.create(Delay(mean=3, law="uniform", lost=0.1), 5, "window", missing),
+    ):
+        rounds = np.arange(1, ROUNDS + 1)
+        play = player(policy.name, policy, environment, rounds, SEED, feedback)
+        run = play(0, np.zeros(2, np.int64))
+        arms = late_arms(policy, environment, 0, feedback)
+        require(
+            np.allclose(run.regret, np.cumsum(environment.gaps[arms]), rtol=1e-12, atol=1e-9),
+            f"{policy.name}: with delays ({feedback}) compiled decisions differ from interpreted",
         )
 
 
@@ -306,6 +333,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     repeats_with_the_seed,
     does_not_depend_on_workers,
     compiles_to_what_it_says,
+    compiles_to_what_it_says_with_delays,
     survives_save_and_restore,
     takes_late_rewards,
     takes_reports,
@@ -364,6 +392,42 @@ def interpreted_arms(policy: Policy, environment: Environment, repetition: int) 
         reward = prepare(params, environment.draw(world, t, arm, environment_rng))
         learn(params, state, t, arm, reward, phase, policy_rng)
         arms[t - 1] = arm
+    return arms
+
+
+def late_arms(
+    policy: Policy, environment: Environment, repetition: int, feedback: Feedback
+) -> np.ndarray:
+    """The same with delays: plain lists, nothing of the compiled loop's books."""
+    params, world = policy.constants(), environment.constants()
+    begin, choose, learn, forget = policy.kernels
+    prepare, state = policy.prepare(), begin(params)
+    streams = (POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM)
+    policy_rng, environment_rng, delay_rng = (seeded(SEED, repetition, s) for s in streams)
+    law = (feedback.delay or Delay(mean=0, law="fixed")).constants()
+    patience, settle, missing = feedback.settling
+    rule = begin_patience(patience or FOUND)
+    due: dict[int, list[int]] = {}
+    made: dict[int, tuple[int, int, float]] = {}  # open decisions: arm, phase, reward
+    arms = np.zeros(ROUNDS, np.int64)
+    for t in range(1, ROUNDS + 1):
+        for old in [s for s in made if s + longest_wait(rule) < t and settle == "arrival"]:
+            arm, phase, _ = made.pop(old)
+            forget(params, state, old, arm, phase, policy_rng)
+        arms[t - 1], phase = choose(params, state, t, environment.advise(world, t), policy_rng)
+        reward = environment.draw(world, t, arms[t - 1], environment_rng)
+        delay = draw_delay(law, delay_rng)
+        if settle == "window" and patience is not None and missing is not None:
+            reward = missing if delay == LOST or delay > patience else reward
+            delay = patience
+        made[t] = int(arms[t - 1]), phase, prepare(params, reward)
+        if delay != LOST:
+            due.setdefault(t + delay, []).append(t)
+        for late in due.pop(t, []):
+            if late in made:
+                arm, phase, reward = made.pop(late)
+                note_wait(rule, t - late)
+                learn(params, state, late, arm, reward, phase, policy_rng)
     return arms
 
 

@@ -1,0 +1,44 @@
+"""Options that say how late rewards come, shared by commands that play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--delay, --law, --lost and --patience."""
+    for option in (
+        click.option(
+            "--patience",
+            type=int,
+            help="Decisions after which one is given up; by default it is found.",
+        ),
+        click.option("--lost", type=float, help="Share of rewards that never come."),
+        click.option(
+            "--law",
+            type=click.Choice(["geometric", "fixed", "uniform"]),
+            help="Law of the delay; by default geometric.",
+        ),
+        click.option("--delay", type=float, help="Mean delay of a reward, in rounds."),
+    ):
+        command = option(command)
+    return command
+
+
+def lateness(
+    delay: float | None, law: str | None, lost: float | None, patience: int | None
+) -> dict[str, Any]:
+    """What the options ask for, as `bl.simulate` takes it; {} where they ask for nothing."""
+    from balaclava.simulation.delays import Delay
+
+    asked: dict[str, Any] = {}
+    if delay is not None or law is not None or lost is not None:
+        chosen = {"law": law, "lost": lost}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        asked["delay"] = Delay.create({"mean": delay or 0, **chosen})
+    if patience is not None:
+        asked["patience"] = patience
+    return asked

@@ -1,0 +1,156 @@
+"""The compiled loops that play a policy against an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from balaclava.frames.patience import begin_patience, longest_wait, note_wait
+from balaclava.simulation.delays import LOST, draw_delay
+from balaclava.simulation.feedback import FeedbackConstants
+from balaclava.simulation.waiting import (
+    ARM,
+    EARLIER,
+    PHASE,
+    REWARD,
+    begin_waiting,
+    first_due,
+    given_up,
+    wait_for,
+)
+
+STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
+BREATH = 1 << 16  # rounds between two looks at the stop flag
+
+
+def make_play(
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    prepare: Callable[..., Any],
+    draw: Callable[..., Any],
+    advise: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The loop, closed over one policy's and one environment's kernels."""
+
+    def play(
+        params: Any,
+        world: Any,
+        arms: int,
+        checkpoints: np.ndarray,
+        policy_rng: Any,
+        environment_rng: Any,
+        signals: np.ndarray,  # [rounds played, 0 or why to stop]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        state = begin(params)
+        pulls = np.zeros(arms, np.int64)
+        history = np.zeros((checkpoints.size, arms), np.int64)
+        totals = np.zeros(checkpoints.size)
+        total = 0.0
+        t = 0
+        for c in range(checkpoints.size):
+            while t < checkpoints[c] and signals[1] == 0:
+                until = min(checkpoints[c], t + BREATH)
+                while t < until:
+                    t += 1
+                    arm, phase = choose(params, state, t, advise(world, t), policy_rng)
+                    if arm < 0 or arm >= arms:  # compiled code would write anywhere
+                        signals[0], signals[1] = t, NO_SUCH_ARM
+                        return history, totals
+                    drawn = draw(world, t, arm, environment_rng)
+                    total += drawn
+                    reward = prepare(params, drawn)
+                    learn(params, state, t, arm, reward, phase, policy_rng)
+                    pulls[arm] += 1
+                signals[0] = t
+            totals[c] = total
+            for arm in range(arms):  # `history[c] = pulls` takes a second longer to compile
+                history[c, arm] = pulls[arm]
+        return history, totals
+
+    return play
+
+
+def make_late_play(
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    forget: Callable[..., Any],
+    prepare: Callable[..., Any],
+    draw: Callable[..., Any],
+    advise: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The loop where rewards come late or never.
+
+    In each round: decisions that have waited long enough are given up, one is made, and the
+    rewards that are due now come, in the order of their decisions.
+    """
+
+    def play(
+        params: Any,
+        world: Any,
+        arms: int,
+        feedback: FeedbackConstants,
+        checkpoints: np.ndarray,
+        policy_rng: Any,
+        environment_rng: Any,
+        delay_rng: Any,
+        signals: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        state = begin(params)
+        law, limit, window = feedback.law, feedback.patience, feedback.window
+        longest = limit if window else law.longest if limit == 0 else min(limit, law.longest)
+        waiting = begin_waiting(feedback.most_open, longest)
+        patience = begin_patience(limit)
+        missing = prepare(params, feedback.missing)
+        notes, mask = waiting.notes, waiting.is_open.size - 1
+        pulls = np.zeros(arms, np.int64)
+        history = np.zeros((checkpoints.size, arms), np.int64)
+        totals = np.zeros(checkpoints.size)
+        total = 0.0
+        t = 0
+        for c in range(checkpoints.size):
+            while t < checkpoints[c] and signals[1] == 0:
+                until = min(checkpoints[c], t + BREATH)
+                while t < until:
+                    t += 1
+                    while not window:
+                        old = given_up(waiting, t - longest_wait(patience))
+                        if old == 0:
+                            break
+                        arm, phase = int(notes[old & mask, ARM]), int(notes[old & mask, PHASE])
+                        forget(params, state, old, arm, phase, policy_rng)
+                    arm, phase = choose(params, state, t, advise(world, t), policy_rng)
+                    if arm < 0 or arm >= arms:
+                        signals[0], signals[1] = t, NO_SUCH_ARM
+                        return history, totals
+                    drawn = draw(world, t, arm, environment_rng)
+                    total += drawn
+                    pulls[arm] += 1
+                    reward = prepare(params, drawn)
+                    delay = draw_delay(law, delay_rng)
+                    if window:
+                        if delay == LOST or delay > limit:
+                            reward = missing
+                        delay = limit
+                    elif delay > longest:  # given up by then
+                        delay = LOST
+                    wait_for(waiting, t, arm, phase, reward, delay)
+                    late = first_due(waiting, t)
+                    while late != 0:
+                        i = late & mask
+                        if waiting.is_open[i]:
+                            waiting.is_open[i] = False
+                            note_wait(patience, t - late)
+                            arm, phase = int(notes[i, ARM]), int(notes[i, PHASE])
+                            learn(params, state, late, arm, notes[i, REWARD], phase, policy_rng)
+                        late = int(notes[i, EARLIER])
+                signals[0] = t
+            totals[c] = total
+            for arm in range(arms):
+                history[c, arm] = pulls[arm]
+        return history, totals
+
+    return play
