@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+
+
+def needs_browser(test: Any) -> Any:
+    """Mark a test of what a page looks like; it is left out where there is no browser."""
+    without = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+    return pytest.mark.browser(without(test))
+
 
 # A page in a frame of the size of a screen; `probe` is JavaScript that sees it as `page`, its
 # window as `view`, and returns what is to be known.

@@ -73,6 +73,7 @@ def test_the_natural_log_tree_costs_what_was_computed():
     assert any(f"{nodes / math.log(64):.4g}" in found.fault for nodes in (5, 6, 7))
 
 
+@pytest.mark.statistical
 def test_exp3_leaks_and_says_so():
     report = bl.audit(Exp3(arms=2), trials=100_000, pairs=100, seed=1)
     assert report.verdict == "not private"
@@ -82,6 +83,7 @@ def test_exp3_leaks_and_says_so():
     assert "claims nothing" in str(report)
 
 
+@pytest.mark.statistical
 def test_a_tight_claim_is_found_tight():
     """One release, seen plainly: the bound must come within a tenth of the claim."""
     policy = HONEST["one-release"](arms=2, epsilon=1.0)
@@ -92,6 +94,7 @@ def test_a_tight_claim_is_found_tight():
     assert found.verdict == "consistent"
 
 
+@pytest.mark.statistical
 def test_no_false_alarm_in_a_thousand_bets():
     """Each fails with probability at most 1e-3: more than 5 in 1,000 has probability 6e-4."""
     policy = HONEST["one-release"](arms=2, epsilon=1.0)
@@ -123,6 +126,7 @@ def private_policies():
                 yield pytest.param(policy, id=f"{entry.name}-{number}")
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("policy", list(private_policies()))
 def test_every_private_policy_passes_the_quick_audit(policy):
     report = bl.audit(policy, trials=8_000, pairs=200, seed=4, quick=True)
@@ -131,6 +135,7 @@ def test_every_private_policy_passes_the_quick_audit(policy):
     assert report.replay.moved > 0, "no neighbour moved a mechanism: nothing was tested"
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp-se", "adap-ucb", "lazy-dp-ts", "dp-imed"])
 def test_tight_at_two_million_games(name):

@@ -191,6 +191,7 @@ def test_quickstart_is_readable() -> None:
     assert "ucb1" in read_experiment(QUICKSTART).policies
 
 
+@pytest.mark.crash
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_ctrl_c_keeps_what_was_finished(experiment: Path, tmp_path: Path) -> None:
     """A real process with a real terminal for its progress, and a real SIGINT."""
@@ -222,7 +223,6 @@ def test_ctrl_c_keeps_what_was_finished(experiment: Path, tmp_path: Path) -> Non
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             seen += os.read(terminal, 4096)
-        sent = time.monotonic()
         process.send_signal(signal.SIGINT)
         try:
             while more := os.read(terminal, 4096):
@@ -230,12 +230,10 @@ def test_ctrl_c_keeps_what_was_finished(experiment: Path, tmp_path: Path) -> Non
         except OSError:
             pass  # how Linux says that the other side has closed
         stdout, _ = process.communicate(timeout=20)
-        took = time.monotonic() - sent
     finally:
         process.kill()
         os.close(terminal)
     assert process.returncode == 130
-    assert took < 10
     results = bl.load(tmp_path / "small-results" / "results.parquet")
     finished = sum(results.final_regret(label).size for label in results.labels)
     assert 0 < finished < 40000
@@ -245,6 +243,7 @@ def test_ctrl_c_keeps_what_was_finished(experiment: Path, tmp_path: Path) -> Non
     assert (tmp_path / "small-results" / "regret.png").exists()
 
 
+@pytest.mark.crash
 def test_ctrl_c_before_anything_is_finished(
     experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

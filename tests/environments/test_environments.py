@@ -100,6 +100,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("world", "law"), LAWS, ids=lambda thing: getattr(thing, "name", ""))
 def test_draws_follow_the_law(world, law):
     # A right sampler fails with probability 1e-6 over the choice of the (fixed) seed.
@@ -109,6 +110,7 @@ def test_draws_follow_the_law(world, law):
     assert sample.min() >= world.reward_range[0]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("world", "value", "chance"),
     [(WORLDS[0], 1.0, 0.9), (WORLDS[5], -2.0, 0.6), (contaminate(WORLDS[0], 0.3), 50.0, 0.3)],
@@ -119,6 +121,7 @@ def test_draws_have_the_chance_of_each_value(world, value, chance):
     assert stats.binomtest(hits, 20_000, chance).pvalue > 1e-6
 
 
+@pytest.mark.statistical
 def test_an_empirical_arm_draws_each_logged_reward_equally_often():
     world = bl.environment("empirical", samples=[[5.0], [1.0, 2.0, 3.0, 4.0, 4.0]])
     sample = draws(world, 1, 20_000, seed=4)
@@ -137,6 +140,7 @@ def test_a_table_gives_its_rows():
         bl.simulate(bl.policy("ucb1", arms=2), world, horizon=4, repetitions=1, seed=0)
 
 
+@pytest.mark.statistical
 def test_outliers_follow_their_law():
     clean = bl.environment("bernoulli", means=[0.5])
     for outliers, law in ((GAUSSIAN, stats.norm(3, 2)), (CAUCHY, stats.cauchy(-1, 0.5))):
@@ -448,6 +452,7 @@ def test_neither_errors_nor_repr_show_a_reward(rewards, message):
 # Play
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "world",
     [

@@ -407,6 +407,7 @@ def test_a_damaged_cell_is_never_read_as_something_else(plan: Plan, tmp_path: Pa
             found.results("close", 300)
 
 
+@pytest.mark.crash
 def test_what_a_killed_writer_leaves_is_ignored_and_removed(plan: Plan, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
@@ -520,6 +521,7 @@ def test_a_full_disk_loses_nothing(
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("after", [1, 5, 30, 71])
 def test_an_interrupted_run_keeps_every_repetition(
     plan: Plan, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
@@ -586,11 +588,13 @@ def killed_and_resumed(tmp_path: Path, cells: int, kills: int) -> None:
     assert tree(out) == tree(tmp_path / "whole")
 
 
+@pytest.mark.crash
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_run_that_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, cells=8, kills=3)
 
 
+@pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_run_that_is_killed_twenty_times_ends_with_the_same_bytes(tmp_path: Path) -> None:
@@ -670,6 +674,7 @@ def test_a_cluster_gives_the_same_bytes(plan: Plan, tmp_path: Path, cluster: Any
     assert seen[-1] == (46800, 46800, 18, 18)
 
 
+@pytest.mark.crash
 def test_a_worker_that_dies_costs_nothing(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

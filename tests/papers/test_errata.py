@@ -45,6 +45,7 @@ def test_tree_counter_spends_more_than_epsilon() -> None:
     assert growing <= tree_levels(MILLION)
 
 
+@pytest.mark.statistical
 def test_tree_error_bound_misses_a_constant() -> None:
     """Tao 2: Lemma 2 bounds the error by a number that it exceeds too often.
 
@@ -261,6 +262,7 @@ def test_resampling_that_fails_counts_the_cap() -> None:
     assert (1 - (1 - p) ** cap) / p == pytest.approx(31.791515995644158)  # what the proof uses
 
 
+@pytest.mark.statistical
 def test_resampling_repeats_the_selection() -> None:
     """Asi 2: resampling with arg max estimates another probability than that of the choice."""
     lead = 3.0  # arm 0 has the smaller loss, by 3 units of the noise

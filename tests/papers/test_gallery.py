@@ -118,6 +118,7 @@ def test_other_figures_stay_on_the_page(made: list[str], tmp_path: Path) -> None
     assert "one-fig1.png" in done.page.read_text(encoding="utf-8")
 
 
+@pytest.mark.crash
 def test_what_was_there_outlives_an_interruption(
     made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,11 @@ def test_numbers_of_every_kind_are_rewards():
     agent = bl.policy("ucb1", arms=2).agent()
     for reward in (1, 0.5, np.float32(0.25), np.int64(1), True, np.bool_(False)):
         agent.tell(agent.ask(), reward)
+    again = bl.policy("ucb1", arms=2).agent()
+    for reward in (1.0, 0.5, 0.25, 1.0, 1.0, 0.0):
+        again.tell(again.ask(), reward)
+    kept, plain = agent.save()["state"], again.save()["state"]
+    assert kept == plain
 
 
 def test_a_decision_may_be_given_by_its_id():

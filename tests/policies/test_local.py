@@ -32,6 +32,7 @@ def reports(policy: bl.Policy, reward: float, size: int) -> np.ndarray:
     return np.array([kernel(params, reward, 1.0, rng) for _ in range(size)])
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("x", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("epsilon", [0.4, 2.0])
 def test_the_law_of_a_report(x: float, epsilon: float) -> None:
@@ -129,6 +130,7 @@ def independent_regret(policy: bl.Policy, horizon: int, seed: int) -> float:
     return float((max(MEANS) - np.array(MEANS)) @ n)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("epsilon", [1.0, 9.7])
 @pytest.mark.parametrize("name", NAMES)
 def test_agrees_with_an_independent_version(name: str, epsilon: float) -> None:

@@ -309,6 +309,7 @@ def test_one_item_costs_no_more_than_epsilon(counter: Any, growth: float) -> Non
     assert max(costs) > 0.9 * epsilon  # and the budget is used
 
 
+@pytest.mark.statistical
 def test_histogram() -> None:
     counts = np.array([3, 40, 41, 5])
     assert private_argmax_histogram(seeded(1), counts, 1e9) == 2

@@ -134,10 +134,11 @@ def test_progress_reaches_the_end():
     assert sorted(seen) == seen
 
 
+@pytest.mark.crash
 def test_interrupt_keeps_what_was_finished():
     """Ctrl-C while the third repetition would take minutes: the first ones are kept."""
     script = """
-        import os, signal, threading, time
+        import os, signal
         import balaclava as bl
         world = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
         policy = bl.policy("ucb1", arms=3)
@@ -145,17 +146,18 @@ def test_interrupt_keeps_what_was_finished():
         def progress(done, total):
             if done > 2.5 * 2_000_000:
                 os.kill(os.getpid(), signal.SIGINT)
-        start = time.time()
+        # A run in the background hands down an ignored SIGINT.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             bl.simulate(policy, world, horizon=2_000_000, repetitions=10_000, seed=1,
                         workers=1, progress=progress)
         except bl.Interrupted as stop:
-            print(stop.results.regret("ucb1").shape[0] >= 2, time.time() - start < 30)
+            print(2 <= stop.results.regret("ucb1").shape[0] < 10_000)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120
     )
-    assert done.stdout.split() == ["True", "True"], done.stderr
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_simulating_from_a_thread():

@@ -246,6 +246,7 @@ def test_own_policy_must_be_registered_at_load(tmp_path: Path, monkeypatch: Any)
     assert isinstance(bl.load(path).policies["mine"], PrivatePolicy)
 
 
+@pytest.mark.crash
 def test_writing_is_whole_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.txt"
     path.write_text("before")

@@ -182,6 +182,35 @@ def calibrate(
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
     if str(feedback):
         notes.append(f"rewards came late: {feedback}")
+    _try_scales(search, scales, given, few)
+    search.play(search.finalists(few, caution, given), repetitions)
+    scale = search.careful(repetitions, caution, given)[0]
+    notes += search.notes(scale, few)
+    chosen = with_scale(policy, parameter, scale)
+    rows = tuple(
+        search.report(label, world, chosen, repetitions, label in others)
+        for label, world in {**worlds, **others}.items()
+    )
+    notes += _last_notes(rows, repetitions)
+    final = {trial.scale: trial for trial in search.ranking(repetitions)}
+    rest = [trial for trial in search.ranking(few) if trial.scale not in final]
+    trials = tuple(sorted([*final.values(), *rest]))
+    return Calibration(
+        policy=chosen,
+        parameter=parameter,
+        scale=scale,
+        given=given,
+        horizon=horizon,
+        repetitions=repetitions,
+        seed=seed,
+        trials=trials,
+        rows=rows,
+        notes=tuple(notes),
+    )
+
+
+def _try_scales(search: _Search, scales: Sequence[float] | None, given: float, few: int) -> None:
+    """The scales that are asked for, or a grid that follows the best."""
     if scales is None:
         search.play([given * factor for factor in _DEFAULT_GRID], few, skip=True)
         search.extend(few)
@@ -191,15 +220,11 @@ def calibrate(
         if isinstance(scales, str) or not isinstance(scales, Iterable) or not list(scales):
             raise ParameterError(f"scales = {brief(scales)} is not allowed; give a list of numbers")
         search.play([float(check("scales", scale, float)) for scale in scales], few)
-    search.play(search.finalists(few, caution, given), repetitions)
-    scale = search.careful(repetitions, caution, given)[0]
-    notes += search.notes(scale, few)
-    chosen = with_scale(policy, parameter, scale)
-    rows = tuple(
-        search.report(label, world, chosen, repetitions, label in others)
-        for label, world in {**worlds, **others}.items()
-    )
-    notes += [
+
+
+def _last_notes(rows: Iterable[CalibrationRow], repetitions: int) -> list[str]:
+    """What the runs of the chosen scale give reason to warn of."""
+    notes = [
         f"{row.environment}: the worst run is {row.worst / row.mean:.0f} times the mean; with this "
         "scale runs may lock onto a wrong arm"
         for row in rows
@@ -216,21 +241,7 @@ def calibrate(
             f"{repetitions} repetitions are few: what fails more rarely than that was not seen; "
             f"take at least {_ENOUGH}"
         )
-    final = {trial.scale: trial for trial in search.ranking(repetitions)}
-    rest = [trial for trial in search.ranking(few) if trial.scale not in final]
-    trials = tuple(sorted([*final.values(), *rest]))
-    return Calibration(
-        policy=chosen,
-        parameter=parameter,
-        scale=scale,
-        given=given,
-        horizon=horizon,
-        repetitions=repetitions,
-        seed=seed,
-        trials=trials,
-        rows=rows,
-        notes=tuple(notes),
-    )
+    return notes
 
 
 def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:

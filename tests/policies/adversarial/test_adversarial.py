@@ -159,6 +159,7 @@ def test_rates_of_ftpl() -> None:
     assert many.rate == pytest.approx(1 / (draws * (1 + math.sqrt(10) * math.log(10**7))))
 
 
+@pytest.mark.statistical
 def test_resampling_counts_to_the_first_success_or_to_all() -> None:
     """E min(first success, M) = (1 - (1-p)^M)/p; 0 on failure would give 13.6 at p = 1/50."""
     p, most = 0.02, 50
@@ -304,6 +305,7 @@ def test_a_late_loss_is_weighed_by_the_chance_it_had(name) -> None:
     np.testing.assert_allclose(one._state.losses, other._state.losses, rtol=1e-12)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", BASES)
 def test_bases_learn_and_keep_their_bounds(name) -> None:
     T = 4_000
@@ -375,6 +377,7 @@ def test_the_base_is_told_noisy_means_of_whole_batches() -> None:
     assert told == pytest.approx([0.0] * 3 + [0.375] * 4, abs=1e-6)
 
 
+@pytest.mark.statistical
 def test_noise_has_the_scale_of_the_batch() -> None:
     """E(y - mean)^2 = 2 / (tau epsilon)^2."""
     private = bl.privatise(WinStay(arms=2, limit=1e9), epsilon=0.5, batch=4)
@@ -495,6 +498,7 @@ def test_bounds_of_the_conversions() -> None:
     assert bl.privatise(aware, epsilon=0.5).regret_bound(world, T) is not None
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", PROVED)
 def test_regret_is_below_its_bound_on_hard_losses(name) -> None:
     T, epsilon = 4_000, 0.25
@@ -504,6 +508,7 @@ def test_regret_is_below_its_bound_on_hard_losses(name) -> None:
     assert 0 < regret.mean() < policy.regret_bound(world, T)
 
 
+@pytest.mark.statistical
 def test_batches_beat_reports_at_a_small_epsilon() -> None:
     """At epsilon = 1/sqrt(T) reports teach nothing; batches do."""
     T = 250_000
@@ -556,6 +561,7 @@ def test_replay_catches_the_bases(name) -> None:
     assert "though every mechanism answered alike" in found.fault
 
 
+@pytest.mark.statistical
 def test_audit_says_that_exp3_is_not_private() -> None:
     report = bl.audit(BASES["exp3"], trials=4_000, pairs=50, seed=1)
     assert report.verdict == "not private"

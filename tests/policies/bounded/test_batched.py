@@ -165,6 +165,7 @@ def test_decisions_are_those_of_the_plain_rule_on_the_same_noise(name: str, epsi
     assert arms == plain.tolist()
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("epsilon", [1.0, 0.37])
 @pytest.mark.parametrize("name", NAMES)
 def test_mean_regret_agrees_with_the_plain_rule(name: str, epsilon: float) -> None:

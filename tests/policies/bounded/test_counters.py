@@ -155,6 +155,7 @@ def independent_interval_regret(policy: Any, horizon: int, seed: int) -> float:
     return sum((max(MEANS) - MEANS[a]) * len(rewards[a]) for a in range(K))
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(
     ("name", "more"),
     [

@@ -75,6 +75,7 @@ def reference(means, horizon, epsilon, rng):
     return pulls
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(("epsilon", "horizon"), [(1.0, 60_000), (0.05, 40_000), (7.3, 30_001)])
 def test_regret_agrees_with_the_listing(epsilon, horizon):
     """Means of 200 runs each within 4 standard errors; seeds are fixed."""

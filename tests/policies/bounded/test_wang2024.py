@@ -173,6 +173,7 @@ def test_the_start_phase_ends_when_every_arm_has_its_rewards():
     assert {agent.ask().arm for _ in range(50)} == {0, 1}
 
 
+@pytest.mark.statistical
 def test_released_indices_keep_to_the_start_phase():
     rng = SystemRandomness()
     with pytest.raises(PrivacyError, match=r"Gaussian index of 7 rewards .* from 8 rewards on"):
@@ -196,6 +197,7 @@ def test_the_beta_law_is_that_of_the_paper(pulls):
         assert policy.index_law(pulls, total).args == (total + 1 + k, pulls - total + 1 + k)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("name", "given", "total"),
     [
@@ -388,6 +390,7 @@ def plain_elim(epsilon, delta, means, horizon, repetitions, rng):
     return np.array(regrets)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(
     ("name", "epsilon", "delta"),
     [

@@ -196,6 +196,7 @@ MEANS = np.array([0.1, 0.4, 0.9])
 HORIZON, REPETITIONS = 500, 200
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "ucb1"])
 def test_agrees_with_a_plain_implementation(name: str) -> None:
     world = bl.environment("bernoulli", means=MEANS)
@@ -265,6 +266,7 @@ def test_thompson_beta_keeps_binary_rewards_and_flips_the_others() -> None:
         assert state.sums[0] == int(state.sums[0])
 
 
+@pytest.mark.statistical
 def test_thompson_gauss_scale() -> None:
     def draws_of_the_worse(scale: float) -> int:
         policy = make("thompson-gauss", 2, radius_scale=scale)

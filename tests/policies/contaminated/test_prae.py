@@ -253,6 +253,7 @@ def listing(world, policy, horizon, rng):
     return pulls
 
 
+@pytest.mark.oracle
 def test_regret_agrees_with_the_listing():
     """Means of 200 runs each within 4 standard errors; seeds are fixed."""
     inner = {"name": "two-point", "values": [3.0, 1.0, -2.0], "probabilities": [0.4, 0.5, 0.3]}
@@ -457,6 +458,7 @@ def test_pulls_until_removed():
     assert elimination_regret(gaps, phases, 100, 7.0) == 100
 
 
+@pytest.mark.statistical
 def test_regret_bound_holds_and_says_something():
     inner = {"name": "two-point", "values": [1.0, 1.0, 1.0], "probabilities": [0.9, 0.3, 0.1]}
     outliers = {"kind": "point", "value": 3.0}

@@ -141,6 +141,7 @@ def test_advice_counts_as_public() -> None:
 # Transcriptions
 
 
+@pytest.mark.statistical
 def test_an_arm_is_drawn_from_the_mixture() -> None:
     policy = make("exp4")
     state, rng = policy.kernels.begin(policy.constants()), seeded(5)
@@ -447,6 +448,7 @@ def test_huge_losses_leave_exp4_standing() -> None:
     assert agent._state.shares.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.statistical
 def test_regret_of_exp4_is_below_its_bound() -> None:
     horizon = 5_000
     means = np.full(K, 0.5)

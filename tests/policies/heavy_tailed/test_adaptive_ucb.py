@@ -141,8 +141,13 @@ def test_any_rewards(bad, good):
 def test_noise_that_is_fit_for_release():
     """Exact noise with rewards at both ends of the floats."""
     agent = make(epsilon=3.0, first_batch=8).agent()
+    arms = set()
     for t in range(60):
-        agent.tell(agent.ask(), reward=(1e300, -1e300, 1e-300, 0.0)[t % 4])
+        decision = agent.ask()
+        arms.add(decision.arm)
+        agent.tell(decision, reward=(1e300, -1e300, 1e-300, 0.0)[t % 4])
+    assert arms == set(range(agent.policy.arms))
+    assert agent.guarantee.epsilon == 3.0
 
 
 def test_powers_of_two_change_nothing():
@@ -154,6 +159,7 @@ def test_powers_of_two_change_nothing():
         assert pulls_of(make(epsilon=1e9), scaled, 3000) == plain
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "world",
     [

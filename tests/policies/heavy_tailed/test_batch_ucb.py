@@ -216,6 +216,7 @@ def test_the_worst_bias_needs_nearly_the_whole_radius(cases):
     assert bench.coverage(policy, world, 1000, seed=3).error > 0.7
 
 
+@pytest.mark.statistical
 def test_no_run_locks_onto_a_wrong_arm():
     """With a lock rate of 2%, 100 runs would show none with chance 0.13; seeds are fixed."""
     world = bl.environment("pareto", means=S1, shape=1.95)

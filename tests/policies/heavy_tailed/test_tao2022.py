@@ -269,6 +269,7 @@ def by_hand(name: str, p: bl.Policy, horizon: int, rng: np.random.Generator) -> 
 MEANS = (0.0, 1.0, 1.5)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(
     ("name", "scale", "epsilon", "runs"),
     [
@@ -340,6 +341,7 @@ def test_the_tree_of_an_arm_has_the_whole_epsilon() -> None:
     assert audit.epsilon == pytest.approx(0.7)  # the first reward of an arm is in all six levels
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", NAMES)
 def test_audit(name: str) -> None:
     policy = make(name, arms=2, horizon=600, moment_bound=2.0, radius_scale=0.02)
@@ -394,6 +396,7 @@ def test_a_report_does_not_repeat_a_reward() -> None:
             truncated_report(0.5, level=1.0, epsilon=epsilon)  # type: ignore[arg-type]
 
 
+@pytest.mark.statistical
 def test_the_law_of_a_report() -> None:
     """The mean of |noise| is its scale 2B/epsilon; 5 standard errors, once in a million."""
     noise = np.abs([truncated_report(-1e9, level=0.5, epsilon=2.0) for _ in range(4_000)])
@@ -595,6 +598,7 @@ def test_hard_arms(v: float) -> None:
     assert there.moments(1 + v)[2] == pytest.approx(0.5 + 0.1 / 0.2)
 
 
+@pytest.mark.statistical
 def test_draws_of_three_points() -> None:
     """Frequencies within 5 standard errors of a fixed seed."""
     _, there = hard_arms([0.16, 0.1], 2.0, lifted=1)
