@@ -11,6 +11,7 @@ from balaclava import errors
 from balaclava.advice.calibrate import Calibration, _Search, with_scale
 from balaclava.cli import main
 from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.simulation.feedback import Feedback
 
 WORLDS = [bl.environment("bernoulli", means=[0.5, 0.5 + gap]) for gap in (0.1, 0.3)]
 OTHER = bl.environment("bernoulli", means=[0.2, 0.6])
@@ -70,7 +71,7 @@ def test_the_same_seed_gives_the_same_choice():
 
 def test_a_rare_failure_outweighs_a_better_mean():
     """Of two scales the one with a lower mean and a far worse run loses."""
-    search = _Search(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, 1, None)
+    search = _Search(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
     safe, risky = np.full(100, 50.0), np.append(np.full(99, 20.0), 2_000.0)
     assert risky.mean() < safe.mean()
     search.finals = {(100, 1.0): [safe], (100, 0.1): [risky]}

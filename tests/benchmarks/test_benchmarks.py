@@ -41,7 +41,7 @@ def test_every_phased_policy_can_be_measured() -> None:
     for name in steps.phased_names():
         agent = steps.usual(name, 1000).agent(seed=1)
         arms = {agent.ask().arm for _ in range(200)}
-        assert 1 < len(arms), name
+        assert len(arms) > 1, name
         assert arms <= set(range(9)), name
 
 
