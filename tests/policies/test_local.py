@@ -49,7 +49,7 @@ def test_the_law_of_a_report(x: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_needs_the_policy_alone(name: str) -> None:
-    policy = make(name, epsilon=1e308, reward_range=(-2.0, 6.0))
+    policy = make(name, epsilon=1e100, reward_range=(-2.0, 6.0))
     assert [policy.report(reward) for reward in (-2.0, 6.0)] == [0.0, 1.0]
     with pytest.raises(RewardError) as error:
         policy.report(6.7310585)
@@ -88,7 +88,7 @@ def test_without_noise_it_is_ucb1() -> None:
     rewards = np.random.default_rng(3).random((300, 3)) < MEANS
     world = bl.environment("table", rewards=rewards * 1.0)
     expected = interpreted_arms(bl.policy("ucb1", arms=3), world, 0)
-    exact = interpreted_arms(make("ldp-ucb-bernoulli", epsilon=1e300), world, 0)
+    exact = interpreted_arms(make("ldp-ucb-bernoulli", epsilon=1e100), world, 0)
     assert np.array_equal(exact, expected)
     noisy = interpreted_arms(make("ldp-ucb-bernoulli"), world, 0)
     assert not np.array_equal(noisy, expected)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from balaclava.errors import PrivacyError
+from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy import composition
 from balaclava.privacy.accounting import (
     advanced_epsilon,
@@ -158,9 +158,9 @@ def test_zcdp() -> None:
         assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
         assert epsilon >= gaussian_epsilon(math.sqrt(2 * rho), delta)
     assert zcdp_to_approx_dp(0.0, 1e-5) == 0
-    with pytest.raises(PrivacyError, match="delta"):
+    with pytest.raises(ParameterError, match="delta"):
         zcdp_to_approx_dp(0.5, 0.0)
-    with pytest.raises(PrivacyError, match="rho"):
+    with pytest.raises(ParameterError, match="rho"):
         zcdp_to_approx_dp(-1.0, 0.1)
 
 
@@ -215,10 +215,10 @@ def test_bad_intervals() -> None:
         (5, 1.0, 1.1),
         (5, 0.01, 1.0),
     ]:
-        with pytest.raises(PrivacyError, match="not allowed"):
+        with pytest.raises(ParameterError, match="not allowed"):
             interval_epsilon(*arguments)
     for epsilon in (0.0, -1.0, math.nan):
-        with pytest.raises(PrivacyError, match="epsilon"):
+        with pytest.raises(ParameterError, match="epsilon"):
             smallest_interval(epsilon, 0.01, 1.1)
 
 
@@ -374,24 +374,24 @@ def test_what_cannot_be_composed() -> None:
     assert compose(LaplaceNoise(0.5), 4, 0.0).best.epsilon == pytest.approx(2.0)
     compose(AnyMechanism(1.0), 1, 0.1)
     for n in (0, -1, 1.5, True, math.nan, math.inf, "3", None, 10**400, 10**10):
-        with pytest.raises(PrivacyError, match="whole number"):
+        with pytest.raises(ParameterError, match="whole number"):
             compose(AnyMechanism(1.0), n, 0.1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, "1", None, True])
 def test_bad_laws(value: float) -> None:
     for law in (AnyMechanism, RandomizedResponse, LaplaceNoise, GaussianNoise):
-        with pytest.raises(PrivacyError, match="not allowed"):
+        with pytest.raises(ParameterError, match="not allowed"):
             law(value)
 
 
 def test_zero_laws() -> None:
     for law in (AnyMechanism, RandomizedResponse, LaplaceNoise):
-        with pytest.raises(PrivacyError, match="epsilon = 0 with delta = 0"):
+        with pytest.raises(ParameterError, match="epsilon = 0 with delta = 0"):
             law(0.0)
-    with pytest.raises(PrivacyError, match="shift"):
+    with pytest.raises(ParameterError, match="shift"):
         GaussianNoise(0.0)
-    with pytest.raises(PrivacyError, match="randomized response"):
+    with pytest.raises(ParameterError, match="randomized response"):
         RandomizedResponse(1.0, 0.1)
     assert compose(AnyMechanism(0.0, 1e-3), 10, 0.01).best.epsilon == 0
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from balaclava.errors import PrivacyError
+from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.composition import AnyMechanism, GaussianNoise, LaplaceNoise
 from balaclava.privacy.guarantee import NOTIONS, Guarantee, not_private
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf, -math.inf, "1", None, True])
 def test_bad_epsilon(epsilon: Any) -> None:
-    with pytest.raises(PrivacyError, match=r"epsilon = .* is not allowed"):
+    with pytest.raises(ParameterError, match=r"epsilon = .* is not allowed"):
         Guarantee(epsilon=epsilon)
 
 
 @pytest.mark.parametrize("delta", [-0.1, 1.0, 2.0, math.nan, math.inf, "0", None, False])
 def test_bad_delta(delta: Any) -> None:
-    with pytest.raises(PrivacyError, match=r"delta = .* is not allowed"):
+    with pytest.raises(ParameterError, match=r"delta = .* is not allowed"):
         Guarantee(epsilon=1.0, delta=delta)
 
 
 def test_both_zero_is_refused_and_either_is_not() -> None:
-    with pytest.raises(PrivacyError, match="do not depend on rewards"):
+    with pytest.raises(ParameterError, match="do not depend on rewards"):
         Guarantee(epsilon=0.0, delta=0.0)
     assert str(Guarantee(epsilon=0.0, delta=0.1)) == "ε=0, δ=0.1 per trajectory"
     assert str(Guarantee(epsilon=1, scope="decision")) == "ε=1 per decision"
@@ -35,20 +35,23 @@ def test_both_zero_is_refused_and_either_is_not() -> None:
     ("model", "scope"), [("none", "decision"), ("central", "none"), ("x", "none"), ("local", "x")]
 )
 def test_bad_model_or_scope(model: Any, scope: Any) -> None:
-    with pytest.raises(PrivacyError, match="model"):
+    with pytest.raises(ParameterError, match="model"):
         Guarantee(epsilon=1.0, model=model, scope=scope)
+
+
+MODEL: dict[str, Any] = {"decision": "central", "trajectory": "central", "report": "local"}
 
 
 @pytest.mark.parametrize("decisions", [0, -3, 2.5, math.nan, math.inf, "5", None, True, 10**400])
 @pytest.mark.parametrize("scope", ["decision", "trajectory", "report"])
 def test_bad_number_of_decisions(decisions: Any, scope: Any) -> None:
-    with pytest.raises(PrivacyError, match=r"decisions = .* whole number"):
-        Guarantee(epsilon=1.0, scope=scope).over(decisions)
+    with pytest.raises(ParameterError, match=r"decisions = .* whole number"):
+        Guarantee(epsilon=1.0, scope=scope, model=MODEL[scope]).over(decisions)
 
 
 @pytest.mark.parametrize("delta", [-0.1, 1.0, math.nan])
 def test_bad_delta_of_many(delta: float) -> None:
-    with pytest.raises(PrivacyError, match=r"delta = .* is not allowed"):
+    with pytest.raises(ParameterError, match=r"delta = .* is not allowed"):
         Guarantee(epsilon=1.0, scope="decision").over(5, delta=delta)
 
 
@@ -96,7 +99,7 @@ def test_what_covers_all_decisions_does_not_multiply(model: Any, scope: Any) -> 
     assert "once" in many.explanation
     assert many.explanation in many.explain()
     assert whole.over(5, delta=0.1) == whole
-    with pytest.raises(PrivacyError, match="below the guarantee's own"):
+    with pytest.raises(ParameterError, match="below the guarantee's own"):
         whole.over(5, delta=1e-9)
 
 
@@ -104,7 +107,7 @@ def test_a_composed_guarantee_covers_no_more_decisions() -> None:
     composed = Guarantee(epsilon=0.1, scope="decision").over(30)
     assert composed.over(20) == composed
     assert "does not multiply" not in composed.over(20).explain()
-    with pytest.raises(PrivacyError, match="composed for 30"):
+    with pytest.raises(ParameterError, match="composed for 30"):
         composed.over(31)
 
 

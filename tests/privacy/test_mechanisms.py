@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from balaclava._core.kernels import compiled, kernel
-from balaclava.errors import PrivacyError
+from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy import counters
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.counters import tree_levels, worst_node_weight
@@ -375,7 +375,7 @@ def test_a_mechanism_must_say_what_it_protects() -> None:
         (1.0, -1e-9, 1.0, "delta"),
         (1.0, 1.0, 1.0, "delta"),
         (1.0, math.nan, 1.0, "delta"),
-        (0.0, 0.0, 1.0, "epsilon = 0 and delta = 0"),
+        (0.0, 0.0, 1.0, "epsilon = 0 with delta = 0"),
         (1.0, 0.0, 0.0, "sensitivity"),
         (1.0, 0.0, -1.0, "sensitivity"),
         (1.0, 0.0, math.inf, "sensitivity"),
@@ -383,7 +383,7 @@ def test_a_mechanism_must_say_what_it_protects() -> None:
     ],
 )
 def test_bad_budgets(epsilon: float, delta: float, sensitivity: float, named: str) -> None:
-    with pytest.raises(PrivacyError, match=named):
+    with pytest.raises(ParameterError, match=named):
         check_budget(epsilon, delta, sensitivity)
 
 

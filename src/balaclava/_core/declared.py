@@ -33,13 +33,19 @@ class Range:
     meaning: str = ""
     open_low: bool = False
     open_high: bool = False
+    or_zero: bool = False
 
     def __contains__(self, value: float) -> bool:
+        if self.or_zero and value == 0:
+            return True
         above = value > self.low if self.open_low or self.low == -math.inf else value >= self.low
         below = value < self.high if self.open_high or self.high == math.inf else value <= self.high
         return above and below
 
     def __str__(self) -> str:
+        return f"0 or {self._interval()}" if self.or_zero else self._interval()
+
+    def _interval(self) -> str:
         if self.low == -math.inf and self.high == math.inf:
             return "a finite number"
         if self.high == math.inf:
@@ -54,8 +60,17 @@ MAX = sys.float_info.max
 MOST_ROUNDS = 10**18  # 64-bit integers count further
 Arms = Annotated[int, Range(1, meaning="number of arms")]
 Horizon = Annotated[int, Range(1, MOST_ROUNDS, "number of rounds that will be played")]
-Epsilon = Annotated[float, Range(0, meaning="privacy loss", open_low=True)]
-EpsilonOrZero = Annotated[float, Range(0, meaning="privacy loss")]
+# Between these an epsilon, its square, its third power and their inverses stay finite, also when
+# they are multiplied by any number of rounds; no use of privacy comes near to either.
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-100, 1e100
+Epsilon = Annotated[float, Range(SMALLEST_EPSILON, LARGEST_EPSILON, "privacy loss")]
+EpsilonOrZero = Annotated[
+    float, Range(SMALLEST_EPSILON, LARGEST_EPSILON, "privacy loss", or_zero=True)
+]
+ReleaseEpsilon = Annotated[float, Range(0, meaning="share of a privacy loss, for one release")]
+Sensitivity = Annotated[
+    float, Range(0, meaning="how far one reward can move a value", open_low=True)
+]
 Delta = Annotated[float, Range(0, 1, "probability outside the privacy loss", open_high=True)]
 MomentOrder = Annotated[float, Range(1, meaning="order of the known moment", open_low=True)]
 MomentBound = Annotated[float, Range(0, meaning="bound on the moment", open_low=True)]
@@ -179,13 +194,25 @@ def check(label: str, value: Any, annotation: Any) -> Any:
     return value
 
 
+def check_claim(epsilon: Any, delta: Any, kind: Any = EpsilonOrZero) -> tuple[float, float]:
+    """An epsilon and a delta that can be promised: 0 and 0 together is refused."""
+    epsilon, delta = check("epsilon", epsilon, kind), check("delta", delta, Delta)
+    if epsilon == 0 and delta == 0:
+        raise ParameterError(
+            "epsilon = 0 with delta = 0 would mean decisions that do not depend on rewards at "
+            "all; give an epsilon or a delta above 0"
+        )
+    return epsilon, delta
+
+
 def check_number(label: str, value: Any, base: type, limits: Range, annotation: Any) -> Any:
     real = isinstance(value, int | float | np.integer | np.floating)
-    if not real or isinstance(value, bool) or not -MAX <= value <= MAX or value not in limits:
+    if not real or isinstance(value, bool):
         raise refusal(label, value, annotation)
-    if base is int and value != int(value):
+    exact = value.item() if isinstance(value, np.generic) else value
+    if not -MAX <= exact <= MAX or exact not in limits or (base is int and exact != int(exact)):
         raise refusal(label, value, annotation)
-    return base(value)
+    return base(exact)
 
 
 def check_tuple(label: str, value: Any, base: Any, limits: Range | None, annotation: Any) -> Any:

@@ -64,12 +64,6 @@ def onto_unit_grid(params: Any, loss: float) -> float:
     return to_unit_grid(min(max(loss, 0.0), 1.0))
 
 
-def require_bounded_noise(policy: Any) -> None:
-    """Refuse an epsilon for which the noise of a report would be beyond `LossNoise`."""
-    if policy.epsilon < 1e-100:
-        raise policy.refuse("epsilon", "is too small to compute with; give at least 1e-100")
-
-
 def rivals_are_arms(environment: Any) -> bool:
     """Whether regret is against the best arm for losses in [0, 1]: what the theorems bound."""
     return bool(environment.feedback == "loss" and environment.experts is None)

@@ -6,62 +6,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
+from balaclava._core.declared import Delta, Epsilon, Range, check
 from balaclava._core.parts import require_part
-from balaclava.errors import PrivacyError
+from balaclava.errors import ParameterError
 
 # Above this the log-binomials of optimal composition lose their digits.
-MOST_DECISIONS = 10**9
+Decisions = Annotated[int, Range(1, 10**9, "number of decisions")]
+Interval = Annotated[int, Range(1, meaning="rounds between two releases")]
+Rho = Annotated[float, Range(0, meaning="loss in zero-concentrated privacy")]
+Decay = Annotated[float, Range(1, 2, "how fast the losses of releases fall", open_low=True)]
 # B_2i / (2i)! for i = 1, 2, ...: the weights of the Euler-Maclaurin formula.
 _BERNOULLI = (1 / 12, -1 / 720, 1 / 30_240, -1 / 1_209_600, 1 / 47_900_160)
-
-
-def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
-    """`epsilon` as a float: finite and at least 0."""
-    number = _number(epsilon)
-    if not (number >= 0 and math.isfinite(number)):
-        raise PrivacyError(f"{name} = {epsilon!r} is not allowed; give a finite number at least 0")
-    return number
-
-
-def check_delta(delta: Any, name: str = "delta") -> float:
-    """`delta` as a float in [0, 1)."""
-    number = _number(delta)
-    if not 0 <= number < 1:
-        raise PrivacyError(f"{name} = {delta!r} is not allowed; give a number in [0, 1)")
-    return number
-
-
-def check_claim(epsilon: Any, delta: Any) -> tuple[float, float]:
-    """Both as floats; 0 and 0 together is refused."""
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    if epsilon == 0 and delta == 0:
-        raise PrivacyError(
-            "epsilon = 0 with delta = 0 would mean decisions that do not depend on rewards at "
-            "all; give an epsilon or a delta above 0"
-        )
-    return epsilon, delta
-
-
-def check_count(count: Any, name: str = "decisions", most: float = MOST_DECISIONS) -> int:
-    """`count` as an int, at least 1."""
-    number = _number(count)
-    if not (1 <= number <= most and math.isfinite(number) and number == math.floor(number)):
-        limit = "at least 1" if math.isinf(most) else f"from 1 to {most}"
-        raise PrivacyError(f"{name} = {count!r} is not allowed; give a whole number {limit}")
-    return int(count)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-        return math.nan
-    try:
-        return float(value)
-    except (OverflowError, TypeError):
-        return math.nan
 
 
 def advanced_epsilon(epsilon: float, decisions: int, slack: float) -> float:
@@ -204,11 +163,11 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     >>> round(zcdp_to_approx_dp(0.5, 1e-5), 4)
     4.7284
     """
-    rho, delta = check_epsilon(rho, "rho"), check_delta(delta)
+    rho, delta = check("rho", rho, Rho), check("delta", delta, Delta)
     if rho == 0:
         return 0.0
     if delta == 0:
-        raise PrivacyError("delta = 0 is not allowed: zCDP promises no pure epsilon; give a delta")
+        raise ParameterError("delta = 0 is not allowed: zCDP has no pure epsilon; give a delta")
     b = math.sqrt(math.log(1 / delta) / rho) * np.geomspace(0.1, 10, 2001)  # a - 1
     log_a = np.log1p(b)
     epsilons = (1 + b) * rho - (log_a + math.log(delta)) / b + np.log(b) - log_a
@@ -228,11 +187,10 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
     >>> round(interval_epsilon(10, 0.01, 1.1), 2)
     3.65
     """
-    f, delta = float(check_count(interval, "interval", math.inf)), check_delta(delta)
+    f, delta = float(check("interval", interval, Interval)), check("delta", delta, Delta)
     if delta == 0:
-        raise PrivacyError("delta = 0 is not allowed: the releases never end; give a delta above 0")
-    if not 1 < _number(v) <= 2:
-        raise PrivacyError(f"v = {v!r} is not allowed; give a number in (1, 2]")
+        raise ParameterError("delta = 0 is not allowed: releases never end; give a delta above 0")
+    v = check("v", v, Decay)
     m = np.arange(1, 40)
     powers = f ** (-v * (m + 1) / 2) * zeta(v * (m + 1) / 2)  # sum_j epsilon_j^(m + 1)
     drift = float(powers @ np.cumprod(1 / m))
@@ -262,8 +220,7 @@ def smallest_interval(epsilon: float, delta: float, v: float) -> int:
     >>> smallest_interval(1.0, 0.01, 1.1)
     77
     """
-    if check_epsilon(epsilon) == 0:
-        raise PrivacyError("epsilon = 0 is not allowed: no interval is long enough; give more")
+    epsilon = check("epsilon", epsilon, Epsilon)
     high = 1
     while interval_epsilon(high, delta, v) > epsilon:
         high *= 2

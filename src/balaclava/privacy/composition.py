@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
+from balaclava._core.declared import Delta, Epsilon, check, check_claim
 from balaclava._core.parts import require_part
-from balaclava.errors import PrivacyError
+from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import (
+    Decisions,
     advanced_epsilon,
-    check_claim,
-    check_count,
-    check_delta,
-    check_epsilon,
     gaussian_epsilon,
     least_delta,
     optimal_epsilon,
@@ -39,6 +37,8 @@ from balaclava.privacy.accounting import (
 TOLERANCE = 0.01
 # Below this epsilon the formulas of dp-accounting for pure mechanisms cancel to noise.
 SMALL = 1e-3
+# Above this epsilon e^epsilon leaves 64-bit floats: closed forms hold, numerical ones do not.
+LARGE = 700.0
 # What dp-accounting's Fourier transforms resolve: a delta, and a part of it for each decision.
 PLD_DELTA, PLD_DELTA_EACH = 1e-10, 1e-13
 
@@ -91,7 +91,9 @@ class AnyMechanism:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        check_claim(self.epsilon, self.delta)
+        epsilon, delta = check_claim(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
 
     @property
     def scale(self) -> float:
@@ -113,7 +115,7 @@ class AnyMechanism:
 
         if self.epsilon < SMALL:
             return dp_accounting.ZCDpEvent(rho=self.epsilon**2 / 2)
-        noise = 2 / (1 + math.exp(min(self.epsilon, 700.0)))
+        noise = 2 / (1 + math.exp(self.epsilon))
         return dp_accounting.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=2)
 
     def pld(self, n: int) -> Any:
@@ -121,7 +123,7 @@ class AnyMechanism:
         # event. With steps of epsilon both losses lie on the grid, so nothing is rounded.
         from dp_accounting.pld import common, privacy_loss_distribution
 
-        if not 0 < self.epsilon < 700:
+        if self.epsilon == 0:
             return None
         claim = common.DifferentialPrivacyParameters(self.epsilon, self.delta)
         one = privacy_loss_distribution.from_privacy_parameters(claim, self.epsilon)
@@ -135,7 +137,9 @@ class RandomizedResponse(AnyMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta != 0:
-            raise PrivacyError(f"delta = {self.delta!r} is not allowed; randomized response has 0")
+            raise ParameterError(
+                f"delta = {self.delta!r} is not allowed; in randomized response it is 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class LaplaceNoise:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_claim(self.epsilon, 0.0)
+        object.__setattr__(self, "epsilon", check_claim(self.epsilon, 0.0)[0])
 
     @property
     def scale(self) -> float:
@@ -181,7 +185,7 @@ class LaplaceNoise:
         return dp_accounting.LaplaceDpEvent(1 / self.epsilon)
 
     def pld(self, n: int) -> Any:
-        if not SMALL <= self.epsilon < 700:  # the two closed forms meet as epsilon goes to 0
+        if self.epsilon < SMALL:  # the two closed forms meet as epsilon goes to 0
             return None
         from dp_accounting.pld import privacy_loss_distribution
 
@@ -206,8 +210,7 @@ class GaussianNoise:
     shift: float
 
     def __post_init__(self) -> None:
-        if check_epsilon(self.shift, "shift") == 0:
-            raise PrivacyError("shift = 0 is not allowed; give sensitivity / deviation above 0")
+        object.__setattr__(self, "shift", check("shift", self.shift, Epsilon))
 
     @property
     def scale(self) -> float:
@@ -282,7 +285,7 @@ def compose(law: Law, decisions: int, delta: float) -> Composition:
     >>> {bound.method: round(bound.epsilon, 2) for bound in composed.bounds}
     {'optimal composition': 19.34, 'basic': 100.0, 'advanced': 27.14, 'RDP': 20.45, 'PLD': 19.34}
     """
-    return _composed(law, check_count(decisions), check_delta(delta))
+    return _composed(law, check("decisions", decisions, Decisions), check("delta", delta, Delta))
 
 
 @lru_cache(maxsize=256)
@@ -319,7 +322,9 @@ def _accountants(law: Law, n: int, delta: float) -> list[Bound]:
 
 
 def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
-    """What dp-accounting's RDP accountant finds."""
+    """What dp-accounting's RDP accountant finds; infinite where e^epsilon is no float."""
+    if law.scale >= LARGE:
+        return math.inf
     require_part("dp_accounting", "composing decisions")
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
@@ -334,7 +339,7 @@ def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
 
 def pld_epsilon(law: Law, decisions: int, delta: float) -> float:
     """What dp-accounting's privacy loss distributions give; infinite where there is none."""
-    losses = law.pld(decisions)
+    losses = None if law.scale >= LARGE else law.pld(decisions)
     return math.inf if losses is None else float(losses.get_epsilon_for_delta(delta))
 
 

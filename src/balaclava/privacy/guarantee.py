@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
-from balaclava.errors import PrivacyError
-from balaclava.privacy.accounting import check_claim, check_count, check_delta
+from balaclava._core.declared import Delta, check, check_claim
+from balaclava.errors import ParameterError, PrivacyError
+from balaclava.privacy.accounting import Decisions
 
 if TYPE_CHECKING:
     from balaclava.privacy.composition import Composition, Law
@@ -95,14 +96,21 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         if self.model not in get_args(Model) or self.scope not in get_args(Scope):
-            raise PrivacyError(
+            raise ParameterError(
                 f"model {self.model!r} with scope {self.scope!r} is not a guarantee; models: "
                 f"{', '.join(get_args(Model))}; scopes: {', '.join(get_args(Scope))}"
             )
         if (self.model == "none") != (self.scope == "none"):
-            raise PrivacyError("model and scope are both 'none' or neither is")
+            raise ParameterError("model and scope are both 'none' or neither is")
+        if (self.model == "local") != (self.scope == "report"):
+            raise ParameterError(
+                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; reports, and "
+                "nothing else, are protected by the local model"
+            )
         if self.model != "none":
-            check_claim(self.epsilon, self.delta)
+            epsilon, delta = check_claim(self.epsilon, self.delta)
+            object.__setattr__(self, "epsilon", epsilon)
+            object.__setattr__(self, "delta", delta)
 
     @property
     def private(self) -> bool:
@@ -121,19 +129,19 @@ class Guarantee:
         The other scopes cover any number of decisions already: the result is the same guarantee,
         and its `explanation` says why.
         """
-        n = check_count(decisions)
-        target = None if delta is None else check_delta(delta)
+        n = check("decisions", decisions, Decisions)
+        target = None if delta is None else check("delta", delta, Delta)
         if not self.private:
             return self
         if self.scope == "decision":
             return self._composed(n, target, law)
         if self.breakdown and n > self.breakdown.decisions:
-            raise PrivacyError(
+            raise ParameterError(
                 f"decisions = {n} is not allowed; this guarantee was composed for "
                 f"{self.breakdown.decisions}: call `over` on that of one decision"
             )
         if target is not None and target < self.delta:
-            raise PrivacyError(
+            raise ParameterError(
                 f"delta = {target!r} is below the guarantee's own, {self.delta!r}; give at least "
                 "that, or leave it out"
             )

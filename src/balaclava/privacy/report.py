@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.declared import Epsilon, check
 from balaclava.errors import ParameterError, RewardError
 from balaclava.privacy.laplace import laplace_report
 from balaclava.privacy.randomness import SystemRandomness
@@ -41,9 +42,8 @@ def truncated_report(reward: float, *, level: float, epsilon: float) -> float:
     """
     level = checked_level(level)
     value = truncated(checked_number("a report", "reward", reward), level)
-    if not (isinstance(epsilon, int | float) and 0.0 < epsilon < math.inf):
-        raise ParameterError(f"epsilon = {epsilon!r} is not allowed; give a number above 0")
-    return laplace_report(SystemRandomness(), value, 2.0 * level, epsilon)
+    loss = check("epsilon", epsilon, Epsilon)
+    return laplace_report(SystemRandomness(), value, 2.0 * level, loss)
 
 
 def checked_level(level: Any) -> float:

@@ -409,8 +409,8 @@ def test_prae_central_finds_means_far_from_0():
 @pytest.mark.parametrize(
     "extreme",
     [
-        {"epsilon": 1e-200},
-        {"epsilon": 1e300},
+        {"epsilon": 1e-100},
+        {"epsilon": 1e100},
         {"moment_order": 500},
         {"horizon": 1},
         {"horizon": 10**18},

@@ -328,7 +328,7 @@ def test_bad_parameters(name: str) -> None:
             make(name, moment_bound=extreme, moment_order=1.1)
     # Epochs beyond every horizon, and powers beyond every float, are fine.
     assert make(name, moment_order=1.0001, moment_bound=50.0, arms=10_000).agent(seed=0).ask()
-    assert make(name, epsilon=1e300).agent(seed=0).ask()
+    assert make(name, epsilon=1e100).agent(seed=0).ask()
 
 
 # Privacy

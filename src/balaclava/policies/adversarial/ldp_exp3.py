@@ -13,7 +13,6 @@ from balaclava.policies.losses import (
     LearningRateScale,
     Outstanding,
     PrivateLossPolicy,
-    require_bounded_noise,
 )
 
 
@@ -84,10 +83,6 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
     epsilon: Epsilon
     learning_rate_scale: LearningRateScale = 1.0
     outstanding: Outstanding = 256
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_bounded_noise(self)
 
     def _exp3(self) -> exp3.Exp3:
         return exp3.Exp3(

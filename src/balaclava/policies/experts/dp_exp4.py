@@ -46,9 +46,6 @@ class Params(NamedTuple):
         return self.width / (self.batch * self.epsilon)
 
 
-_SMALLEST, _LARGEST = 1e-100, 1e100  # whose squares 64-bit floats hold
-
-
 class State(NamedTuple):
     """The weights, which stand still within a batch, and the batch."""
 
@@ -181,8 +178,6 @@ class DPExp4(PrivateExpertPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _SMALLEST < self.epsilon < _LARGEST:
-            raise self.refuse("epsilon", "leaves the range of 64-bit floats; give another")
         if self.delta == 0.0:
             raise self.refuse(
                 "delta", "is not enough; give one above 0, or take dp-htinf-experts or ldp-exp4"

@@ -17,7 +17,6 @@ from balaclava.policies.losses import (
     MIXING,
     LearningRateScale,
     Outstanding,
-    require_bounded_noise,
 )
 
 
@@ -103,7 +102,6 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_bounded_noise(self)
         if (mixing := self.constants().mixing) > 1.0:
             raise self.refuse(
                 "horizon",
