@@ -6,9 +6,17 @@ import math
 from typing import Any
 
 import pytest
+from scipy.optimize import brentq
 
 from balaclava.errors import ParameterError, PrivacyError
-from balaclava.privacy.composition import AnyMechanism, GaussianNoise, LaplaceNoise
+from balaclava.privacy.accounting import gaussian_epsilon, group_delta
+from balaclava.privacy.composition import (
+    AnyMechanism,
+    GaussianNoise,
+    LaplaceNoise,
+    RandomizedResponse,
+    compose,
+)
 from balaclava.privacy.guarantee import NOTIONS, Guarantee, not_private
 
 
@@ -32,7 +40,11 @@ def test_both_zero_is_refused_and_either_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "scope"), [("none", "decision"), ("central", "none"), ("x", "none"), ("local", "x")]
+    ("model", "scope"),
+    [
+        *(("none", "decision"), ("central", "none"), ("x", "none"), ("local", "x")),
+        *(("central", "report"), ("local", "decision"), ("local", "trajectory")),
+    ],
 )
 def test_bad_model_or_scope(model: Any, scope: Any) -> None:
     with pytest.raises(ParameterError, match="model"):
@@ -47,6 +59,8 @@ MODEL: dict[str, Any] = {"decision": "central", "trajectory": "central", "report
 def test_bad_number_of_decisions(decisions: Any, scope: Any) -> None:
     with pytest.raises(ParameterError, match=r"decisions = .* whole number"):
         Guarantee(epsilon=1.0, scope=scope, model=MODEL[scope]).over(decisions)
+    with pytest.raises(ParameterError, match=r"count = .* whole number"):
+        Guarantee(epsilon=1.0, scope=scope, model=MODEL[scope]).for_rewards(decisions)
 
 
 @pytest.mark.parametrize("delta", [-0.1, 1.0, math.nan])
@@ -122,11 +136,76 @@ def test_a_known_law_costs_less() -> None:
     worst, known = each.over(100, 1e-6), each.over(100, 1e-6, law=LaplaceNoise(0.5))
     assert known.epsilon < 0.95 * worst.epsilon
     approximate = Guarantee(epsilon=1.0, delta=1e-3, scope="decision")
-    gaussian = approximate.over(100, 0.2, law=GaussianNoise(0.35))
+    law = GaussianNoise(brentq(lambda shift: gaussian_epsilon(shift, 1e-3) - 1.0, 0.1, 1.0))
+    gaussian = approximate.over(100, 0.2, law=law)
     assert gaussian.epsilon < 0.5 * approximate.over(100, 0.2).epsilon
-    for law in (LaplaceNoise(0.6), AnyMechanism(0.5, 1e-9), GaussianNoise(0.01)):
+    for other in (LaplaceNoise(0.6), AnyMechanism(0.5, 1e-9), GaussianNoise(0.01)):
         with pytest.raises(PrivacyError, match=r"more than the guarantee's|cannot be kept"):
+            each.over(100, 1e-6, law=other)
+
+
+def test_a_law_that_leaks_less_than_the_claim_is_refused() -> None:
+    each = Guarantee(epsilon=0.5, scope="decision")
+    for law in (LaplaceNoise(0.499), RandomizedResponse(0.01)):
+        with pytest.raises(PrivacyError, match=r"less than the guarantee's 0.5; give the law"):
             each.over(100, 1e-6, law=law)
+    approximate = Guarantee(epsilon=0.5, delta=1e-3, scope="decision")
+    with pytest.raises(PrivacyError, match="less than the guarantee's"):
+        approximate.over(100, 0.2, law=AnyMechanism(0.5))  # of which 1e-3 is left to spare
+
+
+@pytest.mark.parametrize("epsilon", [699.0, 701.0, 1000.0, 1e5, 1e99])
+@pytest.mark.parametrize("law", [AnyMechanism, LaplaceNoise])
+def test_an_epsilon_that_is_no_promise_is_still_counted_right(epsilon: float, law: Any) -> None:
+    each = Guarantee(epsilon=epsilon, scope="decision")
+    for delta in (0.0, 1e-6):
+        together = each.over(2, delta, law=law(epsilon)).epsilon
+        assert together == pytest.approx(2 * epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_an_epsilon_beyond_computing_is_refused(delta: float) -> None:
+    with pytest.raises(ParameterError, match=r"epsilon = 1e\+308 is not allowed"):
+        Guarantee(epsilon=1e308, scope="decision").over(2, delta)
+    for shift in (1e-310, 0.0, 1e160):
+        with pytest.raises(ParameterError, match=r"shift = .* is not allowed"):
+            GaussianNoise(shift)
+    for shift in (1e-100, 1e6):
+        assert compose(GaussianNoise(shift), 2, 1e-6).best.epsilon >= 0
+
+
+def test_several_rewards_of_one_person() -> None:
+    one = Guarantee(epsilon=1.0, delta=1e-6, assumptions=("bounded",))
+    three = one.for_rewards(3)
+    assert (three.epsilon, three.rewards, three.assumptions) == (3.0, 3, ("bounded",))
+    assert three.delta == pytest.approx(1e-6 * (1 + math.e + math.e**2))
+    assert "3 times less protected than who gives one, ε=3 instead of ε=1" in three.explain()
+    assert str(three) == f"ε=3, δ={three.delta:g} per trajectory for 3 rewards"
+    assert one.for_rewards(1) == one
+    twice = one.for_rewards(2).for_rewards(3)
+    six = one.for_rewards(6)
+    assert (twice.epsilon, twice.rewards) == (six.epsilon, six.rewards)
+    assert twice.delta == pytest.approx(six.delta)
+    assert Guarantee(epsilon=0.5).for_rewards(7).delta == 0.0
+
+
+def test_group_delta_from_tiny_to_huge() -> None:
+    for epsilon in (1e-300, 1e-12, 0.3, 5.0):
+        direct = sum(math.exp(j * epsilon) for j in range(4))
+        assert group_delta(epsilon, 1e-12, 4) == pytest.approx(1e-12 * direct, rel=1e-12)
+    assert group_delta(0.0, 1e-3, 5) == pytest.approx(5e-3)
+    assert group_delta(1e308, 1e-9, 3) == 1.0
+    assert group_delta(1.0, 0.5, 10**9) == 1.0
+    lost = Guarantee(epsilon=1.0, delta=0.1).for_rewards(5)
+    assert not lost.private
+    assert "5 rewards of one person" in lost.explain()
+
+
+def test_a_composed_guarantee_for_several_rewards_covers_no_more_decisions() -> None:
+    composed = Guarantee(epsilon=0.1, scope="decision").over(30).for_rewards(2)
+    assert composed.epsilon == pytest.approx(6.0)
+    with pytest.raises(ParameterError, match="composed for 30"):
+        composed.over(31)
 
 
 def test_the_four_notions_have_words() -> None:

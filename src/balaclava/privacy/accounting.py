@@ -23,6 +23,26 @@ Decay = Annotated[float, Range(1, 2, "how fast the losses of releases fall", ope
 _BERNOULLI = (1 / 12, -1 / 720, 1 / 30_240, -1 / 1_209_600, 1 / 47_900_160)
 
 
+def group_delta(epsilon: float, delta: float, rewards: int) -> float:
+    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), at most 1: the delta of k rewards together.
+
+    Group privacy (Vadhan 2017, The complexity of differential privacy, Lemma 2.2): changing k
+    rewards one after the other adds delta, e^epsilon delta, ..., e^((k-1) epsilon) delta, at
+    k epsilon.
+
+    >>> round(group_delta(1.0, 1e-6, 3) / 1e-6, 4)  # 1 + e + e^2
+    11.1073
+    """
+    if delta == 0 or rewards == 1:
+        return delta
+    if epsilon == 0:
+        return min(rewards * delta, 1.0)
+    # e^((k-1) epsilon) is taken out, so that nothing overflows, and expm1 keeps small epsilons.
+    ratio = math.expm1(-rewards * epsilon) / math.expm1(-epsilon)
+    exponent = math.log(delta) + (rewards - 1) * epsilon + math.log(ratio)
+    return math.exp(min(exponent, 0.0))
+
+
 def advanced_epsilon(epsilon: float, decisions: int, slack: float) -> float:
     """sqrt(2 n log(1/slack)) epsilon + n epsilon (e^epsilon - 1), at delta = n delta_0 + slack.
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from balaclava._core.declared import Delta, Epsilon, check, check_claim
+from balaclava._core.declared import Delta, Range, check, check_claim
 from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import (
@@ -41,6 +41,7 @@ SMALL = 1e-3
 LARGE = 700.0
 # What dp-accounting's Fourier transforms resolve: a delta, and a part of it for each decision.
 PLD_DELTA, PLD_DELTA_EACH = 1e-10, 1e-13
+Shift = Annotated[float, Range(1e-100, 1e6, "sensitivity / standard deviation")]
 
 Role = Literal["lower", "exact", "numerical", "upper"]
 
@@ -210,7 +211,7 @@ class GaussianNoise:
     shift: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shift", check("shift", self.shift, Epsilon))
+        object.__setattr__(self, "shift", check("shift", self.shift, Shift))
 
     @property
     def scale(self) -> float:

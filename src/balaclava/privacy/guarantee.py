@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
-from balaclava._core.declared import Delta, check, check_claim
+from balaclava._core.declared import LARGEST_EPSILON, Delta, check, check_claim
 from balaclava.errors import ParameterError, PrivacyError
-from balaclava.privacy.accounting import Decisions
+from balaclava.privacy.accounting import Decisions, group_delta
 
 if TYPE_CHECKING:
     from balaclava.privacy.composition import Composition, Law
@@ -70,8 +70,8 @@ class Guarantee:
 
     `scope` says what the epsilon covers: one decision at a time ("decision"), all decisions of
     a run together ("trajectory"), or each reward as it leaves its owner ("report"). `NOTIONS`
-    tells them apart, `explain` says it in a few sentences, and `over` says what many decisions
-    leak together.
+    tells them apart, `explain` says it in a few sentences, `over` says what many decisions leak
+    together, and `for_rewards` what is left for a person who gives several rewards.
 
     Example:
         >>> each = Guarantee(epsilon=0.1, delta=1e-8, scope="decision")
@@ -90,6 +90,7 @@ class Guarantee:
     neighbours: str = NEIGHBOURS
     assumptions: tuple[str, ...] = ()
     reference: str = ""
+    rewards: int = 1  # of one person, that are protected together
     # What `over` adds: why it is this epsilon, and what every accountant found.
     explanation: str = field(default="", compare=False, repr=False)
     breakdown: Composition | None = field(default=None, compare=False, repr=False)
@@ -148,16 +149,47 @@ class Guarantee:
         why = self.explanation if self.breakdown else _ONCE[self.scope].format(n=n)
         return dataclasses.replace(self, explanation=why)
 
+    def for_rewards(self, count: int) -> Guarantee:
+        """What is promised to someone who gives that many rewards: group privacy.
+
+        Epsilon is `count` times as large, and delta (e^(count epsilon) - 1) / (e^epsilon - 1)
+        times; where that reaches 1, nothing is promised any more.
+
+        >>> three = Guarantee(epsilon=1.0, delta=1e-6).for_rewards(3)
+        >>> three.epsilon, round(three.delta * 1e6, 3)
+        (3.0, 11.107)
+        """
+        k = check("count", count, Decisions)
+        if not self.private or k == 1:
+            return self
+        epsilon, delta = k * self.epsilon, group_delta(self.epsilon, self.delta, k)
+        if delta >= 1 or epsilon > LARGEST_EPSILON:
+            return not_private(
+                f"{k} rewards of one person at {self} each: their deltas or epsilons add up to "
+                "more than can be promised",
+                self.reference,
+            )
+        return dataclasses.replace(
+            self,
+            epsilon=epsilon,
+            delta=delta,
+            rewards=k * self.rewards,
+            neighbours=f"{k} changes one after the other, each between {self.neighbours}",
+        )
+
     def _composed(self, n: int, target: float | None, law: Law | None) -> Guarantee:
         from balaclava.privacy.composition import AnyMechanism, compose
 
         if law is None:
             law = AnyMechanism(self.epsilon, self.delta)
-        elif (one := compose(law, 1, self.delta).best.epsilon) > self.epsilon * (1 + 1e-9):
-            raise PrivacyError(
-                f"{law} leaks epsilon = {one:.6g} in one decision, more than the guarantee's "
-                f"{self.epsilon!r}; give the law that the guarantee was made from"
-            )
+        else:
+            one = compose(law, 1, self.delta).best.epsilon
+            if abs(one - self.epsilon) > 1e-6 * self.epsilon:
+                raise PrivacyError(
+                    f"{law} leaks epsilon = {one:.8g} in one decision, "
+                    f"{'more' if one > self.epsilon else 'less'} than the guarantee's "
+                    f"{self.epsilon!r}; give the law that the guarantee was made from"
+                )
         if target is None:
             target = n * self.delta
             if target >= 1:
@@ -201,10 +233,11 @@ class Guarantee:
         sentences = [
             NOTIONS[self.scope],
             f"What looks alike: {self.neighbours}.",
+            *self._together(),
             f"It holds against {_OBSERVER[self.scope]}.",
-            f"With ε={self.epsilon:g}, seeing it multiplies the odds of any guess about that "
-            f"reward by at most e^ε = {_odds(self.epsilon)}"
-            f"{_slack(self.delta)}.",
+            f"With ε={self.epsilon:g}, seeing it multiplies the odds of any guess about "
+            f"{'that reward' if self.rewards == 1 else 'those rewards together'} by at most e^ε = "
+            f"{_odds(self.epsilon)}{_slack(self.delta)}.",
             *self._relations(),
             _NOT_COVERED,
         ]
@@ -213,6 +246,15 @@ class Guarantee:
         if self.assumptions:
             sentences.append(f"It assumes: {'; '.join(self.assumptions)}.")
         return " ".join(sentences)
+
+    def _together(self) -> list[str]:
+        if self.rewards == 1:
+            return []
+        return [
+            f"Said of someone who gives {self.rewards} rewards, and of all of them together: who "
+            f"does is {self.rewards} times less protected than who gives one, "
+            f"ε={self.epsilon:g} instead of ε={self.epsilon / self.rewards:g}."
+        ]
 
     def _relations(self) -> list[str]:
         """What follows for the other notions, and what does not."""
@@ -235,7 +277,8 @@ class Guarantee:
     def __str__(self) -> str:
         if not self.private:
             return "not private"
-        return f"ε={self.epsilon:g}{_and_delta(self.delta)} per {self.scope}"
+        many = f" for {self.rewards} rewards" if self.rewards > 1 else ""
+        return f"ε={self.epsilon:g}{_and_delta(self.delta)} per {self.scope}{many}"
 
 
 def not_private(reason: str, reference: str = "") -> Guarantee:
