@@ -30,6 +30,7 @@ DRAWS = (
 )
 
 _marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+_registered: dict[str, int] = {}  # by target: how many of the marked functions it knows
 _compiled: dict[tuple[Any, ...], Any] = {}
 _lock = threading.RLock()
 
@@ -96,17 +97,12 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     import numba
     from numba import extending
 
-    while _marked:
-        called, body = _marked.pop()
-
-        def implementation(*_: Any, body: Callable[..., Any] = body, **__: Any) -> Any:
-            return body
-
+    for called, body in newly_marked("cpu"):
         # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
         options: Any = {"error_model": "numpy", "forceinline": True}
         if borrows(body):
             options["_nrt"] = False
-        extending.overload(called, strict=False, jit_options=options)(implementation)
+        extending.overload(called, strict=False, jit_options=options)(always(body))
     function = factory(*kernels)
     directory = cache_directory(factory, *kernels)
     if directory is not None:
@@ -117,6 +113,22 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     if directory is not None:
         keep_on_disk(dispatcher, directory)
     return dispatcher
+
+
+def newly_marked(target: str) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
+    """Each marked function, as it is called and as it is compiled, once for each target."""
+    first = _registered.get(target, 0)
+    _registered[target] = len(_marked)
+    return iter(_marked[first:])
+
+
+def always(body: Callable[..., Any]) -> Callable[..., Any]:
+    """What an overload asks for: the implementation for given types, here the same for all."""
+
+    def implementation(*_: Any, **__: Any) -> Any:
+        return body
+
+    return implementation
 
 
 def borrows(function: Callable[..., Any]) -> bool:

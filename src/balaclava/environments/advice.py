@@ -24,12 +24,12 @@ class World(NamedTuple):
 
 
 @kernel
-def same_advice(world: Any, t: int) -> Any:
+def same_advice(world: Any, t: int) -> np.ndarray:
     return world.advice
 
 
 @kernel
-def advice_of_round(world: Any, t: int) -> Any:
+def advice_of_round(world: Any, t: int) -> np.ndarray:
     return world.advice[t - 1]
 
 

@@ -1,0 +1,184 @@
+"""The loop that plays one game a thread, and the launches around it.
+
+A launch plays so many rounds that it lasts a few tenths of a second: progress moves, and Ctrl-C is
+heard. Between launches states and random streams stay on the device; at a checkpoint the counts of
+pulls come back. Results depend on the seed alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import always, compiling, newly_marked
+from balaclava.environments.base import Environment
+from balaclava.errors import no_such_arm
+from balaclava.policies.base import Policy
+from balaclava.simulation.gpu.laws import WORDS
+from balaclava.simulation.gpu.state import bytes_of, mapped, view_of
+from balaclava.simulation.results import Run
+
+THREADS = 64  # in a block
+POLICY_STREAM, ENVIRONMENT_STREAM, STREAMS = 0, 1, 2
+_SECONDS = 0.2  # that a launch should last
+_FIRST_LAUNCH = 64  # rounds, to see how fast it is
+_SHARE = 0.8  # of the free memory of the device
+_MOST_GAMES = 1 << 21
+
+Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
+Put = Callable[[np.ndarray], Any]  # onto the device
+
+
+class Games(NamedTuple):
+    """What all games of a launch read and change."""
+
+    params: Any
+    world: Any
+    streams: Any  # [stream, word, game]
+    states: Any  # the policy's state, each array with a last axis for the games
+    pulls: Any  # [arm, game]
+    totals: Any  # [game]
+    faults: Any  # [game]: the round of a choice outside the arms, or 0
+
+
+def set_up(policy: Policy, environment: Environment, games: int, put: Put) -> Games:
+    """So many games before their first round."""
+    params = policy.constants()
+    return Games(
+        mapped(params, put),
+        mapped(environment.constants(), put),
+        put(np.zeros((STREAMS, WORDS, games), np.uint64)),
+        mapped(policy.kernels.begin(params), lambda array: put(_for_each(array, games))),
+        put(np.zeros((environment.arms, games), np.int64)),
+        put(np.zeros(games)),
+        put(np.zeros(games, np.int64)),
+    )
+
+
+def _for_each(array: np.ndarray, games: int) -> np.ndarray:
+    return np.repeat(array[..., None], games, axis=-1)
+
+
+def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
+    """The loop, closed over one policy's and one environment's kernels."""
+    from numba import cuda, uint64
+
+    from balaclava.simulation.gpu.random import device_random
+
+    choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
+    draw, advise = environment.draw, environment.advise
+    view = cuda.jit(device=True, inline=True)(view_of(policy.kernels.begin(policy.constants())))
+    for called, body in newly_marked("cuda"):
+        # A function of the device cannot return an array: what does is written into its caller.
+        inline = "always" if body.__annotations__.get("return") == "np.ndarray" else "never"
+        cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
+
+    def play(
+        key: Any,  # of the seed
+        first: int,  # repetition of the first game
+        start: int,  # rounds played so far
+        until: int,
+        params: Any,
+        world: Any,
+        streams: Any,
+        states: Any,
+        pulls: Any,
+        totals: Any,
+        faults: Any,
+    ) -> None:
+        game = cuda.grid(1)
+        if game >= totals.size or faults[game] > 0:
+            return
+        memory = cuda.local.array(WORDS, uint64)
+        world_memory = cuda.local.array(WORDS, uint64)
+        for word in range(WORDS):
+            memory[word] = streams[POLICY_STREAM, word, game]
+            world_memory[word] = streams[ENVIRONMENT_STREAM, word, game]
+        place = uint64(first + game) * uint64(STREAMS)
+        rng = device_random(key, place + uint64(POLICY_STREAM), memory)
+        world_rng = device_random(key, place + uint64(ENVIRONMENT_STREAM), world_memory)
+        state = view(states, game)
+        arms = pulls.shape[0]
+        total = totals[game]
+        for t in range(start + 1, until + 1):
+            arm, phase = choose(params, state, t, advise(world, t), rng)
+            if arm < 0 or arm >= arms:
+                faults[game] = t
+                return
+            drawn = draw(world, t, arm, world_rng)
+            total += drawn
+            learn(params, state, t, arm, prepare(params, drawn), phase, rng)
+            pulls[arm, game] += 1
+        totals[game] = total
+        for word in range(WORDS):
+            streams[POLICY_STREAM, word, game] = memory[word]
+            streams[ENVIRONMENT_STREAM, word, game] = world_memory[word]
+
+    return play
+
+
+class DevicePair:
+    """A policy and an environment on the device."""
+
+    def __init__(self, label: str, policy: Policy, environment: Environment) -> None:
+        from numba import cuda
+
+        self.label, self.policy, self.environment = label, policy, environment
+        self._loop: Any = cuda.jit(make_play(policy, environment))
+        with compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            self._launch(set_up(policy, environment, 1, cuda.to_device), 0, 0, 0, 0)
+
+    def _launch(self, games: Games, seed: int, first: int, start: int, until: int) -> None:
+        key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+        blocks = -(-games.totals.size // THREADS)
+        self._loop[blocks, THREADS](key, first, start, until, *games)
+
+    def games_at_once(self) -> int:
+        """As many as the free memory of the device holds."""
+        from numba import cuda
+
+        one = set_up(self.policy, self.environment, 1, np.asarray)
+        free, _ = cuda.current_context().get_memory_info()
+        return max(1, min(int(_SHARE * free) // bytes_of(one[2:]), _MOST_GAMES))
+
+    def play(
+        self, rounds: np.ndarray, repetitions: int, seed: int, report: Report = lambda _: None
+    ) -> Iterator[Run]:
+        """All repetitions, as many games at once as fit; `rounds` are the checkpoints."""
+        most = self.games_at_once()
+        for first in range(0, repetitions, most):
+            count = min(most, repetitions - first)
+            regret, pulls = self._play_together(rounds, first, count, seed, report)
+            for game in range(count):
+                yield Run(self.label, first + game, regret[game], pulls[game])
+
+    def _play_together(
+        self, rounds: np.ndarray, first: int, count: int, seed: int, report: Report
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from numba import cuda
+
+        games = set_up(self.policy, self.environment, count, cuda.to_device)
+        regret = np.empty((count, rounds.size))
+        played, chunk = 0, _FIRST_LAUNCH
+        for c, checkpoint in enumerate(rounds.tolist()):
+            while played < checkpoint:
+                until = min(checkpoint, played + chunk)
+                began = time.perf_counter()
+                self._launch(games, seed, first, played, until)
+                cuda.synchronize()
+                rate = (until - played) / max(time.perf_counter() - began, 1e-6)
+                chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
+                report((until - played) * count)
+                played = until
+            self._require_arms(games.faults.copy_to_host())
+            pulls, totals = games.pulls.copy_to_host().T, games.totals.copy_to_host()
+            regret[:, c] = self.environment.regret(np.full(count, checkpoint), pulls, totals)
+        return regret, np.ascontiguousarray(pulls)
+
+    def _require_arms(self, faults: np.ndarray) -> None:
+        if faults.any():
+            first = int(faults[faults > 0].min())
+            raise no_such_arm(self.label, first, self.environment.arms)

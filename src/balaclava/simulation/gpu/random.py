@@ -1,0 +1,69 @@
+"""What kernels call `rng`, on the device: a type that has numpy's methods, each with its law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.cuda import cgutils, types
+from numba.cuda.datamodel import models
+from numba.cuda.extending import intrinsic, make_attribute_wrapper, overload_method, register_model
+
+from balaclava.simulation.gpu import laws
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "random": lambda rng: laws.uniform(rng.key, rng.place, rng.state),
+    "integers": lambda rng, low, high: laws.integer(rng.key, rng.place, rng.state, low, high),
+    "laplace": lambda rng, loc, scale: laws.laplace(rng.key, rng.place, rng.state, loc, scale),
+    "standard_exponential": lambda rng: laws.exponential(rng.key, rng.place, rng.state),
+    "standard_normal": lambda rng: laws.normal(rng.key, rng.place, rng.state),
+    "standard_gamma": lambda rng, shape: laws.gamma(rng.key, rng.place, rng.state, shape),
+    "beta": lambda rng, a, b: laws.beta(rng.key, rng.place, rng.state, a, b),
+    "standard_t": lambda rng, df: laws.student_t(rng.key, rng.place, rng.state, df),
+    "standard_cauchy": lambda rng: laws.cauchy(rng.key, rng.place, rng.state),
+}
+
+
+class DeviceRandom(types.Type):  # type: ignore[misc]
+    """A stream: `laws` says what its key, place and state are."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+        super().__init__(name=f"DeviceRandom({state})")
+
+
+@register_model(DeviceRandom)
+class _DeviceRandomModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: DeviceRandom) -> None:
+        members = [("key", types.uint64), ("place", types.uint64), ("state", kind.state)]
+        super().__init__(manager, kind, members)
+
+
+for _member in ("key", "place", "state"):
+    make_attribute_wrapper(DeviceRandom, _member, _member)
+
+
+def _typed(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """What `overload_method` asks for: a function of as many types, which returns the method."""
+    return (
+        lambda rng: draw,
+        lambda rng, first: draw,
+        lambda rng, first, second: draw,
+    )[draw.__code__.co_argcount - 1]
+
+
+for _name, _draw in METHODS.items():
+    overload_method(DeviceRandom, _name, target="cuda", strict=False)(_typed(_draw))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def device_random(context: Any, key: Any, place: Any, state: Any) -> Any:
+    """`rng` of one game; `state` is changed in place."""
+    kind = DeviceRandom(state)
+
+    def generate(ctx: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        stream = cgutils.create_struct_proxy(kind)(ctx, builder)
+        stream.key, stream.place, stream.state = arguments
+        return stream._getvalue()
+
+    return kind(types.uint64, types.uint64, state), generate

@@ -1,0 +1,92 @@
+"""Random numbers for the GPU, drawn here by the same functions, compiled for the CPU.
+
+Each law is tested with 10^6 draws of a fixed seed at a level of 1e-4 (Kolmogorov and Smirnov).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from balaclava._core.kernels import compiled
+from balaclava.simulation.gpu import laws
+
+DRAWS = 1_000_000
+LEVEL = 1e-4
+
+
+def make_draws(draw: Any) -> Any:
+    def draws(key: Any, place: Any, state: Any, arguments: Any, out: Any) -> None:
+        for i in range(out.size):
+            out[i] = draw(key, place, state, *arguments)
+
+    return draws
+
+
+def sample(draw: Any, *arguments: Any, seed: int = 1, place: int = 0) -> np.ndarray:
+    out = np.empty(DRAWS)
+    state = np.zeros(laws.WORDS, np.uint64)
+    compiled(make_draws, draw)(np.uint64(seed), np.uint64(place), state, arguments, out)
+    return out
+
+
+def test_philox_gives_the_published_answers():
+    """The known answers for a counter and a key of zeros, and of ones (Random123)."""
+    word, spare = laws.philox(np.uint64(0), np.uint64(0), np.uint64(0))
+    assert (int(word), int(spare)) == (0xE169C58D6627E8D5, 0x9B00DBD8BC57AC4C)
+    ones = np.uint64(2**64 - 1)
+    word, spare = laws.philox(ones, ones, ones)
+    assert (int(word), int(spare)) == (0x41C83B0E408F276D, 0x6D5451FDA20BC7C6)
+
+
+@pytest.mark.parametrize(
+    ("draw", "arguments", "law"),
+    [
+        (laws.uniform, (), stats.uniform()),
+        (laws.exponential, (), stats.expon()),
+        (laws.laplace, (0.5, 3.0), stats.laplace(0.5, 3.0)),
+        (laws.normal, (), stats.norm()),
+        (laws.gamma, (0.3,), stats.gamma(0.3)),
+        (laws.gamma, (7.5,), stats.gamma(7.5)),
+        (laws.beta, (1.0, 1.0), stats.uniform()),
+        (laws.beta, (2.5, 40.0), stats.beta(2.5, 40.0)),
+        (laws.student_t, (2.1,), stats.t(2.1)),
+        (laws.cauchy, (), stats.cauchy()),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_law_is_drawn_from(draw, arguments, law):
+    assert stats.kstest(sample(draw, *arguments), law.cdf).pvalue > LEVEL
+
+
+def test_integers_are_even():
+    counts = np.bincount(sample(laws.integer, 3, 10).astype(int), minlength=10)
+    assert counts[:3].sum() == 0
+    assert stats.chisquare(counts[3:]).pvalue > LEVEL
+
+
+def test_tails_of_the_noise_of_privacy():
+    """How many of 10^6 draws lie beyond 8 scales: 335 on average, by a binomial test."""
+    beyond = int((np.abs(sample(laws.laplace, 0.0, 1.0)) > 8.0).sum())
+    assert stats.binomtest(beyond, DRAWS, math.exp(-8.0)).pvalue > LEVEL
+
+
+def test_streams_do_not_meet():
+    """Seeds and places give streams without common numbers and without correlation."""
+    first = sample(laws.uniform)
+    for other in (sample(laws.uniform, place=1), sample(laws.uniform, seed=2)):
+        assert not np.intersect1d(first[:1000], other).size
+        assert abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(DRAWS)
+
+
+def test_a_stream_goes_on_where_it_stopped():
+    key, place = np.uint64(7), np.uint64(3)
+    whole, parts = np.zeros(laws.WORDS, np.uint64), np.zeros(laws.WORDS, np.uint64)
+    expected = [laws.uniform(key, place, whole) for _ in range(7)]
+    drawn = [laws.uniform(key, place, parts) for _ in range(3)]
+    parts = parts.copy()  # as between two launches
+    assert drawn + [laws.uniform(key, place, parts) for _ in range(4)] == expected
