@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo examples test test-all audit bench lint format docs gallery clean help
+.PHONY: demo examples test test-all test-gpu audit bench lint format docs gallery clean help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,10 @@ test: $(READY) lint ## everything that must hold before a change lands
 
 test-all: $(READY) lint ## with the long statistical tests too
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-gpu: $(READY) ## what a GPU plays, against the CPU, on a machine that has one
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
+	$(BIN)/python -m pytest -m gpu tests/simulation/gpu
 
 audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.md and the table in README.md
 	$(BIN)/python benchmarks/full_audit.py

@@ -58,6 +58,10 @@ class ClusterError(BalaclavaError, RuntimeError):
     """A cluster that cannot be reached, or whose workers cannot do the work."""
 
 
+class DeviceError(BalaclavaError, RuntimeError):
+    """A GPU was asked for that is not there, or for what it does not play."""
+
+
 class PrivacyError(BalaclavaError, ValueError):
     """A privacy statement that cannot be made."""
 

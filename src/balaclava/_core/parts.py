@@ -15,6 +15,7 @@ EXTRAS = {
     "pyarrow": "lab",
     "matplotlib": "lab",
     "distributed": "sweep",
+    "numba_cuda": "gpu",
 }
 
 

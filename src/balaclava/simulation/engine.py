@@ -8,14 +8,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
 from balaclava._core.declared import Horizon, Range, brief, check
 from balaclava._core.kernels import compiled, compiling, is_foreign
 from balaclava.environments.base import Environment
-from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
+from balaclava.errors import DeviceError, IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.policies.settling import Settle, require_missing
 from balaclava.privacy.randomness import seeded
@@ -28,6 +28,7 @@ from balaclava.simulation.results import Results, Run
 POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM = 0, 1, 2
 _REHEARSAL = 500  # rounds that foreign kernels are first played without the compiler
 
+Device = Literal["cpu", "cuda", "auto"]
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
 Play = Callable[[int, np.ndarray], Run]  # plays one repetition, given its signals
 AnyJob = TypeVar("AnyJob", bound="Job")
@@ -64,6 +65,7 @@ def simulate(
     patience: int | None = None,
     settle: Settle = "arrival",
     missing: float | None = None,
+    device: Device = "cpu",
     progress: Progress | None = None,
 ) -> Results:
     """Play each policy `repetitions` times for `horizon` rounds.
@@ -86,6 +88,9 @@ def simulate(
         settle: "arrival": a reward counts when it comes. "window": every reward, or `missing`,
             counts once `patience` further decisions were made.
         missing: what counts where no reward came, with `settle="window"`.
+        device: "cpu"; "cuda" plays one game a thread of a GPU, from streams of its own, so that
+            its results agree with those of the CPU in law and not number by number; "auto" takes a
+            GPU if there is one. `workers` is for the CPU.
         progress: called with the rounds played and the rounds in all, several times a second.
 
     Raises:
@@ -111,21 +116,51 @@ def simulate(
     for label, policy in labelled.items():
         require_compatible(label, policy, environment, horizon, feedback)
         warn_of_moments(label, policy, environment)
-    plays = [
-        player(label, policy, environment, rounds, seed, feedback)
-        for label, policy in labelled.items()
-    ]
-    jobs = [Job(play, repetition, horizon) for repetition in range(repetitions) for play in plays]
     results = Results.empty(
         labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds, feedback=feedback
     )
     try:
-        with Pool(workers) as pool:
-            for _, run in pool.finished(jobs, len(jobs) * horizon, progress):
+        if chosen_device(device, feedback) == "cuda":
+            from balaclava.simulation.gpu.engine import runs_on_device
+
+            for run in runs_on_device(results, repetitions, progress):
+                results.add(run)
+        else:
+            for run in _runs_on_threads(results, repetitions, workers, progress):
                 results.add(run)
     except KeyboardInterrupt:
         raise Interrupted(results) from None
     return results
+
+
+def _runs_on_threads(
+    results: Results, repetitions: int, workers: int, progress: Progress | None
+) -> Iterator[Run]:
+    """Each repetition that `results` describes, as it is finished."""
+    plays = [
+        player(
+            label, policy, results.environment, results.checkpoints, results.seed, results.feedback
+        )
+        for label, policy in results.policies.items()
+    ]
+    horizon = results.horizon
+    jobs = [Job(play, repetition, horizon) for repetition in range(repetitions) for play in plays]
+    with Pool(workers) as pool:
+        for _, run in pool.finished(jobs, len(jobs) * horizon, progress):
+            yield run
+
+
+def chosen_device(device: Device, feedback: Feedback) -> Literal["cpu", "cuda"]:
+    """Where to play, or an error that says why not there."""
+    check("device", device, Device)
+    if device == "cpu":
+        return "cpu"
+    from balaclava.simulation.gpu.device import gpu_fault
+
+    fault = gpu_fault() if feedback.prompt else "delays are played on the CPU alone"
+    if device == "cuda" and fault:
+        raise DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
+    return "cpu" if fault else "cuda"
 
 
 class Pool:

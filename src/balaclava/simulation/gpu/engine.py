@@ -19,7 +19,7 @@ from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.laws import WORDS
 from balaclava.simulation.gpu.state import bytes_of, mapped, view_of
-from balaclava.simulation.results import Run
+from balaclava.simulation.results import Results, Run
 
 THREADS = 64  # in a block
 POLICY_STREAM, ENVIRONMENT_STREAM, STREAMS = 0, 1, 2
@@ -28,6 +28,7 @@ _FIRST_LAUNCH = 64  # rounds, to see how fast it is
 _SHARE = 0.8  # of the free memory of the device
 _MOST_GAMES = 1 << 21
 
+Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
 Put = Callable[[np.ndarray], Any]  # onto the device
 
@@ -118,6 +119,22 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
             streams[ENVIRONMENT_STREAM, word, game] = world_memory[word]
 
     return play
+
+
+def runs_on_device(results: Results, repetitions: int, progress: Progress | None) -> Iterator[Run]:
+    """Each repetition that `results` describes, policy by policy."""
+    whole = repetitions * results.horizon * len(results.policies)
+    played = 0
+
+    def report(rounds: int) -> None:
+        nonlocal played
+        played += rounds
+        if progress is not None:
+            progress(played, whole)
+
+    for label, policy in results.policies.items():
+        pair = DevicePair(label, policy, results.environment)
+        yield from pair.play(results.checkpoints, repetitions, results.seed, report)
 
 
 class DevicePair:
