@@ -1,7 +1,7 @@
 """Build the documentation as a static site: `python docs/build.py site`.
 
-Pages come from docs/*.md, CONTRIBUTING.md and the docstrings. Nothing is fetched, and the pages
-fetch nothing but the pictures of the gallery: one style sheet is part of each.
+Pages come from docs/*.md, CONTRIBUTING.md, SECURITY.md and the docstrings. Nothing is fetched, and
+the pages fetch nothing but the pictures of the gallery: one style sheet is part of each.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ class Site:
         self.homes = {name: f"policies/{name}.html" for name in self.policies}
         self.homes |= {name: f"environments/{name}.html" for name in self.environments}
         self.guides = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in GUIDES}
-        contributing = DOCS.parent / "CONTRIBUTING.md"
-        if contributing.exists():
-            self.guides["contributing"] = contributing.read_text(encoding="utf-8")
+        for name in ("contributing", "security"):
+            text = (DOCS.parent / f"{name.upper()}.md").read_text(encoding="utf-8")
+            self.guides[name] = text
         self.audits = audit_rows(self.guides["audit"])
         self.style = style_sheet()
         self.parser = MarkdownIt("commonmark", {"html": False, "highlight": highlighted})
@@ -200,7 +200,7 @@ class Site:
             if token.type == "link_open":
                 inside = True
                 target = str(token.attrGet("href"))
-                token.attrSet("href", re.sub(r"^(?:\.\./)?(\w+)\.md", _page_of(up), target))
+                token.attrSet("href", re.sub(r"^(?:\.\./|docs/)?(\w+)\.md", _page_of(up), target))
             elif token.type == "link_close":
                 inside = False
             for part in [token] if inside else self.named(token):

@@ -23,7 +23,10 @@ from balaclava.papers.harness.registry import figures
 
 ROOT = Path(__file__).parents[1]
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+]
 
 
 IN_A_SHELL = ("tutorial.md",)  # pages whose shell blocks are run too, in their place
@@ -125,7 +128,7 @@ def test_every_policy_and_environment_has_a_page(site: dict[str, Page]) -> None:
     ).stdout.split()
     assert len(listed) > 10
     assert set(listed) <= set(site)
-    pages = ("index", "tutorial", "scaling", "gallery", "api", "errata", "contributing")
+    pages = ("index", "tutorial", "scaling", "gallery", "api", "errata", "contributing", "security")
     assert {f"{page}.html" for page in pages} <= set(site)
 
 

@@ -51,10 +51,11 @@ def agree(case: Case, horizon: int, runs: int) -> None:
     assert min(found.kolmogorov_smirnov, found.mann_whitney) >= 1e-5, found
 
 
-def test_every_bounded_policy_has_its_second_implementation() -> None:
-    private = {e.name for e in bl.list_policies() if ".bounded." in e[1].__module__}
-    assert private == set(LOOPS) == {case.policy for case, _ in SMALL}
-    assert private == {case.policy for case in CASES}
+def test_every_second_implementation_is_compared() -> None:
+    """A policy may have its own in its own test: this is no list of policies to keep."""
+    bounded = {e.name for e in bl.list_policies() if ".bounded." in e[1].__module__}
+    assert set(LOOPS) <= bounded
+    assert set(LOOPS) == {case.policy for case, _ in SMALL} == {case.policy for case in CASES}
 
 
 @pytest.mark.parametrize(("case", "horizon"), SMALL, ids=[case.policy for case, _ in SMALL])

@@ -87,11 +87,13 @@ def truncated_law(w: np.ndarray, epsilon: float) -> np.ndarray:
     return np.where(w <= 0, below, 1 - below)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_million_draws_follow_the_law(kind: str) -> None:
     assert agreement(kind, sample(kind, 1.0)) > SIGNIFICANCE
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [0.98, 1.02])
 def test_a_scale_wrong_by_two_percent_is_noticed(kind: str, scale: float) -> None:

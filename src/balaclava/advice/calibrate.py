@@ -169,11 +169,7 @@ def calibrate(
     caution = check("caution", caution, Annotated[float, Range(1)])
     feedback = Feedback.create(delay, patience, settle, missing)
     given = _current(policy, parameter)
-    worlds = label_environments("environments", environments)
-    others = label_environments("held_out", held_out) if held_out is not None else {}
-    for label in others:
-        if label in worlds:
-            raise ParameterError(f"held_out: {label!r} is in `environments` too; give another")
+    worlds, others = _label_apart(environments, held_out)
     for label, world in {**worlds, **others}.items():
         require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
         warn_of_moments(f"{policy.name} on {label}", policy, world)
@@ -192,9 +188,6 @@ def calibrate(
         for label, world in {**worlds, **others}.items()
     )
     notes += _last_notes(rows, repetitions)
-    final = {trial.scale: trial for trial in search.ranking(repetitions)}
-    rest = [trial for trial in search.ranking(few) if trial.scale not in final]
-    trials = tuple(sorted([*final.values(), *rest]))
     return Calibration(
         policy=chosen,
         parameter=parameter,
@@ -203,10 +196,22 @@ def calibrate(
         horizon=horizon,
         repetitions=repetitions,
         seed=seed,
-        trials=trials,
+        trials=search.trials(few, repetitions),
         rows=rows,
         notes=tuple(notes),
     )
+
+
+def _label_apart(
+    environments: Environments, held_out: Environments | None
+) -> tuple[dict[str, Environment], dict[str, Environment]]:
+    """Those to choose on and those to report on only, by label: none is both."""
+    worlds = label_environments("environments", environments)
+    others = label_environments("held_out", held_out) if held_out is not None else {}
+    for label in others:
+        if label in worlds:
+            raise ParameterError(f"held_out: {label!r} is in `environments` too; give another")
+    return worlds, others
 
 
 def _try_scales(search: _Search, scales: Sequence[float] | None, given: float, few: int) -> None:
@@ -409,6 +414,12 @@ class _Search:
             if len(self.finals) == before:
                 return
             self.extended += 1
+
+    def trials(self, few: int, repetitions: int) -> tuple[Trial, ...]:
+        """Every scale once: with all runs where it was a finalist, with few otherwise."""
+        final = {trial.scale: trial for trial in self.ranking(repetitions)}
+        rest = [trial for trial in self.ranking(few) if trial.scale not in final]
+        return tuple(sorted([*final.values(), *rest]))
 
     def ranking(self, repetitions: int) -> list[Trial]:
         """The scales that were played so often, best first; of equals the larger, more careful."""

@@ -102,15 +102,13 @@ def make_late_play(
         state = begin(params)
         law, limit, window = feedback.law, feedback.patience, feedback.window
         longest = limit if window else law.longest if limit == 0 else min(limit, law.longest)
-        waiting = begin_waiting(feedback.most_open, longest)
-        patience = begin_patience(limit)
+        waiting, patience = begin_waiting(feedback.most_open, longest), begin_patience(limit)
         missing = prepare(params, feedback.missing)
         notes, mask = waiting.notes, waiting.is_open.size - 1
         pulls = np.zeros(arms, np.int64)
         history = np.zeros((checkpoints.size, arms), np.int64)
         totals = np.zeros(checkpoints.size)
-        total = 0.0
-        t = 0
+        t, total = 0, 0.0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
                 until = min(checkpoints[c], t + BREATH)
@@ -131,12 +129,10 @@ def make_late_play(
                     pulls[arm] += 1
                     reward = prepare(params, drawn)
                     delay = draw_delay(law, delay_rng)
-                    if window:
-                        if delay == LOST or delay > limit:
-                            reward = missing
-                        delay = limit
-                    elif delay > longest:  # given up by then
+                    if delay > longest:  # given up by then
                         delay = LOST
+                    if window:
+                        reward, delay = missing if delay == LOST else reward, limit
                     wait_for(waiting, t, arm, phase, reward, delay)
                     late = first_due(waiting, t)
                     while late != 0:

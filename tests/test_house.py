@@ -1,0 +1,121 @@
+"""The house keeps its own rules: sizes, layers, lists that say the same, and the map."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import balaclava as bl
+from tests.conftest import LAYERS
+
+ROOT = Path(__file__).parents[1]
+SOURCES = [p for p in sorted((ROOT / "src").rglob("*.py")) if p.name != "audit.py"]
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+LONGEST = 60  # lines of a function, without its documentation and the functions inside it
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def lines_of(function: FUNCTIONS) -> int:
+    documented = ast.get_docstring(function) is not None
+    first = function.body[0]
+    apart = [node for node in function.body if isinstance(node, FUNCTIONS)]
+    return span(function) - sum(map(span, [*apart, *([first] if documented else [])]))
+
+
+def span(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_function_is_long(path: Path) -> None:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, FUNCTIONS)
+    ]
+    lengths = {function.name: lines_of(function) for function in functions}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_every_test_has_one_layer(request: pytest.FixtureRequest) -> None:
+    for item in request.session.items:
+        layers = [layer for layer in LAYERS if item.get_closest_marker(layer)]
+        assert len(layers) == 1, (item.nodeid, layers)
+        folder = item.path.parent.name
+        assert folder != "oracles" or layers == ["oracle"], item.nodeid
+        assert folder != "testing" or layers != ["unit"], item.nodeid
+    declared = tomllib.loads(read("pyproject.toml"))["tool"]["pytest"]["ini_options"]["markers"]
+    assert {line.partition(":")[0] for line in declared} >= set(LAYERS)
+
+
+def test_every_test_can_fail() -> None:
+    """It asserts, expects an error, or hands over to a check that does."""
+    idle = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.FunctionDef) and node.name.startswith("test_")):
+                continue
+            checks = re.search(
+                r"assert|\.raises\(|\.warns\(|\bcheck\w*\(|\bagree\(|_and_resumed\(|\brun\(",
+                ast.unparse(node),
+            )
+            if checks is None:
+                idle.append(f"{path.name}: {node.name}")
+    assert idle == []
+
+
+def test_every_policy_of_the_package_has_a_test_of_its_own() -> None:
+    tests = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.parent.name != "oracles"
+    )
+    names = {e.name for e in bl.list_policies() if e.policy.__module__.startswith("balaclava.")}
+    assert [name for name in sorted(names) if f'"{name}' not in tests] == []
+
+
+def test_lint_and_pre_commit_run_the_same() -> None:
+    (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)
+    by_make = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines()]
+    (local,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert local["repo"] == "local"  # needs no network
+    assert [hook["entry"] for hook in local["hooks"]] == by_make
+    for hook in local["hooks"]:
+        assert (hook["language"], hook["pass_filenames"]) == ("system", False), hook
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load(read("CITATION.cff"))
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    assert citation["cff-version"] == "1.2.0"
+    assert (citation["title"], citation["version"]) == (project["name"], project["version"])
+    assert [author["name"] for author in citation["authors"]] == ["The balaclava developers"]
+    assert citation["license"] == project["license"]
+    titles = " ".join(reference["title"] for reference in citation["references"])
+    for words in ("heavy-tailed", "private and robust", "adversarial", "Optimal learning"):
+        assert words in titles
+    assert project["version"].rpartition(".")[0] in read("SECURITY.md")
+
+
+def test_the_map_shows_every_room() -> None:
+    """And no room that is not there."""
+    package = ROOT / "src" / "balaclava"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    on_the_map = re.findall(r"^\| `(\w+)/` \| \w.*\. \|$", read("docs/design.md"), re.MULTILINE)
+    assert set(on_the_map) == rooms
+    one_way, *_ = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    floors = {
+        room: floor
+        for floor, layer in enumerate(reversed(one_way["layers"]))
+        for room in re.findall(r"balaclava\.(\w+)", layer)
+    }
+    numbers = [floors[room] for room in on_the_map]
+    assert numbers == sorted(numbers)  # those above are used by those below
