@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.kernels import compiled
+from balaclava.authoring import compiled
 from balaclava.policies.heavy_tailed.dpr_batch_ucb import BatchUCBPolicy
 from balaclava.privacy.randomness import seeded
 

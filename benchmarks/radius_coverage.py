@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.kernels import compiled, kernel
+from balaclava.authoring import compiled, kernel
 from balaclava.policies.contaminated.elimination import level_of, open_batch, radius_of
 from balaclava.privacy.randomness import seeded
 

@@ -6,7 +6,6 @@ the pages fetch nothing but the pictures of the gallery: one style sheet is part
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import inspect
 import json
@@ -27,13 +26,12 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 import balaclava as bl
-from balaclava._core.declared import describe, is_required, split
 from balaclava.privacy.guarantee import NOTIONS
 from balaclava.testing.examples import USUAL
 
 DOCS = Path(__file__).parent
 GUIDES = (
-    *("index", "tutorial", "quickstart", "concepts", "privacy", "scaling"),
+    *("index", "tutorial", "quickstart", "authoring", "concepts", "privacy", "scaling"),
     *("gallery", "audit", "errata", "design"),
 )
 REWARDS = {
@@ -260,13 +258,15 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def parameter_table(cls: type[Any], words: dict[str, str]) -> str:
     """Name, range, default and meaning of each parameter."""
-    rows = []
-    for parameter in dataclasses.fields(cls):
-        annotation = cls.annotations[parameter.name]
-        _, limits = split(annotation)
-        default = "required" if is_required(parameter) else f"`{parameter.default!r}`"
-        meaning = words.get(parameter.name) or (limits.meaning if limits else "")
-        rows.append((f"`{parameter.name}`", describe(annotation), default, meaning))
+    rows = [
+        (
+            f"`{each.name}`",
+            each.allowed,
+            "required" if each.required else f"`{each.default!r}`",
+            words.get(each.name) or each.meaning,
+        )
+        for each in cls.parameter_list()
+    ]
     return table(("name", "allowed", "default", "meaning"), rows)
 
 
@@ -327,8 +327,7 @@ def policy_page(policy: type[bl.Policy], audits: dict[str, tuple[str, str]]) -> 
 
 def audit_command(policy: type[bl.Policy]) -> str:
     """How to audit a policy, with a value for everything that it requires."""
-    fields: tuple[Any, ...] = dataclasses.fields(policy)  # type: ignore[arg-type]
-    given = {each.name: USUAL.get(each.name) for each in fields if is_required(each)}
+    given = {each.name: USUAL.get(each.name) for each in policy.parameter_list() if each.required}
     given |= policy.examples[0]
     if "base" in given:
         return "bl.audit(bl.privatise(base, epsilon=1.0))"
@@ -354,11 +353,24 @@ def api() -> Iterator[str]:
         if isinstance(thing, types.ModuleType):
             yield f"## bl.{name}"
             yield parse(thing).title
-            for label, error in vars(thing).items():
-                if isinstance(error, type) and error.__module__ == thing.__name__:
-                    yield f"- `{label}`: {parse(error).title}"
+            yield "\n".join(contents(thing))
         else:
             yield from api_entry(f"bl.{name}", thing, "##")
+
+
+def contents(module: types.ModuleType) -> Iterator[str]:
+    """What a module offers, each with a line about it where there is one."""
+    own = [
+        label
+        for label, thing in vars(module).items()
+        if isinstance(thing, type) and thing.__module__ == module.__name__
+    ]
+    for label in getattr(module, "__all__", own):
+        thing = getattr(module, label)
+        words = parse(thing).title if isinstance(thing, type | types.FunctionType) else ""
+        for declared in getattr(thing, "__metadata__", ())[:1]:  # a kind of parameter
+            words = declared.meaning
+        yield f"- `{label}`: {words}" if words else f"- `{label}`"
 
 
 def api_entry(label: str, thing: Any, level: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The public names, listed here once: type checkers read this file, and so does `__init__.py`."""
 
+from balaclava import authoring as authoring
 from balaclava import errors as errors
 from balaclava import testing as testing
 from balaclava._core.kernels import kernel as kernel

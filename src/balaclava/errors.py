@@ -70,6 +70,10 @@ class MissingPartError(BalaclavaError, ImportError):
     """A part that is not installed; the message names the extra that brings it."""
 
 
+class PlugInWarning(UserWarning):
+    """An installed plug-in that cannot be used; everything else goes on without it."""
+
+
 class MomentWarning(UserWarning):
     """A policy counts on a bound on moments, means or outliers that the environment exceeds."""
 

@@ -12,7 +12,19 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.declared import Epsilon
+from balaclava.authoring import (
+    BoundedPolicy,
+    Epsilon,
+    PrivateBoundedPolicy,
+    Trees,
+    begin_tally,
+    begin_trees,
+    insert_node,
+    laplace_release,
+    learn_tally,
+    tree_levels,
+    tree_sum,
+)
 from balaclava.frames.phases import (
     Phases,
     begin_phases,
@@ -21,10 +33,6 @@ from balaclava.frames.phases import (
     open_phase,
     take,
 )
-from balaclava.frames.tally import begin_tally, learn_tally
-from balaclava.policies.base import BoundedPolicy, PrivateBoundedPolicy
-from balaclava.privacy.counters import Trees, begin_trees, insert_node, tree_levels, tree_sum
-from balaclava.privacy.laplace import laplace_release
 
 LENGTH = 10
 MARGIN = 4.0

@@ -6,7 +6,22 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.declared import Delta, Epsilon, RadiusScale
+from balaclava.authoring import (
+    Delta,
+    Epsilon,
+    LocalBoundedPolicy,
+    Policy,
+    PrivateBoundedPolicy,
+    RadiusScale,
+    begin_tally,
+    count_reward,
+    gaussian_index,
+    laplace_release,
+    laplace_report,
+    learn_tally,
+    starting_arm,
+    truncated_laplace_release,
+)
 from balaclava.frames.phases import (
     begin_phases,
     choose_in_phases,
@@ -14,16 +29,9 @@ from balaclava.frames.phases import (
     open_phase,
     take,
 )
-from balaclava.frames.start_phase import count_reward, starting_arm
-from balaclava.frames.tally import begin_tally, learn_tally
-from balaclava.policies.base import Policy, PrivateBoundedPolicy
 from balaclava.policies.classic.ucb1 import begin as begin_ucb
 from balaclava.policies.classic.ucb1 import choose as choose_ucb
 from balaclava.policies.classic.ucb1 import learn as learn_ucb
-from balaclava.policies.local import LocalBoundedPolicy
-from balaclava.privacy.laplace import laplace_release, laplace_report
-from balaclava.privacy.perturbation import gaussian_index
-from balaclava.privacy.truncated_laplace import truncated_laplace_release
 from tests.oracles.violators import LENGTH, MARGIN, State, begin, choose, frame, honest, make
 
 K = bl.Kernels

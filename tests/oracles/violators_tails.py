@@ -8,7 +8,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.declared import Epsilon, MomentBound
+from balaclava.authoring import (
+    Epsilon,
+    LocalRealPolicy,
+    MomentBound,
+    PrivateRealPolicy,
+    laplace_release,
+    laplace_report,
+    truncated,
+)
 from balaclava.frames.batches import (
     Batches,
     arm_in_play,
@@ -18,14 +26,10 @@ from balaclava.frames.batches import (
     take_batch,
 )
 from balaclava.policies.adversarial.conversion import Converted, Privatised
-from balaclava.policies.base import PrivateRealPolicy
 from balaclava.policies.contaminated import prae_central
 from balaclava.policies.experts import dp_exp4
 from balaclava.policies.heavy_tailed import dpr_ucb
 from balaclava.policies.heavy_tailed.dpr_ucb import DPRUCB
-from balaclava.policies.local import LocalRealPolicy
-from balaclava.privacy.laplace import laplace_release, laplace_report
-from balaclava.privacy.truncation import truncated
 
 LEVEL = 50.0  # far beyond the size of the rewards, which moment_bound tells
 SIZE = 8

@@ -17,7 +17,7 @@ import types
 import typing
 from collections import namedtuple
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
@@ -83,9 +83,21 @@ RadiusScale = Annotated[
 FailureProbability = Annotated[
     float, Range(0, 1, "chance that a confidence statement fails", open_low=True, open_high=True)
 ]
+Means = Annotated[np.ndarray, Range(meaning="mean of each arm"), 1]
+PositiveMeans = Annotated[np.ndarray, Range(0, meaning="mean of each arm", open_low=True), 1]
 RewardRange = Annotated[
     tuple[float, float], Range(meaning="smallest and largest reward; rescaled to [0, 1]")
 ]
+
+
+class ParameterEntry(NamedTuple):
+    """What is known of a parameter: a line of `parameter_list`."""
+
+    name: str
+    required: bool
+    default: Any
+    allowed: str
+    meaning: str
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -103,7 +115,7 @@ class Declared:
         super().__init_subclass__(**keywords)
         dataclass(frozen=True, kw_only=True, eq=False)(cls)
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = inherited_annotations(cls) | own_annotations(cls, names, sys._getframe(1))
         cls.annotations = {name: hints[name] for name in names}
         # Reachable by its qualified name, so that compiled code can be cached across processes.
         params = namedtuple("Params", names)  # type: ignore[misc]
@@ -139,6 +151,20 @@ class Declared:
                 )
         return cls(**parameters)
 
+    @classmethod
+    def parameter_list(cls) -> list[ParameterEntry]:
+        """Every parameter, in words."""
+        return [
+            ParameterEntry(
+                field.name,
+                is_required(field),
+                None if is_required(field) else field.default,
+                describe(cls.annotations[field.name]),
+                meaning(cls.annotations[field.name]),
+            )
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        ]
+
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters as plain, JSON-able values; `create` builds an equal record from them."""
@@ -153,6 +179,21 @@ class Declared:
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self.parameters)))
+
+
+def inherited_annotations(cls: type[Declared]) -> dict[str, Any]:
+    """The declared parameters of the bases."""
+    bases = [vars(base).get("annotations", {}) for base in reversed(cls.__mro__[1:])]
+    return {name: annotation for known in bases for name, annotation in known.items()}
+
+
+def own_annotations(
+    cls: type[Declared], names: list[str], place: types.FrameType
+) -> dict[str, Any]:
+    """The parameters that a class adds; `place` is where it is written, a function perhaps."""
+    own = {name: kind for name, kind in inspect.get_annotations(cls).items() if name in names}
+    holder: Any = types.SimpleNamespace(__annotations__=own)
+    return typing.get_type_hints(holder, place.f_globals, place.f_locals, include_extras=True)
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
@@ -287,6 +328,14 @@ def describe(annotation: Any) -> str:
     if base is float:
         return f"a number{where}" if where else "a finite number"
     return f"something of type {getattr(base, '__name__', base)}"
+
+
+def meaning(annotation: Any) -> str:
+    """What a parameter stands for; the declaration may be inside an `| None`."""
+    base, limits = split(annotation)
+    if limits is not None and limits.meaning:
+        return limits.meaning
+    return next(filter(None, (meaning(option) for option in typing.get_args(base))), "")
 
 
 def refusal(label: str, value: Any, annotation: Any) -> ParameterError:

@@ -1,26 +1,39 @@
-"""Names for classes: how `bl.policy("ucb1", arms=9)` finds its class."""
+"""Names for classes: how `bl.policy("ucb1", arms=9)` finds its class.
+
+A class is registered by its author, with `register`, or by an installed distribution, through an
+entry point in the group that has the package's name::
+
+    [project.entry-points."balaclava.policies"]
+    my-policy = "my_package.my_policy:MyPolicy"
+
+The entry point names a class, or a module that registers some when it is imported.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
+import types
+import warnings
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from balaclava._core.declared import Declared
-from balaclava.errors import ParameterError, UnknownNameError, nearest
+from balaclava.errors import ParameterError, PlugInWarning, UnknownNameError, nearest
 
 Kind = TypeVar("Kind", bound=Declared)
 
 
 class Registry(Generic[Kind]):
-    """The classes of one kind by name; those of `package` are found on first use."""
+    """The classes of one kind by name; those of `package` and of plug-ins come on first use."""
 
     def __init__(self, base: type[Kind], package: str) -> None:
         self._base = base
         self._package = package
         self._classes: dict[str, type[Kind]] = {}
         self._discovered = False
+        self._lock = threading.RLock()
 
     def register(self, cls: type[Kind]) -> type[Kind]:
         """Make `cls` usable by its name. A name, once given, means one class."""
@@ -69,9 +82,29 @@ class Registry(Generic[Kind]):
 
     def classes(self) -> dict[str, type[Kind]]:
         """All classes by name, built-in ones first, each group in the order of import."""
-        if not self._discovered:
-            self._discovered = True
-            package = importlib.import_module(self._package)
-            for module in pkgutil.walk_packages(package.__path__, self._package + "."):
-                importlib.import_module(module.name)
+        with self._lock:  # held by the thread that imports, which may come back here
+            if not self._discovered:
+                self._discovered = True
+                package = importlib.import_module(self._package)
+                for module in pkgutil.walk_packages(package.__path__, self._package + "."):
+                    importlib.import_module(module.name)
+                self._load_plug_ins()
         return self._classes
+
+    def _load_plug_ins(self) -> None:
+        """Register what installed distributions bring; a broken one costs a warning, no more."""
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=self._package):
+            try:
+                thing = entry.load()
+                if not isinstance(thing, types.ModuleType):
+                    self.register(thing)
+            except Exception as error:
+                origin = entry.dist.name if entry.dist else "an unknown distribution"
+                warnings.warn(
+                    f"the plug-in {entry.name!r} of {origin} ({entry.group}: {entry.value}) was "
+                    f"left out: {type(error).__name__}: {error}; update or uninstall {origin}",
+                    PlugInWarning,
+                    stacklevel=3,
+                )

@@ -23,7 +23,7 @@ from balaclava.cli.demonstrating import demo
 from balaclava.cli.play import simulate
 from balaclava.cli.reporting import report
 from balaclava.cli.reproducing import reproduce
-from balaclava.errors import BalaclavaError, MomentWarning
+from balaclava.errors import BalaclavaError, MomentWarning, PlugInWarning
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
@@ -49,7 +49,7 @@ class _Group(click.Group):
         elsewhere = warnings.showwarning
 
         def show(message: Any, category: Any, *where: Any) -> None:
-            if issubclass(category, MomentWarning):  # about what was asked for, not about code
+            if issubclass(category, MomentWarning | PlugInWarning):  # not about this code
                 click.echo(f"balaclava: warning: {message}", err=True)
             else:
                 elsewhere(message, category, *where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,28 +56,21 @@ def environments(name: str | None) -> None:
 
 def _show(cls: type[Declared]) -> None:
     """The docstring, and every parameter with its range."""
-    import dataclasses
     import inspect
 
-    from balaclava._core.declared import brief, describe, is_required
+    from balaclava._core.declared import brief
 
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
-    rows = []
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        annotation = cls.annotations[field.name]
-        default = "required" if is_required(field) else brief(field.default)
-        rows.append((field.name, default, describe(annotation), _meaning(annotation)))
+    rows = [
+        (
+            each.name,
+            "required" if each.required else brief(each.default),
+            each.allowed,
+            each.meaning,
+        )
+        for each in cls.parameter_list()
+    ]
     _print_table(("parameter", "default", "allowed", "meaning"), rows)
-
-
-def _meaning(annotation: Any) -> str:
-    """What a declared parameter stands for; the declaration may be inside an `| None`."""
-    from balaclava._core.declared import split
-
-    base, limits = split(annotation)
-    if limits is not None and limits.meaning:
-        return limits.meaning
-    return next(filter(None, (_meaning(option) for option in typing.get_args(base))), "")
 
 
 def _print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

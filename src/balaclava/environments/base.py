@@ -20,11 +20,38 @@ def no_advice(world: Any, t: int) -> None:
 
 
 class Environment(Declared):
-    """A source of rewards, or of losses.
+    """A source of rewards, or of losses: parameters and a kernel.
 
-    `draw(world, t, arm, rng) -> reward` is a kernel; `world` holds the parameters. Each draw takes
-    the same random numbers whichever arm is pulled, so that two policies that pull the same arm
-    in the same round of the same repetition see the same reward.
+    Subclass it to add one of your own; `register_environment` makes it usable by its name
+    everywhere (simulation, experiment files, command line)::
+
+    >>> import math, balaclava as bl
+    >>> from balaclava.authoring import Environment, PositiveMeans, kernel, register_environment
+    >>> @register_environment
+    ... class Waiting(Environment):
+    ...     "Waiting times: exponential rewards."
+    ...     name = "waiting"
+    ...     means: PositiveMeans
+    ...     reward_range = (0.0, math.inf)
+    ...
+    ...     @staticmethod
+    ...     @kernel(borrows=True)
+    ...     def draw(world, t, arm, rng):
+    ...         return rng.exponential(world.means[arm])
+    >>> world = bl.environment("waiting", means=[1.0, 2.0])
+    >>> played = bl.simulate(bl.policy("ucb1", arms=2), world, horizon=1000, repetitions=3, seed=1)
+    >>> played.pulls("ucb1").sum(axis=1).tolist()
+    [1000, 1000, 1000]
+    >>> bl.testing.check_environment(world)
+
+    Rules that make comparisons fair:
+
+    - `draw(world, t, arm, rng) -> reward` is a kernel; `world` holds the parameters, under their
+      names. It keeps to what numba compiles: numbers, arrays, named tuples and other kernels.
+    - Each draw takes the same random numbers whichever arm is pulled, so that two policies that
+      pull the same arm in the same round of the same repetition see the same reward.
+    - `means` are the clean means, of which regret is counted: a parameter, or a property.
+    - `moments`, where they are known, are exact: policies for heavy tails are checked against them.
     """
 
     kind: ClassVar[str] = "environment"

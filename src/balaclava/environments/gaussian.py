@@ -8,13 +8,12 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import Means, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.parts import require_part
 from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 
-Means = Annotated[np.ndarray, Range(meaning="mean of each arm"), 1]
 Scales = Annotated[
     np.ndarray,
     Range(0, meaning="standard deviation: one number, or one for each arm", open_low=True),

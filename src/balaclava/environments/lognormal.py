@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import PositiveMeans, Range
 from balaclava._core.kernels import kernel
 from balaclava.environments._moments import checked_order, integral
 from balaclava.environments.base import Environment, register
 
-PositiveMeans = Annotated[np.ndarray, Range(0, meaning="mean of each arm", open_low=True), 1]
 Sigma = Annotated[float, Range(0, meaning="standard deviation of log X", open_low=True)]
 
 

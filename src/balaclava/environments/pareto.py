@@ -8,13 +8,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import PositiveMeans, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.parts import require_part
 from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
 
-PositiveMeans = Annotated[np.ndarray, Range(0, meaning="mean of each arm", open_low=True), 1]
 Shape = Annotated[
     float, Range(1, meaning="exponent of the tail; moments below it exist", open_low=True)
 ]

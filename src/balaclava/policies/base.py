@@ -53,7 +53,7 @@ class Policy(Declared):
     everywhere (simulation, audit, command line)::
 
     >>> import balaclava as bl, numpy as np
-    >>> from balaclava.frames.tally import begin_tally, learn_tally
+    >>> from balaclava.authoring import begin_tally, learn_tally
     >>> @bl.kernel
     ... def choose(params, state, t, context, rng):
     ...     if t <= params.arms or rng.random() < params.exploration:

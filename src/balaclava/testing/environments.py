@@ -19,6 +19,7 @@ from balaclava.testing.require import require, require_error
 
 SEED = 20_241
 DRAWS = 200
+MANY_DRAWS = 20_000
 
 
 def check_environment(environment: Environment) -> None:
@@ -90,6 +91,28 @@ def keeps_streams_in_step(environment: Environment) -> None:
     require(len(ends) == 1, f"{environment.name}: the arms use up different random numbers")
 
 
+def draws_around_its_means(environment: Environment) -> None:
+    """Where variances are known, many draws average to the clean means: within 8 of their errors.
+
+    A correct environment fails with a chance of at most 1/64 an arm (Chebyshev), far less where
+    tails are light; the seed is fixed.
+    """
+    if environment.rounds is not None or environment.share_of_outliers > 0.0:
+        return
+    try:
+        variances = environment.moments(2.0, central=True)
+    except IncompatibleError:
+        return
+    sample = compiled(make_sample, environment.draw)
+    for arm in np.flatnonzero(np.isfinite(variances)):
+        average = sample(environment.constants(), int(arm), MANY_DRAWS, seeded(SEED)).mean()
+        error = math.sqrt(variances[arm] / MANY_DRAWS) + 1e-9 * abs(environment.means[arm])
+        require(
+            abs(average - environment.means[arm]) <= 8.0 * error,
+            f"{environment.name}: what arm {arm} draws does not average to its mean",
+        )
+
+
 def knows_its_moments(environment: Environment) -> None:
     """Moments are positive, grow as they should, and refuse an order that is not positive."""
     try:
@@ -130,6 +153,7 @@ ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [
     draws_within_its_range,
     compiles_to_what_it_says,
     keeps_streams_in_step,
+    draws_around_its_means,
     knows_its_moments,
     can_be_simulated,
 ]

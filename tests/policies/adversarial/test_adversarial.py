@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import balaclava as bl
-from balaclava._core.declared import Epsilon
-from balaclava._core.kernels import compiled
 from balaclava.auditing.replay import audit_by_replay
+from balaclava.authoring import Epsilon, compiled
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.errors import ParameterError, RewardError
 from balaclava.estimators.importance import draw_arm

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 
 import balaclava as bl
-from balaclava._core.kernels import compiled
+from balaclava.authoring import compiled
 from balaclava.errors import ParameterError
 from balaclava.estimators.catoni import begin_catoni, catoni_mean, is_due, learn_catoni
 from balaclava.estimators.median_of_means import (

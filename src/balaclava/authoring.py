@@ -1,0 +1,236 @@
+"""All that the author of a policy, an environment or a mechanism imports.
+
+    from balaclava.authoring import Policy, kernel, register_policy
+
+`Policy` and `Environment` each show a complete one in their docstring. Registered, it is known by
+its name everywhere. An installed package registers its own through the entry points
+`balaclava.policies` and `balaclava.environments`; `balaclava.testing` checks what was written.
+"""
+
+from __future__ import annotations
+
+from balaclava._core.declared import (
+    Arms,
+    Contamination,
+    Delta,
+    Epsilon,
+    EpsilonOrZero,
+    Experts,
+    FailureProbability,
+    Horizon,
+    MeanRange,
+    Means,
+    MomentBound,
+    MomentOrder,
+    PositiveMeans,
+    RadiusScale,
+    Range,
+    ReleaseEpsilon,
+    RewardRange,
+    Sensitivity,
+)
+from balaclava._core.kernels import compiled, kernel
+from balaclava.environments.base import Environment
+from balaclava.environments.base import register as register_environment
+from balaclava.frames.batches import (
+    Batches,
+    arm_in_play,
+    begin_batches,
+    clipped_mean,
+    close_batch,
+    hand_out,
+    take_batch,
+    unreleased_arm,
+)
+from balaclava.frames.pending import (
+    FORGOTTEN,
+    Pending,
+    begin_pending,
+    new_note,
+    next_is_taken,
+    take_note,
+)
+from balaclava.frames.phases import (
+    SPARE,
+    Phases,
+    active_arms,
+    begin_phases,
+    choose_in_phases,
+    drop_behind,
+    next_pull,
+    open_phase,
+    take,
+)
+from balaclava.frames.start_phase import count_reward, starting_arm
+from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava.policies.base import (
+    BoundedPolicy,
+    Kernels,
+    Policy,
+    PrivateBoundedPolicy,
+    PrivateRealPolicy,
+    as_it_is,
+    failure_probability_of,
+    into_unit_interval,
+    nothing_to_forget,
+    onto_unit_grid,
+)
+from balaclava.policies.base import register as register_policy
+from balaclava.policies.expert_advice import ExpertPolicy, PrivateExpertPolicy
+from balaclava.policies.local import (
+    LocalBoundedPolicy,
+    LocalPolicy,
+    LocalRealPolicy,
+    truncated_laplace_report,
+    unit_laplace_report,
+    unit_level,
+)
+from balaclava.policies.losses import LossPolicy, PrivateLossPolicy
+from balaclava.privacy.budget import check_budget
+from balaclava.privacy.counters import (
+    Hybrid,
+    Logarithmic,
+    Trees,
+    begin_hybrid,
+    begin_logarithmic,
+    begin_trees,
+    hybrid_insert,
+    hybrid_sum,
+    insert_node,
+    logarithmic_insert,
+    logarithmic_sum,
+    tree_insert,
+    tree_levels,
+    tree_sum,
+)
+from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
+from balaclava.privacy.histogram import private_argmax_histogram
+from balaclava.privacy.laplace import laplace_release, laplace_report
+from balaclava.privacy.mechanism import Terms, mechanism
+from balaclava.privacy.perturbation import beta_index, gaussian_index
+from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.privacy.randomness import SystemRandomness, seeded
+from balaclava.privacy.secure import (
+    bernoulli,
+    bernoulli_exp,
+    discrete_laplace,
+    randomized_bit,
+    to_grid,
+    to_steps,
+    to_unit_grid,
+)
+from balaclava.privacy.truncated_laplace import truncated_laplace_release
+from balaclava.privacy.truncation import truncated
+
+__all__ = [
+    "FORGOTTEN",
+    "SPARE",
+    "Arms",
+    "Batches",
+    "BoundedPolicy",
+    "Contamination",
+    "Delta",
+    "Environment",
+    "Epsilon",
+    "EpsilonOrZero",
+    "ExpertPolicy",
+    "Experts",
+    "FailureProbability",
+    "Guarantee",
+    "Horizon",
+    "Hybrid",
+    "Kernels",
+    "LocalBoundedPolicy",
+    "LocalPolicy",
+    "LocalRealPolicy",
+    "Logarithmic",
+    "LossPolicy",
+    "MeanRange",
+    "Means",
+    "Model",
+    "MomentBound",
+    "MomentOrder",
+    "Pending",
+    "Phases",
+    "Policy",
+    "PositiveMeans",
+    "PrivateBoundedPolicy",
+    "PrivateExpertPolicy",
+    "PrivateLossPolicy",
+    "PrivateRealPolicy",
+    "RadiusScale",
+    "Range",
+    "ReleaseEpsilon",
+    "RewardRange",
+    "Scope",
+    "Sensitivity",
+    "SystemRandomness",
+    "Tally",
+    "Terms",
+    "Trees",
+    "active_arms",
+    "arm_in_play",
+    "as_it_is",
+    "begin_batches",
+    "begin_hybrid",
+    "begin_logarithmic",
+    "begin_pending",
+    "begin_phases",
+    "begin_tally",
+    "begin_trees",
+    "bernoulli",
+    "bernoulli_exp",
+    "bernoulli_report",
+    "beta_index",
+    "check_budget",
+    "choose_in_phases",
+    "clipped_mean",
+    "close_batch",
+    "compiled",
+    "count_reward",
+    "discrete_laplace",
+    "drop_behind",
+    "failure_probability_of",
+    "gaussian_index",
+    "hand_out",
+    "hybrid_insert",
+    "hybrid_sum",
+    "insert_node",
+    "into_unit_interval",
+    "kernel",
+    "laplace_release",
+    "laplace_report",
+    "learn_tally",
+    "logarithmic_insert",
+    "logarithmic_sum",
+    "mechanism",
+    "new_note",
+    "next_is_taken",
+    "next_pull",
+    "not_private",
+    "nothing_to_forget",
+    "onto_unit_grid",
+    "open_phase",
+    "private_argmax_histogram",
+    "randomized_bit",
+    "register_environment",
+    "register_policy",
+    "seeded",
+    "starting_arm",
+    "take",
+    "take_batch",
+    "take_note",
+    "to_grid",
+    "to_steps",
+    "to_unit_grid",
+    "tree_insert",
+    "tree_levels",
+    "tree_sum",
+    "truncated",
+    "truncated_laplace_release",
+    "truncated_laplace_report",
+    "unit_laplace_report",
+    "unit_level",
+    "unknown_arm",
+    "unreleased_arm",
+]
