@@ -29,7 +29,7 @@ _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
-@kernel
+@kernel(borrows=True)
 def philox(key: Any, low: Any, high: Any) -> tuple[int, int]:
     """Two words of 64 bits for a counter of two."""
     a, b, c, d = low & _LOW, low >> _HALF, high & _LOW, high >> _HALF
@@ -42,7 +42,7 @@ def philox(key: Any, low: Any, high: Any) -> tuple[int, int]:
     return a | (b << _HALF), c | (d << _HALF)
 
 
-@kernel
+@kernel(borrows=True)
 def next_word(key: Any, place: Any, state: Any) -> int:
     """The next 64 random bits of a stream."""
     count = state[0]
@@ -53,31 +53,31 @@ def next_word(key: Any, place: Any, state: Any) -> int:
     return word
 
 
-@kernel
+@kernel(borrows=True)
 def uniform(key: Any, place: Any, state: Any) -> float:
     """On [0, 1): a multiple of 2^-53, as numpy's."""
     return float(np.int64(next_word(key, place, state) >> _SPARE_BITS)) * _UNIT
 
 
-@kernel
+@kernel(borrows=True)
 def open_uniform(word: Any) -> float:
     """A word as the middle of one of 2^53 equal parts of (0, 1): its logarithm is finite."""
     return (float(np.int64(word >> _SPARE_BITS)) + 0.5) * _UNIT
 
 
-@kernel
+@kernel(borrows=True)
 def integer(key: Any, place: Any, state: Any, low: int, high: int) -> int:
     """Of low, ..., high - 1. Not exactly even: by less than (high - low) 2^-53."""
     return low + int(uniform(key, place, state) * (high - low))
 
 
-@kernel
+@kernel(borrows=True)
 def exponential(key: Any, place: Any, state: Any) -> float:
     """Of mean 1."""
     return -math.log(open_uniform(next_word(key, place, state)))
 
 
-@kernel
+@kernel(borrows=True)
 def laplace(key: Any, place: Any, state: Any, centre: float, scale: float) -> float:
     """An exponential size with a sign: the word's last bit, which the size does not use."""
     word = next_word(key, place, state)
@@ -85,14 +85,14 @@ def laplace(key: Any, place: Any, state: Any, centre: float, scale: float) -> fl
     return centre - size if word & _ONE else centre + size
 
 
-@kernel
+@kernel(borrows=True)
 def normal(key: Any, place: Any, state: Any) -> float:
     """Box and Muller 1958."""
     radius = math.sqrt(2.0 * exponential(key, place, state))
     return radius * math.cos(2.0 * math.pi * uniform(key, place, state))
 
 
-@kernel
+@kernel(borrows=True)
 def gamma(key: Any, place: Any, state: Any, shape: float) -> float:
     """Marsaglia and Tsang 2000; for shapes below 1 times a power of a uniform number."""
     boost = 1.0
@@ -111,7 +111,7 @@ def gamma(key: Any, place: Any, state: Any, shape: float) -> float:
                 return boost * d * v
 
 
-@kernel
+@kernel(borrows=True)
 def beta(key: Any, place: Any, state: Any, a: float, b: float) -> float:
     """The share of one of two gamma variables."""
     x = gamma(key, place, state, a)
@@ -119,14 +119,14 @@ def beta(key: Any, place: Any, state: Any, a: float, b: float) -> float:
     return x / (x + y) if x + y > 0.0 else 0.5
 
 
-@kernel
+@kernel(borrows=True)
 def student_t(key: Any, place: Any, state: Any, degrees: float) -> float:
     """A normal variable over the root of a chi-square one."""
     x = normal(key, place, state)
     return x * math.sqrt(0.5 * degrees / gamma(key, place, state, 0.5 * degrees))
 
 
-@kernel
+@kernel(borrows=True)
 def cauchy(key: Any, place: Any, state: Any) -> float:
     """The standard law."""
     return math.tan(math.pi * (open_uniform(next_word(key, place, state)) - 0.5))
