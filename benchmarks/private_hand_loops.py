@@ -236,7 +236,6 @@ def dpr_ucb(
     epsilon: float,
     root: float,
     first_level: float,
-    step: float,
     bonus: float,
 ) -> np.ndarray:
     arms = means.size
@@ -258,13 +257,15 @@ def dpr_ucb(
         n = pulls[best] + 1
         growth = n**root
         bound = first_level * growth
-        total = int(reward / step) * step if abs(reward) <= bound else 0.0
         level = 0
         while n >> level & 1 == 0:
-            total += exact[best, level]
             level += 1
+        step = math.ldexp(1.0, math.frexp(bound * (1 << level))[1] - 53)
+        total = int(reward / step) * step if abs(reward) <= bound else 0.0
+        for lower in range(level):
+            total += int(exact[best, lower] / step) * step
         exact[best, level] = total
-        noise = policy_rng.laplace(0.0, 2.0 * bound / (epsilon / levels))
+        noise = policy_rng.laplace(0.0, 2.0 * (bound + step) / (epsilon / levels))
         noisy[best, level] = total + noise
         private = 0.0
         while n >> level > 0:

@@ -30,6 +30,7 @@ from balaclava.policies.contaminated import prae_central
 from balaclava.policies.experts import dp_exp4
 from balaclava.policies.heavy_tailed import dpr_ucb
 from balaclava.policies.heavy_tailed.dpr_ucb import DPRUCB
+from balaclava.privacy.counters import tree_insert, tree_sum
 
 LEVEL = 50.0  # far beyond the size of the rewards, which moment_bound tells
 SIZE = 8
@@ -189,12 +190,12 @@ def learn_first_level(params, state, t, arm, reward, phase, rng):
     if n > params.horizon:
         return
     growth = n**params.root
-    item = dpr_ucb.truncated_onto(reward, params.level * growth, params.step)
-    dpr_ucb.tree_insert(rng, state.trees, arm, item, 2.0 * params.level, params.epsilon)
+    item = truncated(reward, params.level * growth)
+    tree_insert(rng, state.trees, arm, item, 2.0 * params.level, params.epsilon)
     if n == 1:
         state.indices.tally.unknown[0] -= 1
     state.indices.tally.pulls[arm] = n
-    state.indices.means[arm] = dpr_ucb.tree_sum(state.trees, arm) / n
+    state.indices.means[arm] = tree_sum(state.trees, arm) / n
     state.indices.widths[arm] = growth / n
 
 

@@ -6,6 +6,7 @@ Statistical tests have fixed seeds, so they cannot flicker; the significance is 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -411,3 +412,52 @@ def test_rounding_stays_inside() -> None:
     for x in seeded(6).random(1000):
         assert to_unit_grid(x) == to_grid(x, 1.0)
     assert [to_unit_grid(x) for x in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("order", [1.01, 1.5, math.inf])  # the last: one level for all
+def test_trees_of_items_of_any_size_keep_their_sensitivity(order: float) -> None:
+    """Whatever one item becomes, every node moves by at most the width its noise is made for.
+
+    Levels start where a sum of all items is far beyond 53 bits of the first one. Sums are compared
+    as fractions, so that a rounding error of one bit would show.
+    """
+    rng = np.random.default_rng(7)
+    rounds, first = 1 << 9, 3.7
+    # As if the 2^40-th item came now: nodes are small, their grids are coarse against rewards.
+    levels = [first * (2.0**40 + n * 2.0**32) ** (1 / order) for n in range(rounds)]
+
+    class Nodes:
+        """Written instead of noise: value and width of each node."""
+
+        def __init__(self) -> None:
+            self.seen: list[tuple[float, float]] = []
+
+        def release(self, body: Any, *arguments: Any) -> float:
+            terms = mechanism_of(body).terms(*arguments)
+            self.seen.append((terms.value, terms.sensitivity))
+            return 0.0
+
+    def nodes(items: np.ndarray) -> list[tuple[float, float]]:
+        trees, recorder = counters.begin_trees(1, counters.tree_levels(rounds)), Nodes()
+        for item, level in zip(items, levels, strict=True):
+            counters.tree_insert_within(recorder, trees, 0, float(item), level, 1.0)
+        return recorder.seen
+
+    items = rng.uniform(-1, 1, rounds) * levels
+    items[rng.random(rounds) < 0.5] = 0.9  # far below the level
+    places = (0, 1, 63, 64, 200, rounds - 1)
+    items[list(places)] = -np.array(levels)[list(places)]
+    here = nodes(items)
+    for place in places:
+        for value in (levels[place], -levels[place], 0.0, 5e-324, 0.1):
+            changed = items.copy()
+            changed[place] = value
+            for (one, width), (other, same) in zip(here, nodes(changed), strict=True):
+                assert width == same
+                assert abs(Fraction(one) - Fraction(other)) <= Fraction(width)
+    # And the sums are right: off by no more than the steps that the proof counts.
+    held = Fraction(here[-1][0])
+    true = sum(map(Fraction, items.tolist()), start=Fraction(0))
+    L = counters.tree_levels(rounds)
+    assert abs(held - true) <= rounds * L * (L + 1) // 2 * Fraction(levels[-1]) / 2**52
+    assert here[-1][1] <= 2 * levels[-1] * (1 + 2.0**-40)

@@ -20,6 +20,16 @@ Proof for the tree.
     The paper's e = epsilon / log(horizon) is not enough: the item that lies in the most nodes
     costs `worst_node_weight` times e, 1.45 epsilon for a million items of one width.
 
+Proof for the tree of items of any size (`tree_insert_within`), whose sums floats do not hold.
+    A node of 2^i items, the largest within B, is summed on the grid of step g = 2^i B 2^-53,
+    rounded up to a power of two: its sum is below 2^53 steps, so that a float holds it. What
+    goes into the node, an item or the sum of a smaller node, is rounded towards 0 onto this grid.
+    Rounding an item keeps it within its level; rounding a sum moves two sums apart by at most one
+    step more. Steps double with every node that an item goes into, for each is twice as large and
+    levels do not shrink, so that the item moves the node by at most 2 B + 2 g: the width that its
+    noise is made for. The private sum of n items is off by at most n B 2^-52 times the number of
+    pairs of levels, L (L + 1) / 2. Nothing depends on the horizon but L.
+
 Proof for the logarithmic counter.
     The items between two powers of two are summed and released once, by the Laplace mechanism.
     The published sum adds up these releases. Each item is in one of them: epsilon.
@@ -37,6 +47,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.truncation import exact_step, towards_0
 
 _UNLIMITED = 62  # levels: more items than can ever be counted
 
@@ -115,6 +126,27 @@ def insert_node(
         trees.noisy[arm, j] = 0.0
     trees.exact[arm, i] = total
     trees.noisy[arm, i] = laplace_release(rng, total, width, node_epsilon)
+
+
+@kernel(borrows=True)
+def tree_insert_within(
+    rng: Any, trees: Trees, arm: int, item: float, level: float, epsilon: float
+) -> None:
+    """As `tree_insert`, for an item of any size within [-level, level]; levels must not shrink."""
+    n = trees.items[arm] + 1
+    i = lowest_bit(n)
+    if i >= trees.exact.shape[1]:
+        return
+    trees.items[arm] = n
+    step = exact_step(level, float(1 << i))
+    total = towards_0(item, step)
+    for j in range(i):
+        total += towards_0(trees.exact[arm, j], step)
+        trees.exact[arm, j] = 0.0
+        trees.noisy[arm, j] = 0.0
+    trees.exact[arm, i] = total
+    node_epsilon = epsilon / trees.exact.shape[1]
+    trees.noisy[arm, i] = laplace_release(rng, total, 2.0 * (level + step), node_epsilon)
 
 
 @kernel(borrows=True)

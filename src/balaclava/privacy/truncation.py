@@ -34,6 +34,12 @@ def exact_step(level: float, items: float) -> float:
 
 
 @kernel(borrows=True)
+def towards_0(x: float, step: float) -> float:
+    """The multiple of the step next to x on the side of 0; |x| must be below 2^53 steps."""
+    return int(x / step) * step
+
+
+@kernel(borrows=True)
 def truncated_onto(reward: float, level: float, step: float) -> float:
     """As `truncated`, on the grid of that step; rounded towards 0, so that it stays in reach."""
-    return int(reward / step) * step if abs(reward) <= level else 0.0
+    return towards_0(reward, step) if abs(reward) <= level else 0.0

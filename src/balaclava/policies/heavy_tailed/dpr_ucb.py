@@ -17,8 +17,13 @@ from balaclava.policies.moments import (
     meets_moment_bound,
     require_levels,
 )
-from balaclava.privacy.counters import Trees, begin_trees, tree_insert, tree_levels, tree_sum
-from balaclava.privacy.truncation import exact_step, truncated_onto
+from balaclava.privacy.counters import (
+    Trees,
+    begin_trees,
+    tree_insert_within,
+    tree_levels,
+    tree_sum,
+)
 from balaclava.theory.elimination import most_regret
 
 begin_indices = ucb1.begin
@@ -33,7 +38,6 @@ class Params(NamedTuple):
     epsilon: float
     root: float  # 1 / (1 + v)
     level: float  # B_1; B_n = B_1 n^(1/(1+v))
-    step: float  # of the grid on which all sums are exact
     bonus: float  # without log(2 t^4) and n
 
 
@@ -73,8 +77,8 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
         return  # the tree was built for no more
     growth = n**params.root
     level = params.level * growth
-    item = truncated_onto(reward, level, params.step)
-    tree_insert(rng, state.trees, arm, item, 2.0 * level, params.epsilon)
+    item = reward if abs(reward) <= level else 0.0
+    tree_insert_within(rng, state.trees, arm, item, level, params.epsilon)
     if n == 1:
         indices.tally.unknown[0] -= 1
     indices.tally.pulls[arm] = n
@@ -103,9 +107,9 @@ class DPRUCB(PrivateRealPolicy):
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 1), for all rewards. A
         reward enters the tree of one arm, where its floor(log2 T) + 1 nodes cost epsilon
-        together: a node's noise is made for the level at its last item, the largest in it. The
-        paper shares epsilon among log T nodes, which is too few (1.34 epsilon at T = 10^6).
-        Rewards after an arm's T-th are dropped.
+        together: a node's noise is made for the level at its last item, the largest in it, and
+        its sum is exact on a grid of its own. (The paper shares epsilon among log T nodes: too
+        few if that is the natural logarithm.) Rewards after an arm's T-th are dropped.
 
     Parameters:
         epsilon: privacy loss.
@@ -157,14 +161,12 @@ class DPRUCB(PrivateRealPolicy):
         # (log T)^((1.5 + 1/v) v/(1+v)), without the large power 1/v
         logs = self._log_horizon ** (1.5 * (1.0 - root) + root)
         bonus = self.moment_bound**root * logs / min(self.epsilon, 1.0) ** (1.0 - root)
-        step = exact_step(self.level(self.horizon), float(self.horizon))
         return Params(
             self.arms,
             self.horizon,
             self.epsilon,
             root,
             self.level(1),
-            step,
             _BONUS * self.radius_scale * bonus,
         )
 
@@ -183,10 +185,12 @@ class DPRUCB(PrivateRealPolicy):
           above sqrt(2) b (m log 2 + l) with probability at most exp(-l), by Chernoff at
           1 / (sqrt(2) b). Since m log 2 <= 0.4 l for t >= 2, that is
           2 sqrt(2) 1.4 L (l / log T)^(1/(1+v)) (log T)^(-3/2);
-        - rounding to the grid: a step.
+        - rounding of the tree's sums: B_n 2^-52 L (L + 1) / 2, which is
+          2^-53 L (L + 1) n e l^(-v/(1+v)) (log T)^(-3/2 - 1/(1+v)).
 
-        With l <= 5 log T, and l >= log 32 in the first, their sum is what is returned: it is below
-        18 from T = 100 on. (The paper's Lemma 2 has a smaller bound on the noise that is not true.)
+        With n <= T, l <= 5 log T, and l >= log 32 where it helps, their sum is what is returned.
+        It is below 18 from T = 100 to T = 2^56, where 64-bit sums end. (The paper's Lemma 2 has a
+        smaller bound on the noise that is not true.)
         """
         root, log = 1.0 / self.moment_order, self._log_horizon
         epsilon, levels = min(self.epsilon, 1.0), tree_levels(self.horizon)
@@ -194,9 +198,9 @@ class DPRUCB(PrivateRealPolicy):
         spread = math.sqrt(2.0 * epsilon) * 5.0 ** (root - 0.5) * log**-1.25
         noise = 2.0 * math.sqrt(2.0) * 1.4 * levels
         tails = 5.0**root * log**-1.5 * (epsilon / 3.0 + noise)
-        params = self.constants()
-        least = params.bonus / (_BONUS * self.radius_scale) * self.horizon ** (root - 1.0)
-        return bias + spread + tails + params.step / least
+        rounding = 2.0**-53 * levels * (levels + 1) * self.horizon * epsilon
+        rounding *= math.log(32.0) ** (root - 1.0) * log ** (-1.5 - root)
+        return bias + spread + tails + rounding
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 2 with its constants; None if the moment bound or `error` <= 18 does not hold.
