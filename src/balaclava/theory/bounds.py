@@ -381,7 +381,7 @@ def early_commitment(
         max{gamma T / 4, P (p/gamma - p) / 2 - tau / 2},
         P = max{e^(-epsilon p) / 2, 1 - e^(epsilon p) / 2}.
 
-    The paper's proof has p/(2 gamma) - p/2 and leaves out P and tau / 2.
+    The paper's proof counts p/(2 gamma) - p/2 for the second and leaves out tau / 2.
 
     Proof. The first is half the pulls of the second arm. For the other, P bounds the chance that
     the policy also plays it at most p times after tau if the losses turn: in such a run, and in
