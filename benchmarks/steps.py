@@ -134,11 +134,11 @@ def against_its_loop(rival: Rival, arms: int, rounds: int, repeats: int) -> Line
 def phased(quick: bool) -> list[Line]:
     """Policies that play whole phases, at 9 arms: nanoseconds, which depend on the machine."""
     rounds, repeats = (100_000, 3) if quick else (1_000_000, 9)
-    yardstick = RIVALS[0]
+    baseline = RIVALS[0]
     contenders: dict[str, Callable[[], object]] = {
         name: partial(simulate, usual(name, rounds), rounds) for name in phased_names()
     }
-    seconds = in_turns({"by hand": lambda: yardstick.play(9, rounds), **contenders}, repeats)
+    seconds = in_turns({"by hand": lambda: baseline.play(9, rounds), **contenders}, repeats)
     nanoseconds = {name: np.array(times) / rounds * 1e9 for name, times in seconds.items()}
     reference = f"{_step(seconds['by hand'], rounds)} ucb1 by hand"
     return [

@@ -160,13 +160,13 @@ def test_demo_policies_fit_together() -> None:
     from balaclava.cli.demonstrating import _HORIZON, _MEANS, _demo_policies
     from balaclava.simulation.engine import require_compatible
 
-    yardstick, *private = _demo_policies()
-    assert yardstick.name == "imed"
+    baseline, *private = _demo_policies()
+    assert baseline.name == "imed"
     assert [policy.guarantee.epsilon for policy in private] == [1.0] * 6
     assert {policy.scope for policy in private} == {"trajectory", "decision", "report"}
     assert {policy.rewards for policy in private} == {"bounded", "real"}
     world = bl.environment("bernoulli", means=_MEANS)
-    for policy in (yardstick, *private):
+    for policy in (baseline, *private):
         require_compatible(policy.name, policy, world, _HORIZON)
 
 

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from balaclava._core.kernels import compiled, kernel
-from balaclava.errors import ParameterError, PrivacyError
+from balaclava.errors import PrivacyError
 from balaclava.privacy import counters
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.counters import tree_levels, worst_node_weight
@@ -386,7 +386,7 @@ def test_a_mechanism_must_say_what_it_protects() -> None:
     ],
 )
 def test_bad_budgets(epsilon: float, delta: float, sensitivity: float, named: str) -> None:
-    with pytest.raises(ParameterError, match=named):
+    with pytest.raises(PrivacyError, match=named):
         check_budget(epsilon, delta, sensitivity)
 
 

@@ -68,7 +68,7 @@ def test_summary_of_known_numbers() -> None:
     assert (row.label, row.guarantee, row.repetitions) == ("a", "not private", 3)
     assert (row.mean, row.q50, row.q25, row.q75) == (10.0, 10.0, 7.5, 12.5)
     assert (row.q05, row.q95) == pytest.approx((5.5, 14.5))
-    assert row.standard_error == pytest.approx(5 / math.sqrt(3))
+    assert row.plus_minus == pytest.approx(4.302653 * 5 / math.sqrt(3))
     assert row.best_arm_share == pytest.approx(1 - 60 / 300)  # both best arms count
 
 
@@ -87,7 +87,7 @@ def test_ragged_and_empty_results() -> None:
     results = make({"some": 2, "one": 1, "none": 0})
     some, one, none = results.summary()
     assert (some.repetitions, one.repetitions, none.repetitions) == (2, 1, 0)
-    assert math.isnan(one.standard_error)
+    assert math.isnan(one.plus_minus)
     assert one.mean == 5.0
     assert math.isnan(none.mean)
     assert str(results.summary()).splitlines()[-1].split()[-1] == "-"
@@ -102,7 +102,7 @@ def test_ragged_and_empty_results() -> None:
 
 def test_plot_labels_bands_and_scales(tmp_path: Path) -> None:
     results = with_private(make({"plain": 4, "mine": 4}), "mine")
-    figure = results.plot(tmp_path / "p.png", band="standard error", log_rounds=True)
+    figure = results.plot(tmp_path / "p.png", band="interval", log_rounds=True)
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["p.png"]
     ax = figure.axes[0]
@@ -113,7 +113,7 @@ def test_plot_labels_bands_and_scales(tmp_path: Path) -> None:
     assert ax.get_xscale() == "log"
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [0.5, 12.5])
     top = ax.collections[0].get_paths()[0].get_extents().y1
-    assert top == pytest.approx(12.5 + np.std([5, 10, 15, 20], ddof=1) / 2)
+    assert top == pytest.approx(12.5 + 3.182446 * np.std([5, 10, 15, 20], ddof=1) / 2)
     assert len(results.plot(band=None).axes[0].collections) == 0
     assert len(results.plot(bound=True).axes[0].lines) == 3  # the private one has no bound
     assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 2

@@ -21,6 +21,7 @@ from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress, require_compatible, simulate
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.moments import warn_of_moments
+from balaclava.simulation.statistics import plus_minus
 
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 
@@ -47,7 +48,7 @@ class CalibrationRow(NamedTuple):
     before: float  # the mean regret of the policy as it was given
     worst_before: float
     mean: float
-    standard_error: float
+    plus_minus: float  # half the width of the 95 % interval for the mean
     worst: float
 
 
@@ -70,11 +71,11 @@ class Calibration:
     def table(self) -> str:
         """The rows as text."""
         cells: list[tuple[str, ...]] = [
-            ("environment", "before", "worst run", "after", "+-", "worst run")
+            ("environment", "before", "worst run", "after", "± (95 %)", "worst run")
         ]
         for row in self.rows:
             name = f"{row.environment} (held out)" if row.held_out else row.environment
-            numbers = (row.before, row.worst_before, row.mean, row.standard_error, row.worst)
+            numbers = (row.before, row.worst_before, row.mean, row.plus_minus, row.worst)
             cells.append((name, *(f"{number:.4g}" for number in numbers)))
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join(
@@ -480,8 +481,7 @@ class _Search:
             {"before": self.policy, "after": chosen}, world, repetitions, self.seed + 1
         )
         before, after = finals["before"], finals["after"]
-        error = after.std(ddof=1) / math.sqrt(repetitions)
-        figures = (before.mean(), before.max(), after.mean(), error, after.max())
+        figures = (before.mean(), before.max(), after.mean(), plus_minus(after), after.max())
         return CalibrationRow(label, held_out, *map(float, figures))
 
 

@@ -76,7 +76,7 @@ def compare(
                 rewards=rule.rewards, trust=rule.trust, scope=rule.scope or "trajectory", **told
             )
             advice[rule.policy] = found
-            policies.setdefault(found.yardstick_label, found.yardstick)
+            policies.setdefault(found.baseline_label, found.baseline)
             policies[rule.policy] = found.policy
             if rule.policy in BOLDER:
                 changed = BOLDER[rule.policy]

@@ -28,6 +28,7 @@ from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import simulate
+from balaclava.simulation.statistics import mean_of_regret
 
 Rewards = Literal["bounded", "heavy-tailed", "unknown-tails", "outliers", "adversarial", "experts"]
 Trust = Literal["central", "local"]
@@ -35,13 +36,13 @@ Wanted = Literal["trajectory", "decision"]
 
 
 class Rule(NamedTuple):
-    """For such rewards, such trust and such a scope: a policy, and the yardstick beside it."""
+    """For such rewards, such trust and such a scope: a policy, and the baseline beside it."""
 
     rewards: Rewards
     trust: Trust
     scope: Wanted | None  # None: whatever is wanted, a report covers it
     policy: str
-    yardstick: str  # takes the same rewards, and promises nothing
+    baseline: str  # takes the same rewards, and promises nothing
     why: str
 
 
@@ -102,11 +103,11 @@ RULES = (
 )
 
 # The constants of a proof explore for long. A smaller radius mostly has less regret, unproved, and
-# the same privacy. A policy is recommended as it is proved. A yardstick is tuned: of ten settings
+# the same privacy. A policy is recommended as it is proved. A baseline is tuned: of ten settings
 # (two estimators, five radii) at 20,000 rounds this one was the best on resampled Pareto samples
 # and the second on Pareto arms. So prices come out high, and are said to be against a tuned one.
 BOLDER = {"dpr-batch-ucb": {"radius_scale": 0.2}}
-_YARDSTICKS: dict[str, dict[str, Any]] = {
+_BASELINES: dict[str, dict[str, Any]] = {
     "robust-ucb": {"estimator": "median-of-means", "radius_scale": 0.03}
 }
 
@@ -122,8 +123,8 @@ class Expectation(NamedTuple):
     instance: str
     rounds: int
     regret: float
-    error: float  # standard error
-    yardstick_regret: float
+    plus_minus: float  # half the width of the 95 % interval for the mean
+    baseline_regret: float
     random_regret: float  # of choosing arms at random
 
     @property
@@ -134,7 +135,7 @@ class Expectation(NamedTuple):
     @property
     def price(self) -> float:
         """How many times the regret without privacy."""
-        return self.regret / self.yardstick_regret if self.yardstick_regret > 0 else math.nan
+        return self.regret / self.baseline_regret if self.baseline_regret > 0 else math.nan
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Recommendation:
     """A policy, why it is, and what it promises; `expect` says what it costs."""
 
     policy: Policy
-    yardstick: Policy
+    baseline: Policy
     why: str
     rewards: Rewards
     horizon: int
@@ -154,10 +155,10 @@ class Recommendation:
         return self.policy.guarantee
 
     @property
-    def yardstick_label(self) -> str:
-        """The name of the yardstick, with the settings in which it was tuned."""
-        name = self.yardstick.name
-        tuned = ", ".join(f"{key}={value}" for key, value in _YARDSTICKS.get(name, {}).items())
+    def baseline_label(self) -> str:
+        """The name of the baseline, with the settings in which it was tuned."""
+        name = self.baseline.name
+        tuned = ", ".join(f"{key}={value}" for key, value in _BASELINES.get(name, {}).items())
         return f"{name}({tuned})" if tuned else name
 
     @property
@@ -173,10 +174,10 @@ class Recommendation:
         delay: Delay | None = None,
         patience: int | None = None,
     ) -> Expectation:
-        """Simulate the policy and its yardstick on a plausible instance."""
+        """Simulate the policy and its baseline on a plausible instance."""
         rounds = min(self.horizon, _ROUNDS)
         world, words = plausible(self.rewards, self.policy, rounds)
-        both = {"policy": self.policy, "yardstick": self.yardstick}
+        both = {"policy": self.policy, "baseline": self.baseline}
         results = simulate(
             both,
             world,
@@ -189,13 +190,10 @@ class Recommendation:
         )
         if str(results.feedback):
             words += f", {results.feedback}"
-        final = results.final_regret("policy")
-        error = final.std(ddof=1) / math.sqrt(final.size) if final.size > 1 else math.nan
-        other = results.final_regret("yardstick").mean()
+        regret, reach = mean_of_regret(results, "policy")
+        other = results.final_regret("baseline").mean()
         at_random = rounds * float(world.gaps.mean())
-        return Expectation(
-            words, rounds, float(final.mean()), float(error), float(other), at_random
-        )
+        return Expectation(words, rounds, regret, reach, float(other), at_random)
 
     def __str__(self) -> str:
         lines = [
@@ -275,14 +273,14 @@ def recommend(
             "decisions of a run together"
         )
     if rewards == "unknown-tails":
-        # The yardstick is told what the policy need not be.
+        # The baseline is told what the policy need not be.
         offered.setdefault("moment_order", 1.5)
         offered.setdefault("moment_bound", 3.0)
     if rewards == "outliers" and "contamination" not in offered:
         raise ParameterError(
             "contamination is missing; give a bound on the share of outliers, such as 0.05"
         )
-    yardstick = _fitted(rule.yardstick, {**offered, **_YARDSTICKS.get(rule.yardstick, {})})
+    baseline = _fitted(rule.baseline, {**offered, **_BASELINES.get(rule.baseline, {})})
     if rule.policy in BOLDER:
         notes.append(
             f"a smaller radius_scale, such as {BOLDER[rule.policy]['radius_scale']}, mostly has "
@@ -293,7 +291,7 @@ def recommend(
         name, why, note = _for_experts(rule, offered)
         notes += note
     policy = _fitted(name, offered)
-    return Recommendation(policy, yardstick, why, rewards, horizon, tuple(notes))
+    return Recommendation(policy, baseline, why, rewards, horizon, tuple(notes))
 
 
 def _for_experts(rule: Rule, offered: dict[str, Any]) -> tuple[str, str, list[str]]:

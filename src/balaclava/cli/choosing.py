@@ -129,12 +129,12 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
     found = advice.expect(**late)
     _say(
         "regret",
-        f"{_number(found.regret)} ± {_number(found.error)} after {found.rounds:,} rounds, "
+        f"{_number(found.regret)} ± {_number(found.plus_minus)} after {found.rounds:,} rounds, "
         f"simulated on {found.instance}; choosing at random {_number(found.random_regret)}",
     )
-    tuned = " and was tuned" if advice.yardstick_label != advice.yardstick.name else ""
-    yardstick = f"{advice.yardstick_label}, which is not private{tuned}"
-    other = f"the {_number(found.yardstick_regret)} of {yardstick}"
+    tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
+    baseline = f"{advice.baseline_label}, which is not private{tuned}"
+    other = f"the {_number(found.baseline_regret)} of {baseline}"
     if found.price >= 1:
         _say("price", f"{found.price:.3g} times {other}")
     elif math.isnan(found.price):

@@ -19,7 +19,7 @@ _MEANS = (0.3, 0.4, 0.5, 0.6, 0.75)
 _HORIZON = 20_000
 _REPETITIONS = 40
 _TRIALS, _PAIRS = 4_000, 30
-# A yardstick, then epsilon = 1 six times: for all that it can cover, and not for bounded rewards
+# A baseline, then epsilon = 1 six times: for all that it can cover, and not for bounded rewards
 # only (0 and 1 have a second moment of at most 1).
 _POLICIES: dict[str, dict[str, Any]] = {
     "imed": {},

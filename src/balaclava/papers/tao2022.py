@@ -22,7 +22,8 @@ from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
 from balaclava.papers.harness.panels import regret_panels
 from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.statements import mean_and_error, ranking, smaller, strays, verdicts
+from balaclava.papers.harness.statements import ranking, smaller, strays, verdicts
+from balaclava.simulation.statistics import mean_of_regret
 from balaclava.theory.bounds import local_pair
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def play_central(desk: Desk, number: int) -> dict[str, Setting]:
         parts = {letter: desk.results[letter + ending] for letter in settings}
         headings = {letter: str(setting) for letter, setting in settings.items()}
         title = f"{_title(desk)}, S{number}, {remark}\n{_played(desk, size)}"
-        desk.picture(regret_panels(parts, headings, title, "standard error"), ending)
+        desk.picture(regret_panels(parts, headings, title, "interval"), ending)
     return settings
 
 
@@ -144,7 +145,7 @@ def _title(desk: Desk) -> str:
 
 
 def _played(desk: Desk, size: Size) -> str:
-    return f"{desk.scale} scale: {size}; mean ± standard error"
+    return f"{desk.scale} scale: {size}; mean ± 95 % interval"
 
 
 def label_of(results: Results, name: str) -> str:
@@ -153,8 +154,8 @@ def label_of(results: Results, name: str) -> str:
 
 
 def regret_of(results: Results, name: str) -> tuple[float, float]:
-    """Mean final regret and standard error of a policy, whatever its scale."""
-    return mean_and_error(results, label_of(results, name))
+    """Mean final regret and plus-minus of a policy, whatever its scale."""
+    return mean_of_regret(results, label_of(results, name))
 
 
 def _claims(results: Mapping[str, Results], ending: str) -> list[str]:
@@ -224,7 +225,7 @@ def _central(desk: Desk, number: int) -> Findings:
                 how(WHERE, Size(size.horizon, SEARCH[desk.scale]), SLOW),
                 *scales,
                 "dpr-adaptive-ucb is told neither u nor v and has no scale to find. robust-ucb is "
-                "not private: the yardstick.",
+                "not private: the baseline.",
                 "All private policies here protect the whole trajectory; ε is beside each curve. "
                 "DPR-UCB's tree shares ε among floor(log2 T) + 1 levels; the paper's log T of "
                 "them would not keep ε.",
@@ -309,7 +310,7 @@ def play_local(desk: Desk) -> dict[str, Setting]:
     for ending, remark in REMARKS.items():
         parts = {letter: desk.results[letter + ending] for letter in settings}
         title = f"{_title(desk)}, S3, local privacy, {remark}\n{_played(desk, size)}"
-        desk.picture(regret_panels(parts, headings, title, "standard error"), ending)
+        desk.picture(regret_panels(parts, headings, title, "interval"), ending)
     return settings
 
 
@@ -536,7 +537,7 @@ def _draw_rates(
 ) -> None:
     title = (
         "The rate of local privacy: Tao, Wu, Zhao, Wang 2022, Theorem 7, as printed and as it is\n"
-        f"{desk.scale} scale: (a) mean ± standard error; (b), (c) computed"
+        f"{desk.scale} scale: (a) mean ± 95 % interval; (b), (c) computed"
     )
     picture = draw(sweeps, curves, title, extra=2)
     measured, proved, theory = picture.axes

@@ -205,7 +205,7 @@ def play_plan(desk: Desk, plan: Plan) -> Played:
     axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
     title = (
         f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
-        f"{desk.scale} scale: mean ± standard error"
+        f"{desk.scale} scale: mean ± 95 % interval"
     )
     picture = draw(sweeps, curves, title)
     for ax in picture.axes:

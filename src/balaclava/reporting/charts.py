@@ -55,7 +55,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Level:
-    """A number without a course: a proved bound, a yardstick."""
+    """A number without a course: a proved bound, a baseline."""
 
     label: str
     scope: str
@@ -84,7 +84,7 @@ def curves_chart(
 
 
 def points_chart(curves: Sequence[Curve], levels: Sequence[Level], *, title: str) -> str:
-    """Regret against epsilon: dots with intervals, and yardsticks as levels."""
+    """Regret against epsilon: dots with intervals, and baselines as levels."""
     views = [
         _view(curves, levels, "log", y_kind, title=title, x_name="epsilon", key="", dots=True)
         for y_kind in KINDS
@@ -207,7 +207,7 @@ def _line(curve: Curve, x_scale: Scale, y_scale: Scale, dots: bool) -> str:
 
 
 def _level(level: Level, y_scale: Scale, dots: bool) -> str:
-    kind = "yardstick" if dots else "bound"
+    kind = "baseline" if dots else "bound"
     y = _y(y_scale, level.value)
     return f'<path class="{kind} {level.look.css}" {_tag(level)} d="M0 {y}H{WIDTH}"/>'
 

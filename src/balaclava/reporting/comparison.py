@@ -25,11 +25,9 @@ def _opening(comparison: Comparison) -> str:
         f'<span class="scope">{escape(promise(label))}</span>: {escape(why)}</li>'
         for label, why in comparison.why().items()
     )
-    labels = {
-        advice.yardstick_label: advice.yardstick.name for advice in comparison.advice.values()
-    }
+    labels = {advice.baseline_label: advice.baseline.name for advice in comparison.advice.values()}
     tuned = "".join(
-        f"<p>{escape(label)} is no recommendation: it is the yardstick, with settings "
+        f"<p>{escape(label)} is no recommendation: it is the baseline, with settings "
         "chosen by trying ten on two problems. The private policies were not tuned, except "
         "where a label says so.</p>"
         for label, name in labels.items()

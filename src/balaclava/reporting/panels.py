@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.parts import require_part
 from balaclava.errors import IncompatibleError, ResultsFileError
 from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.files import Recorded
 from balaclava.simulation.results import Results, load
+from balaclava.simulation.statistics import best_arm_share, plus_minus
 
-CONFIDENCE = 0.95  # of the interval around a mean
 BAND = (0.1, 0.9)  # quantiles of the repetitions around a curve
 SPREAD = (0.05, 0.95)  # quantiles of the final regret
 
@@ -97,14 +96,8 @@ class Story:
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     """Student's interval for the mean."""
-    if values.size < 2:
-        return math.nan, math.nan
-    require_part("scipy", "a page of results")
-    from scipy.special import stdtrit
-
-    error = values.std(ddof=1) / math.sqrt(values.size)
-    reach = float(stdtrit(values.size - 1, (1 + CONFIDENCE) / 2) * error)
-    return float(values.mean()) - reach, float(values.mean()) + reach
+    mean, reach = float(values.mean()), float(plus_minus(values))
+    return mean - reach, mean + reach
 
 
 def proved_bound(results: Results, label: str) -> float | None:
@@ -119,9 +112,8 @@ def proved_bound(results: Results, label: str) -> float | None:
 
 
 def _final(results: Results, label: str) -> Final:
-    final, pulls = results.final_regret(label), results.pulls(label)
+    final = results.final_regret(label)
     low, high = np.quantile(final, SPREAD)
-    best = pulls[:, results.environment.gaps == 0].sum() / pulls.sum()
     return Final(
         label,
         results.guarantee(label),
@@ -129,7 +121,7 @@ def _final(results: Results, label: str) -> Final:
         float(final.mean()),
         *confidence_interval(final),
         (float(low), float(high)),
-        float(best),
+        best_arm_share(results, label),
         proved_bound(results, label),
     )
 

@@ -21,8 +21,9 @@ from balaclava.reporting.charts import (
     points_chart,
     shares_chart,
 )
-from balaclava.reporting.panels import BAND, CONFIDENCE, SPREAD, Final, Panel
+from balaclava.reporting.panels import BAND, SPREAD, Final, Panel
 from balaclava.reporting.scales import number
+from balaclava.simulation.statistics import CONFIDENCE
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -64,24 +65,24 @@ def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:
     for row in rows:  # the lowest first
         best.setdefault(row.scope, row)
     best = dict(sorted(best.items(), key=lambda pair: _promise(policies[pair[1].label])))
-    yardstick = best.get("not private")
+    baseline = best.get("not private")
     lines = []
     for scope, row in best.items():
         price = "–"
-        if yardstick is not None and yardstick.mean > 0:
-            price = "1" if row is yardstick else f"{number(row.mean / yardstick.mean)}"
+        if baseline is not None and baseline.mean > 0:
+            price = "1" if row is baseline else f"{number(row.mean / baseline.mean)}"
         lines.append(
             f'<tr><th scope="row">{escape(scope)}</th><td class="name">{escape(row.label)}</td>'
             f"<td{_NUMBER}>{number(row.mean)}{_plus_minus(row)}</td><td{_NUMBER}>{price}</td></tr>"
         )
     return (
         "<p>Of the policies that make the same promise, the one with the lowest mean regret, and "
-        "how many times the regret of the yardstick it has: of the best policy here that is not "
+        "how many times the regret of the baseline it has: of the best policy here that is not "
         "private. Promises of different scope are not alike: compare within a scope first.</p>"
         '<div class="wide" tabindex="0" role="region" aria-label="Price of privacy"><table>'
         '<thead><tr><th scope="col">promise</th><th scope="col">lowest regret</th>'
         f'<th scope="col"{_NUMBER}>mean regret</th>'
-        f'<th scope="col"{_NUMBER}>times the yardstick</th></tr>'
+        f'<th scope="col"{_NUMBER}>times the baseline</th></tr>'
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 

@@ -11,6 +11,7 @@ from balaclava._core.declared import brief
 from balaclava._core.files import atomically
 from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError
+from balaclava.simulation.statistics import plus_minus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from balaclava.simulation.results import Results
 
-Band = tuple[float, float] | Literal["standard error"] | None
+Band = tuple[float, float] | Literal["interval"] | None
 
 # Okabe and Ito's colours, told apart with any colour vision; yellow is too faint for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -41,7 +42,8 @@ def plot(
     Args:
         results: what to draw; a policy without a finished repetition is left out.
         path: where to save the picture, in the format of its ending (.png, .pdf, .svg).
-        band: around each mean, two quantiles of the repetitions, or "standard error", or None.
+        band: around each mean, two quantiles of the repetitions, "interval" for the 95 % interval
+            of the mean, or None.
         log_rounds: a logarithmic scale of rounds: logarithmic regret becomes a straight line.
         log_regret: a logarithmic scale of regret.
         bound: also draw the proved bound at the horizon as a level, where there is one.
@@ -90,7 +92,7 @@ def plot(
 
 
 def _check_band(band: Any) -> None:
-    if band is None or band == "standard error":
+    if band is None or band == "interval":
         return
     try:
         low, high = band
@@ -100,7 +102,7 @@ def _check_band(band: Any) -> None:
         pass
     raise ParameterError(
         f"band = {brief(band)} is not allowed; give two quantiles such as (0.1, 0.9), "
-        "'standard error' or None"
+        "'interval' or None"
     )
 
 
@@ -113,8 +115,8 @@ def _curve(results: Results, label: str, ax: Axes, band: Band, look: dict[str, A
     if band is None or len(regret) == 1:
         return
     if isinstance(band, str):
-        error = regret.std(axis=0, ddof=1) / np.sqrt(len(regret))
-        low, high = mean - error, mean + error
+        reach = plus_minus(regret)
+        low, high = mean - reach, mean + reach
     else:
         low, high = np.quantile(regret, band, axis=0)
     ax.fill_between(rounds, low, high, color=look["color"], alpha=0.15, linewidth=0)
@@ -149,7 +151,7 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
     repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     shown = "mean"
     if isinstance(band, str):
-        shown += " ± standard error"
+        shown += " ± 95 % interval"
     elif band is not None:
         shown += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
     late = f", {results.feedback}" if str(results.feedback) else ""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
+from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
+
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _HEADER = (
-    *("policy", "privacy", "repetitions", "mean regret", "std error"),
+    *("policy", "privacy", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
     *(f"{100 * q:g} %" for q in QUANTILES),
     "best arm",
 )
@@ -27,7 +29,7 @@ class SummaryRow(NamedTuple):
     guarantee: str
     repetitions: int
     mean: float
-    standard_error: float
+    plus_minus: float  # half the width of the 95 % interval for the mean
     q05: float
     q25: float
     q50: float
@@ -81,13 +83,12 @@ def summarise(results: Results) -> Summary:
 
 
 def _row(results: Results, label: str) -> SummaryRow:
-    final, pulls = results.final_regret(label), results.pulls(label)
+    final = results.final_regret(label)
     n = final.size
     known = [math.nan] * (len(SummaryRow._fields) - 3)
     if n:
-        error = final.std(ddof=1) / math.sqrt(n) if n > 1 else math.nan
-        best = pulls[:, results.environment.gaps == 0].sum()
-        known = [final.mean(), error, *np.quantile(final, QUANTILES), best / pulls.sum()]
+        quantiles, share = np.quantile(final, QUANTILES), best_arm_share(results, label)
+        known = [*mean_of_regret(results, label), *quantiles, share]
     return SummaryRow(label, results.guarantee(label), n, *map(float, known))
 
 

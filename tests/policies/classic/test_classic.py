@@ -1,4 +1,4 @@
-"""The yardsticks without privacy: their indices, their rules and their limits."""
+"""The baselines without privacy: their indices, their rules and their limits."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def compare_bases(measured: Measured, chosen: Mapping[str, Calibration]) -> list
     best = [
         f"Calibrated, {name} at {done.scale:g}: "
         + "; ".join(
-            f"{row.environment} {row.mean:,.0f} ± {row.standard_error:,.0f}, worst "
+            f"{row.environment} {row.mean:,.0f} ± {row.plus_minus:,.0f}, worst "
             f"{row.worst:,.0f} (at 1: {row.before:,.0f}, worst {row.worst_before:,.0f})"
             for row in done.rows
         )
@@ -169,7 +169,7 @@ def learning_rate(desk: Desk) -> Findings:
     }
     title = (
         f"The learning rate of private policies for losses: T = {plan.horizon:,}, ε = "
-        f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{desk.scale} scale: mean ± standard error "
+        f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{desk.scale} scale: mean ± 95 % interval "
         f"of {plan.repetitions} repetitions"
     )
     desk.picture(draw_slopes(measured, axes, title))

@@ -113,11 +113,11 @@ def separation(measured: Measured, plan: Plan) -> list[str]:
     ours, theirs = "dp-htinf", f"ldp-exp3{TUNED}"
     pairs = zip(measured.points("a", ours), measured.points("a", theirs), strict=True)
     small = [(a, b) for a, b in pairs if a.x <= 0.1]
-    sure = [a.x for a, b in small if a.mean + 2 * math.hypot(a.error, b.error) < b.mean]
+    sure = [a.x for a, b in small if a.mean + math.hypot(a.error, b.error) < b.mean]
     listed = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in small)
     lines = [
-        f"(a) {ours} and {theirs} at ε up to 0.1: {listed}. {ours} is below by two standard "
-        f"errors or more at {len(sure)} of {len(small)}."
+        f"(a) {ours} and {theirs} at ε up to 0.1: {listed}. {ours} is below, with "
+        f"95 % confidence, at {len(sure)} of {len(small)}."
     ]
     for label in (ours, theirs):
         learned = [point.x for point in measured.points("a", label) if point.learned]
@@ -166,7 +166,7 @@ def table_1(desk: Desk) -> Findings:
     }
     title = (
         "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses of which "
-        f"one arm is better by some gap\n{desk.scale} scale: mean ± standard error of "
+        f"one arm is better by some gap\n{desk.scale} scale: mean ± 95 % interval of "
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
     desk.picture(draw_slopes(measured, axes, title))

@@ -36,7 +36,7 @@ from balaclava.papers.harness.slopes import (
     measure,
     number,
 )
-from balaclava.papers.harness.statements import mean_and_error
+from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -159,7 +159,7 @@ def recommendations(measured: Measured) -> list[str]:
             first: Any = next(iter(one.policies.values()))
             asked = (first.arms, first.experts, one.horizon, first.epsilon)
             means = {
-                label: max(mean_and_error(results, label)[0] for results in worlds)
+                label: max(mean_of_regret(results, label)[0] for results in worlds)
                 for label in one.policies
             }
             printed = recommend_experts(*asked, delta=EXPERT_DELTA).policy
@@ -196,7 +196,7 @@ def table_2(desk: Desk) -> Findings:
     title = (
         "Asi, Raman, Talwar 2025, Table 1 with experts, measured: the largest mean regret where "
         f"one expert of N names the better of {EXPERT_ARMS} arms\n{desk.scale} scale: mean ± "
-        f"standard error of {plan.repetitions} repetitions; 'tuned' is at the rate whose proved "
+        f"95 % interval of {plan.repetitions} repetitions; 'tuned' is at the rate whose proved "
         "bound is least"
     )
     desk.picture(draw_slopes(measured, axes, title))

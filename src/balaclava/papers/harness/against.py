@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava.papers.harness.desk import Desk, Panel, Size
-from balaclava.papers.harness.statements import count_strays, mean_and_error
+from balaclava.papers.harness.statements import count_strays
+from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,7 @@ class Against(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """The final regret of a policy at each value: mean and standard error."""
+    """The final regret of a policy at each value: mean and plus-minus."""
 
     values: np.ndarray
     means: np.ndarray
@@ -52,7 +53,7 @@ class Curve(NamedTuple):
         return float(np.polyfit(np.log(self.values[part]), np.log(self.means[part]), 1)[0])
 
     def at(self, i: int) -> tuple[float, float]:
-        """Mean and standard error at one of the values."""
+        """Mean and plus-minus at one of the values."""
         return float(self.means[i]), float(self.errors[i])
 
 
@@ -67,7 +68,7 @@ def play(desk: Desk, sweeps: Mapping[str, Against], seed: int) -> dict[str, dict
         for label, curve in by_label.items()
         for value, mean, error in zip(curve.values, curve.means, curve.errors, strict=True)
     ]
-    names = ("panel", "varied", "value", "policy", "guarantee", "mean_regret", "standard_error")
+    names = ("panel", "varied", "value", "policy", "guarantee", "mean_regret", "plus_minus")
     desk.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
     return curves
 
@@ -77,7 +78,7 @@ def _curves(desk: Desk, letter: str, sweep: Against) -> dict[str, Curve]:
     uniform = np.array([r.horizon * float(r.environment.gaps.mean()) for r in played])
     curves = {}
     for label in played[0].labels:
-        means, errors = zip(*(mean_and_error(results, label) for results in played), strict=True)
+        means, errors = zip(*(mean_of_regret(results, label) for results in played), strict=True)
         promises = {str(results.policies[label].guarantee) for results in played}
         scope = played[0].policies[label].guarantee.scope
         promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"

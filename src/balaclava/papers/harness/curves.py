@@ -8,7 +8,7 @@ import numpy as np
 
 from balaclava.papers.harness.desk import Desk, Panel, Size
 from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.statements import mean_and_error
+from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,8 @@ class Sweep(NamedTuple):
         return Panel(policies, world)
 
     def curve(self, results: Results, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The mean final regret at each value, and its standard error."""
-        pairs = [mean_and_error(results, self.label(name, value)) for value in self.values]
+        """The mean final regret at each value, and its plus-minus."""
+        pairs = [mean_of_regret(results, self.label(name, value)) for value in self.values]
         means, errors = zip(*pairs, strict=True)
         return np.array(means), np.array(errors)
 

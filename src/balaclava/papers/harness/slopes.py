@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.statements import mean_and_error
 from balaclava.simulation.engine import simulate
+from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ class Measured(NamedTuple):
 
 def worst_point(setting: Setting, worlds: Sequence[Results], label: str) -> Point:
     """The mean regret on the world where it is largest."""
-    mean, error = max(mean_and_error(results, label) for results in worlds)
+    mean, error = max(mean_of_regret(results, label) for results in worlds)
     bound = setting.policies[label].regret_bound(worlds[0].environment, setting.horizon)
     return Point(setting.x, mean, error, setting.ceiling, bound)
 

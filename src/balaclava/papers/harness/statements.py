@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from balaclava.simulation.results import Results
-
-_CERTAIN = 2.0  # standard errors by which two means must differ to be called different
+from balaclava.simulation.statistics import mean_of_regret
 
 
 def only(results: Results, labels: Iterable[str]) -> Results:
@@ -24,16 +23,9 @@ def only(results: Results, labels: Iterable[str]) -> Results:
     return part
 
 
-def mean_and_error(results: Results, label: str) -> tuple[float, float]:
-    """The mean final regret and its standard error."""
-    final = results.final_regret(label)
-    spread = final.std(ddof=1) / math.sqrt(final.size) if final.size > 1 else math.nan
-    return float(final.mean()), float(spread)
-
-
 def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
-    """Whether the first of two means (with their errors) is the smaller: a verdict on a claim."""
-    gap = _CERTAIN * math.hypot(first[1], second[1])
+    """Whether the first of two means, each with its plus-minus, is the smaller: a verdict."""
+    gap = math.hypot(first[1], second[1])
     if second[0] > first[0] + gap:
         return "agrees"
     return "differs" if second[0] < first[0] - gap else "unclear"
@@ -41,14 +33,14 @@ def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
 
 def below(results: Results, label: str, others: Sequence[str]) -> str:
     """Whether a policy's mean regret is below that of each other: a verdict on a claim."""
-    regret = mean_and_error(results, label)
-    answers = {smaller(regret, mean_and_error(results, other)) for other in others}
+    regret = mean_of_regret(results, label)
+    answers = {smaller(regret, mean_of_regret(results, other)) for other in others}
     return next((answer for answer in ("differs", "unclear") if answer in answers), "agrees")
 
 
 def ranking(results: Results) -> str:
     """The policies from the lowest mean regret to the highest."""
-    means = {label: mean_and_error(results, label) for label in results.labels}
+    means = {label: mean_of_regret(results, label) for label in results.labels}
     ordered = sorted(means, key=lambda label: means[label][0])
     return "; ".join(
         f"{label} {means[label][0]:,.0f} ± {means[label][1]:,.0f}" for label in ordered

@@ -19,7 +19,7 @@ def play_sweeps(desk: Desk, sweeps: dict[str, Sweep]) -> list[str]:
     results = desk.play(panels, size, seed=SEED, checkpoints=20)
     title = (
         f"{title_of(desk)}: Instance 1, regret after {size.horizon:,} rounds\n{desk.scale} scale: "
-        f"mean ± standard error of {size.repetitions} repetitions"
+        f"mean ± 95 % interval of {size.repetitions} repetitions"
     )
     desk.picture(draw_sweeps(desk, sweeps, title))
     return [

@@ -65,7 +65,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 class PrivateUCB(PrivateBoundedPolicy):
     """UCB1 on running sums that a tree counter keeps private, with a bonus for their noise.
 
-    The first private bandit policy of this kind, and a yardstick. Its bonus for the noise is so
+    The first private bandit policy of this kind, and a baseline. Its bonus for the noise is so
     large that it plays nearly uniformly until each arm has thousands of pulls. dp-ucb-bound needs
     no horizon and has lower regret; dp-imed and dp-klucb far lower still.
 

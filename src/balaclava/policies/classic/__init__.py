@@ -1,1 +1,1 @@
-"""Policies without privacy: the yardsticks."""
+"""Policies without privacy: the baselines."""

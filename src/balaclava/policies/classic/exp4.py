@@ -55,7 +55,7 @@ def learn(
 class Exp4(ExpertPolicy):
     """Follow experts in proportion to weights that fall exponentially with their estimated losses.
 
-    The yardstick for policies that follow experts. It claims no privacy, and it has none: each
+    The baseline for policies that follow experts. It claims no privacy, and it has none: each
     loss moves the chances of all later decisions, by amounts that have no bound.
 
     With weights w_j = 1 at first, P = w / sum of w and advice mu_j of expert j, draw arm I from

@@ -46,7 +46,7 @@ class IMED(BoundedPolicy):
     """Play the arm with the least evidence against it: n kl(mean, best mean) + log n.
 
     Asymptotically optimal for rewards 0 and 1, as kl-ucb is, with no root to find and no parameter
-    to set: the yardstick to beat on rewards in [0, 1]. Not for unbounded rewards.
+    to set: the baseline to beat on rewards in [0, 1]. Not for unbounded rewards.
 
     After each arm was pulled once, play the arm with the lowest
 

@@ -57,7 +57,7 @@ def learn(
 class SuccessiveElimination(BoundedPolicy):
     """Pull all arms in turn and drop those that are clearly worse than the best.
 
-    The frame of the private elimination policies, and their yardstick. Its regret is higher than
+    The frame of the private elimination policies, and their baseline. Its regret is higher than
     that of the index policies; in return it decides in rounds, so that rewards may come late.
 
     After round n, in which each active arm got its n-th pull, remove arm a if

@@ -60,7 +60,7 @@ def renew(state: Indices, arm: int) -> None:
 class UCB1(Policy):
     """Play the arm whose mean could be highest: mean + sqrt(2 log t / n).
 
-    The yardstick that everyone knows. Its bonus is right for rewards in [0, 1] and for any
+    The baseline that everyone knows. Its bonus is right for rewards in [0, 1] and for any
     1-sub-Gaussian reward; for other scales set `radius_scale`. kl-ucb and imed are better on
     rewards in [0, 1].
 

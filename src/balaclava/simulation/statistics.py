@@ -1,0 +1,46 @@
+"""What is said of many repetitions: the mean with its interval, and the share of the best arm.
+
+A plus-minus is half the width of a 95 % interval for the mean everywhere: tables, plots, pages.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from balaclava._core.parts import require_part
+
+if TYPE_CHECKING:
+    from balaclava.simulation.results import Results
+
+CONFIDENCE = 0.95
+
+
+def plus_minus(values: np.ndarray) -> Any:
+    """Half the width of Student's 95 % interval for the mean over the first axis; NaN for one.
+
+    >>> round(float(plus_minus(np.array([1.0, 2.0, 3.0, 4.0]))), 3)
+    2.054
+    """
+    count = len(values)
+    if count < 2:
+        return np.full(np.shape(values)[1:], math.nan)[()]
+    require_part("scipy", "an interval for a mean")
+    from scipy.special import stdtrit
+
+    reach = stdtrit(count - 1, (1 + CONFIDENCE) / 2)
+    return reach * np.std(values, axis=0, ddof=1) / math.sqrt(count)
+
+
+def mean_of_regret(results: Results, label: str) -> tuple[float, float]:
+    """The mean final regret of a policy, and its plus-minus."""
+    final = results.final_regret(label)
+    return float(final.mean()), float(plus_minus(final))
+
+
+def best_arm_share(results: Results, label: str) -> float:
+    """Of all pulls, those of an arm with the highest mean."""
+    pulls = results.pulls(label)
+    return float(pulls[:, results.environment.gaps == 0].sum() / pulls.sum())
