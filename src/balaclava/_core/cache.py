@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.digest import value_bytes
+
 _PACKAGE = Path(__file__).parents[1]
 _STALE_SECONDS = 30 * 24 * 3600
 _KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
@@ -130,10 +132,8 @@ def _value_bytes(value: Any, names: tuple[str, ...], seen: set[int]) -> Iterator
             attribute = getattr(value, name, None)
             if isinstance(attribute, types.FunctionType | int | float | str | tuple | np.ndarray):
                 yield from _value_bytes(attribute, names, seen)
-    elif isinstance(value, np.ndarray):
-        yield str((value.dtype, value.shape)).encode() + value.tobytes()
     elif isinstance(value, type):
         fields = getattr(value, "_fields", ())
         yield f"{value.__module__}.{value.__qualname__}{fields}".encode()
     else:
-        yield repr(value).encode()
+        yield from value_bytes(value)

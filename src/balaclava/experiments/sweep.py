@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.cache import fingerprint
+from balaclava._core.digest import value_bytes
 from balaclava._core.files import atomically
 from balaclava.environments.base import Environment
 from balaclava.errors import (
@@ -454,7 +455,7 @@ def _values(world: Environment) -> bytes:
     found from a digest by trying them all (14 clicks took a second): this one is slow.
     """
     digest = hashlib.sha256()
-    for part in _value_bytes(world.constants()):
+    for part in value_bytes(world.constants()):
         digest.update(part)
     return _slowly(digest.digest()) if world.holds_data else digest.digest()
 
@@ -463,19 +464,6 @@ def _values(world: Environment) -> bytes:
 def _slowly(digest: bytes) -> bytes:
     """A digest that takes 32 MB of memory and a fraction of a second."""
     return hashlib.scrypt(digest, salt=b"balaclava", n=2**15, r=8, p=1, maxmem=2**26)
-
-
-def _value_bytes(value: Any) -> Iterator[bytes]:
-    """Numbers and arrays, also inside tuples, as bytes, for a digest."""
-    if isinstance(value, tuple):
-        yield f"({len(value)}".encode()
-        for item in value:
-            yield from _value_bytes(item)
-    elif isinstance(value, np.ndarray):
-        yield f"{value.dtype.str}{value.shape}".encode()
-        yield value.tobytes()
-    else:
-        yield repr(value).encode() + b"\0"
 
 
 def _public(world: Environment) -> Environment:

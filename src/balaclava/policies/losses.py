@@ -55,11 +55,11 @@ class PrivateLossPolicy(Policy):
         return (-math.inf, math.inf) if self.clip else (0.0, 1.0)
 
     def prepare(self) -> Callable[..., float]:
-        return onto_unit_grid
+        return loss_onto_unit_grid
 
 
 @kernel(borrows=True)
-def onto_unit_grid(params: Any, loss: float) -> float:
+def loss_onto_unit_grid(params: Any, loss: float) -> float:
     """Clipped to [0, 1], whatever comes in, and rounded onto a grid on which sums are exact."""
     return to_unit_grid(min(max(loss, 0.0), 1.0))
 

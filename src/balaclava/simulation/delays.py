@@ -113,7 +113,7 @@ class DelayLaw(NamedTuple):
     values: np.ndarray
 
 
-@kernel
+@kernel(borrows=True)
 def draw_delay(law: DelayLaw, rng: Any) -> int:
     """The delay of one reward, or LOST."""
     if law.lost > 0.0 and rng.random() < law.lost:

@@ -44,7 +44,7 @@ def begin_waiting(most_open: int, longest: int) -> Waiting:
     )
 
 
-@kernel
+@kernel(borrows=True)
 def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float, delay: int) -> None:
     """The decision of round t is made; its reward comes after `delay` rounds."""
     place = t & (waiting.is_open.size - 1)
@@ -58,7 +58,7 @@ def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float, dela
         waiting.last[due] = t
 
 
-@kernel
+@kernel(borrows=True)
 def first_due(waiting: Waiting, t: int) -> int:
     """The first decision that is due in round t, 0 for none; `EARLIER` then leads to later ones."""
     due, mask = t & (waiting.last.size - 1), waiting.is_open.size - 1
@@ -71,7 +71,7 @@ def first_due(waiting: Waiting, t: int) -> int:
     return int(later)
 
 
-@kernel
+@kernel(borrows=True)
 def given_up(waiting: Waiting, before: int) -> int:
     """Close the oldest open decision of a round below `before` and return it; 0 for none."""
     while waiting.oldest[0] < before:
