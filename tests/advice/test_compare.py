@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import balaclava as bl
-from balaclava.advice.compare import NOT_PRIVATE
+from balaclava.advice.compare import NOT_PRIVATE, compare
 from balaclava.advice.findings import hill, read
 from balaclava.cli import main
 from balaclava.errors import ParameterError
@@ -129,6 +129,22 @@ def test_a_range_makes_it_bounded(tmp_path: Path) -> None:
         read(path, arm="page", reward="paid", reward_range=(2.0, 1.0))
 
 
+def test_rewards_outside_the_range_can_be_clipped(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    path = write(tmp_path / "log.csv", {arm: 1 + rng.pareto(1.2, 100) for arm in "ab"})
+    log = read(path, arm="page", reward="paid", reward_range=(0.0, 3.0), outside="clip")
+    assert 0.1 < log.clipped < 0.5
+    assert any("outside it clipped" in sentence for sentence in log.findings())
+    done = compare(log, repetitions=1, horizon=500)
+    for advice in done.advice.values():
+        assert advice.policy.clips
+        assert "rewards outside [0, 3] are clipped to it" in advice.guarantee.explain()
+    with pytest.raises(ParameterError, match="needs a range"):
+        read(path, arm="page", reward="paid", outside="clip")
+    answer = invoke(path, *["--arm", "page", "--reward", "paid", "--range", "0", "3"])
+    assert "have the others clipped to it (--outside clip)" in answer.output
+
+
 def test_parquet(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -218,8 +234,6 @@ def test_a_log_that_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_the_horizon_is_that_of_the_log(tmp_path: Path) -> None:
-    from balaclava.advice.compare import compare
-
     log = read(
         write(tmp_path / "log.csv", {"a": GOOD * 40, "b": GOOD * 10}), arm="page", reward="paid"
     )

@@ -184,3 +184,33 @@ def test_saving_does_not_disturb():
     before = copy.deepcopy(agent.save())
     assert agent.save() == before
     assert "confidential" in before
+
+
+@pytest.mark.parametrize("name", ["dp-imed", "dp-se", "ldp-ucb-bernoulli", "imed", "dp-htinf"])
+def test_rewards_outside_the_range_are_refused_or_clipped(name: str) -> None:
+    known = {"arms": 2, "epsilon": 1.0, "horizon": 100}
+    cls = next(entry.policy for entry in bl.list_policies() if entry.name == name)
+    known = {key: value for key, value in known.items() if key in cls.annotations}
+    strict, lenient = bl.policy(name, **known), bl.policy(name, **known, outside="clip")
+    messages = set()
+    for reward in (-7.25, 1.0000001, 3e300):
+        agent = strict.agent(seed=1)
+        with pytest.raises(RewardError) as caught:
+            agent.tell(agent.ask(), reward)
+        messages.add(str(caught.value))
+    assert len(messages) == 1  # nothing of the value, not even on which side it lies
+    assert not {"above", "below", "7.25", "larger", "smaller"} & set(messages.pop().split())
+    prepare, params = lenient.prepare(), lenient.constants()
+    assert prepare(params, -7.25) == prepare(params, 0.0)
+    assert prepare(params, 3e300) == prepare(params, 1.0)
+    agent = lenient.agent(seed=1)
+    agent.tell(agent.ask(), -7.25)
+    with pytest.raises(RewardError, match="not finite"):
+        agent.tell(agent.ask(), float("inf"))
+    if strict.guarantee.private:
+        assert "outside is refused, and that it was refused is not" in strict.guarantee.explain()
+        assert "outside [0, 1] are clipped to it" in lenient.guarantee.explain()
+        assert "refused" not in lenient.guarantee.explain()
+    assert bl.restore(lenient.agent(seed=1).save()).policy == lenient
+    with pytest.raises(ParameterError, match="one of 'refuse', 'clip'"):
+        bl.policy(name, **known, outside="ignore")

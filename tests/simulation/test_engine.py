@@ -197,3 +197,14 @@ def test_an_arm_that_does_not_exist_is_an_error_not_a_crash():
         agent.ask()
     with pytest.raises(PolicyError, match="round 4"):
         bl.audit(policy, trials=100, pairs=10)
+
+
+def test_an_environment_beyond_the_range_is_refused_unless_it_is_clipped() -> None:
+    world = bl.environment("gaussian", means=[0.2, 0.8])
+    strict = bl.policy("dp-imed", arms=2, epsilon=1.0)
+    with pytest.raises(IncompatibleError, match='set reward_range or outside="clip"'):
+        bl.simulate(strict, world, horizon=10, repetitions=1, seed=1)
+    lenient = bl.policy("dp-imed", arms=2, epsilon=1.0, outside="clip")
+    results = bl.simulate(lenient, world, horizon=2_000, repetitions=20, seed=1)
+    assert results.final_regret("dp-imed").mean() < 0.3 * 2_000 * 0.3
+    assert lenient.regret_bound(world, 2_000) is None  # nothing is proved of clipped rewards

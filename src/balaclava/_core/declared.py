@@ -88,6 +88,9 @@ PositiveMeans = Annotated[np.ndarray, Range(0, meaning="mean of each arm", open_
 RewardRange = Annotated[
     tuple[float, float], Range(meaning="smallest and largest reward; rescaled to [0, 1]")
 ]
+Outside = Annotated[
+    typing.Literal["refuse", "clip"], Range(meaning="what happens to a reward outside the range")
+]
 
 
 class ParameterEntry(NamedTuple):
@@ -118,7 +121,9 @@ class Declared:
         hints = inherited_annotations(cls) | own_annotations(cls, names, sys._getframe(1))
         cls.annotations = {name: hints[name] for name in names}
         # Reachable by its qualified name, so that compiled code can be cached across processes.
-        params = namedtuple("Params", names)  # type: ignore[misc]
+        # Words are for Python: kernels see numbers and arrays alone.
+        numbers = [name for name in names if not is_word(hints[name])]
+        params = namedtuple("Params", numbers)  # type: ignore[misc]
         params.__module__, params.__qualname__ = cls.__module__, f"{cls.__qualname__}.Params"
         cls.Params = params
 
@@ -171,8 +176,8 @@ class Declared:
         return {name: plain(getattr(self, name)) for name in self.annotations}
 
     def constants(self) -> Any:
-        """What the kernels see as `params`: every parameter, under its own name."""
-        return self.Params(*(getattr(self, name) for name in self.annotations))
+        """What the kernels see as `params`: every parameter but words, under its own name."""
+        return self.Params(*(getattr(self, name) for name in self.Params._fields))  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.parameters == other.parameters
@@ -194,6 +199,11 @@ def own_annotations(
     own = {name: kind for name, kind in inspect.get_annotations(cls).items() if name in names}
     holder: Any = types.SimpleNamespace(__annotations__=own)
     return typing.get_type_hints(holder, place.f_globals, place.f_locals, include_extras=True)
+
+
+def is_word(annotation: Any) -> bool:
+    """Whether a parameter is one of a few words."""
+    return typing.get_origin(split(annotation)[0]) is typing.Literal
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:

@@ -63,7 +63,7 @@ def compare(
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
     told: dict[str, Any] = {"arms": log.world.arms, "horizon": rounds, "epsilon": epsilon}
     if log.kind == "bounded":
-        told["reward_range"] = log.reward_range
+        told |= {"reward_range": log.reward_range, "outside": log.outside}
         kinds: tuple[Rewards, ...] = ("bounded",)
     else:
         told |= {"moment_order": log.moment_order, "moment_bound": log.moment_bound}

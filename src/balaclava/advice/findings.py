@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from balaclava._core.declared import RewardRange, check
+from balaclava._core.declared import Outside, RewardRange, check
 from balaclava.advice.recommend import Rewards
 from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
@@ -62,6 +62,7 @@ class Log:
     path: str
     world: Environment
     given_range: tuple[float, float] | None = None
+    outside: Outside = "refuse"  # what happens to rewards outside that range
 
     @cached_property
     def _rewards(self) -> np.ndarray:
@@ -110,6 +111,12 @@ class Log:
             return (0.0, 1.0)
         low, high = self.world.reward_range
         return (0.0 - _outwards(-low), _outwards(high))  # 0, not -0
+
+    @property
+    def clipped(self) -> float:
+        """The share of rewards outside the range."""
+        low, high = self.reward_range
+        return float(((self._rewards < low) | (self._rewards > high)).mean())
 
     @property
     def _much_too_wide(self) -> bool:
@@ -169,7 +176,13 @@ class Log:
         low, high = self.reward_range
         shown = f"[{low:g}, {high:g}]"
         if self.given_range is not None:
-            return f"you gave the range {shown}"
+            if not self.clipped:
+                return f"you gave the range {shown}"
+            return (
+                f"you gave the range {shown} and have rewards outside it clipped, here "
+                f"{self.clipped:.2g} of them. Regret is counted in rewards as they were logged, so "
+                "that it shows what clipping misses"
+            )
         if self._in_unit_interval:
             return "all lie in [0, 1]"
         source = (
@@ -201,8 +214,13 @@ def read(
     arm: str,
     reward: str,
     reward_range: tuple[float, float] | None = None,
+    outside: Outside = "refuse",
 ) -> Log:
-    """Read a log; errors name rows and columns, never rewards."""
+    """Read a log; errors name rows and columns, never rewards.
+
+    With outside = "clip" rewards may leave `reward_range`, and policies clip them to it.
+    """
+    outside = check("outside", outside, Outside)
     path = os.fspath(path)
     log = Log(path, make_environment("empirical", path=path, arm=arm, reward=reward))
     counts = log.counts
@@ -217,14 +235,16 @@ def read(
             "arm, or leave it out"
         )
     if reward_range is None:
+        if outside == "clip":
+            raise ParameterError('outside = "clip" needs a range; give it with --range')
         return log
     low, high = check("range", reward_range, RewardRange)
     least, most = log.world.reward_range
     if not low < high:
         raise ParameterError(f"range = ({low:g}, {high:g}) is empty; give smallest, then largest")
-    if least < low or most > high:
+    if outside == "refuse" and (least < low or most > high):
         raise ParameterError(
-            f"range = ({low:g}, {high:g}) does not hold all rewards of {path}; widen it, or clip "
-            "the log to it first"
+            f"range = ({low:g}, {high:g}) does not hold all rewards of {path}; widen it, or "
+            "have the others clipped to it (--outside clip)"
         )
-    return Log(path, log.world, (low, high))
+    return Log(path, log.world, (low, high), outside)

@@ -16,6 +16,7 @@ from balaclava._core.declared import (
     Experts,
     MomentBound,
     MomentOrder,
+    Outside,
     Range,
     RewardRange,
     check,
@@ -216,6 +217,7 @@ def recommend(
     trust: Trust = "central",
     scope: Wanted = "trajectory",
     reward_range: tuple[float, float] = (0.0, 1.0),
+    outside: Outside = "refuse",
     moment_order: float | None = None,
     moment_bound: float | None = None,
     contamination: float | None = None,
@@ -235,6 +237,7 @@ def recommend(
         trust: "central" if the operator may see rewards, "local" if nobody may.
         scope: what an observer sees: the whole "trajectory", or one "decision".
         reward_range: the smallest and the largest reward, for bounded ones.
+        outside: "refuse" rewards or losses outside the range, or "clip" them to it.
         moment_order: order of the known moment E|X|^k, for heavy tails and outliers.
         moment_bound: bound on that moment.
         contamination: bound on the share of outliers.
@@ -259,6 +262,7 @@ def recommend(
         "epsilon": check("epsilon", epsilon, Epsilon),
         "delta": check("delta", delta, Delta | None),
         "reward_range": check("reward_range", reward_range, RewardRange),
+        "outside": check("outside", outside, Outside),
         "moment_order": check("moment_order", moment_order, MomentOrder | None),
         "moment_bound": check("moment_bound", moment_bound, MomentBound | None),
         "contamination": check("contamination", contamination, Contamination | None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -20,6 +21,13 @@ from balaclava.cli.play import _progress
     type=(float, float),
     help="Smallest and largest possible reward, if you know them.",
 )
+@click.option(
+    "--outside",
+    type=click.Choice(["refuse", "clip"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with rewards outside --range.",
+)
 @click.option("--horizon", type=click.IntRange(min=2), help="Rounds; by default the rows.")
 @click.option("--repetitions", type=click.IntRange(min=1), default=30, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
@@ -33,6 +41,7 @@ def compare(
     reward: str,
     epsilon: float,
     reward_range: tuple[float, float] | None,
+    outside: Literal["refuse", "clip"],
     horizon: int | None,
     repetitions: int,
     seed: int,
@@ -55,7 +64,7 @@ def compare(
 
     out = Path(f"{log.stem}-report.html") if out is None else out
     require_place(out)
-    found = read(log, arm=arm, reward=reward, reward_range=reward_range)
+    found = read(log, arm=arm, reward=reward, reward_range=reward_range, outside=outside)
     click.echo(f"{NOT_PRIVATE}\n")
     for sentence in found.findings():
         click.echo(sentence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -227,7 +228,8 @@ class Agent:
 
 def checked_reward(policy: Policy, reward: Any) -> float:
     """The reward as a float that the policy takes, or an error that does not repeat it."""
-    return checked_number(policy.name, "reward", reward, *policy.accepts)
+    limits = (-math.inf, math.inf) if policy.clips else policy.accepts
+    return checked_number(policy.name, "reward", reward, *limits)
 
 
 def restore(saved: dict[str, Any]) -> Agent:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from balaclava._core.declared import Arms, Declared, RewardRange, summary_line
+from balaclava._core.declared import Arms, Declared, Outside, RewardRange, summary_line
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava.errors import ContextError, ParameterError
@@ -107,14 +107,33 @@ class Policy(Declared):
             delta=getattr(self, "delta", 0.0),
             model=self.model,
             scope=self.scope,
-            assumptions=self.assumptions,
+            assumptions=(*self.assumptions, *self._about_outside()),
             reference=self.reference,
         )
 
     @property
     def accepts(self) -> tuple[float, float]:
-        """The smallest and the largest reward that the policy takes."""
+        """The smallest and the largest reward that it learns from; see `clips` for all others."""
         return (-math.inf, math.inf)
+
+    @property
+    def clips(self) -> bool:
+        """Whether a reward outside `accepts` is clipped to it; it is refused otherwise."""
+        return getattr(self, "outside", "refuse") == "clip"
+
+    def _about_outside(self) -> tuple[str, ...]:
+        """What the guarantee takes for granted of rewards outside the range, where there is one."""
+        low, high = self.accepts
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return ()
+        what = "losses" if self.rewards == "loss" else "rewards"
+        if self.clips:
+            return (f"{what} outside [{low:g}, {high:g}] are clipped to it",)
+        one = "loss" if self.rewards == "loss" else "reward"
+        return (
+            f"all {what} are in [{low:g}, {high:g}]: a {one} outside is refused, and that it was "
+            "refused is not hidden",
+        )
 
     def checked_context(self, context: Any) -> Any:
         """The context of a decision as `choose` takes it, or an error."""
@@ -153,6 +172,7 @@ class BoundedPolicy(Policy):
 
     rewards: ClassVar[RewardKind] = "bounded"
     reward_range: RewardRange = (0.0, 1.0)
+    outside: Outside = "refuse"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +195,6 @@ class PrivateBoundedPolicy(BoundedPolicy):
 
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
-    assumptions: ClassVar[tuple[str, ...]] = ("rewards outside reward_range are clipped to it",)
 
     def prepare(self) -> Callable[..., float]:
         return onto_unit_grid

@@ -54,7 +54,7 @@ class PrivateExpertPolicy(ExpertPolicy, PrivateLossPolicy):
 
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
-    assumptions: ClassVar[tuple[str, ...]] = (*PrivateLossPolicy.assumptions, ADVICE_IS_PUBLIC)
+    assumptions: ClassVar[tuple[str, ...]] = (ADVICE_IS_PUBLIC,)
 
 
 @functools.cache

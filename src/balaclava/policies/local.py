@@ -85,7 +85,7 @@ class LocalPolicy(Policy):
 class LocalBoundedPolicy(LocalPolicy, PrivateBoundedPolicy):
     """A local policy for rewards in a known range."""
 
-    assumptions: ClassVar[tuple[str, ...]] = (*PrivateBoundedPolicy.assumptions, REPORTED)
+    assumptions: ClassVar[tuple[str, ...]] = (REPORTED,)
 
 
 class LocalRealPolicy(LocalPolicy, PrivateRealPolicy):

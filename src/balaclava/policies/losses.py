@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import Outside, Range
 from balaclava._core.kernels import kernel
 from balaclava.policies.base import Policy, RewardKind
 from balaclava.privacy.secure import to_unit_grid
@@ -18,8 +18,6 @@ LearningRateScale = Annotated[
 Outstanding = Annotated[int, Range(1, 10**7, "decisions that may wait for their losses at once")]
 # Squares of what is larger would not be numbers any more.
 LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses it is told")]
-
-Clip = Annotated[bool, Range(meaning="clip losses outside [0, 1] instead of refusing them")]
 
 # In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
 REACH = math.sqrt(10.0)
@@ -45,14 +43,11 @@ class PrivateLossPolicy(Policy):
     """A policy that protects losses in [0, 1]."""
 
     rewards: ClassVar[RewardKind] = "loss"
-    assumptions: ClassVar[tuple[str, ...]] = (
-        "losses outside [0, 1] are refused, or clipped to it if `clip` is set",
-    )
-    clip: Clip = False
+    outside: Outside = "refuse"
 
     @property
     def accepts(self) -> tuple[float, float]:
-        return (-math.inf, math.inf) if self.clip else (0.0, 1.0)
+        return (0.0, 1.0)
 
     def prepare(self) -> Callable[..., float]:
         return loss_onto_unit_grid

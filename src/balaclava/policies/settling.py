@@ -53,7 +53,7 @@ def require_missing(policy: Policy, settling: Settling) -> None:
     """Refuse a stand-in that the policy would not take as a reward."""
     low, high = policy.accepts
     missing = settling.missing
-    if missing is not None and not low <= missing <= high:
+    if missing is not None and not policy.clips and not low <= missing <= high:
         raise ParameterError(
             f"missing = {missing:g} is not allowed; {policy.name} takes rewards in "
             f"[{low:g}, {high:g}]"

@@ -76,9 +76,8 @@ def checked_number(
     if not math.isfinite(number):
         raise RewardError(f"the {what} is not finite; {allowed}")
     if not low <= number <= high:
-        side = "below" if number < low else "above"
-        raise RewardError(
-            f"the {what} is {side} what is allowed (its value is withheld); {allowed}: rescale "
-            "it, or choose another policy, reward_range or clip"
+        raise RewardError(  # not even on which side it lies
+            f"the {what} is outside what is allowed (its value is withheld); {allowed}: rescale "
+            'it, choose another policy or reward_range, or set outside="clip"'
         )
     return number

@@ -321,11 +321,11 @@ def require_compatible(
         )
     low, high = policy.accepts
     least, most = environment.reward_range
-    if least < low or most > high:
+    if not policy.clips and (least < low or most > high):
         drawn = "outside it" if environment.holds_data else f"from [{least:g}, {most:g}]"
         raise IncompatibleError(
             f"{label} takes rewards in [{low:g}, {high:g}], but {environment.name} draws {drawn}; "
-            "set reward_range, or choose a policy for unbounded rewards"
+            'set reward_range or outside="clip", or choose a policy for unbounded rewards'
         )
     if environment.rounds is not None and horizon > environment.rounds:
         raise IncompatibleError(

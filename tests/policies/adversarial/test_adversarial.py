@@ -464,7 +464,7 @@ def test_losses_outside_the_unit_interval_are_refused_or_clipped() -> None:
     with pytest.raises(RewardError):
         strict.tell(strict.ask(), 1.5)
     for name in ("dp-htinf", "ldp-exp3"):
-        lenient = bl.policy(name, **given, clip=True)
+        lenient = bl.policy(name, **given, outside="clip")
         prepared = lenient.prepare()
         assert prepared(lenient.constants(), 1.5) == 1.0
         assert prepared(lenient.constants(), -1e300) == 0.0

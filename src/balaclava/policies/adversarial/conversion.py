@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
+from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Outside, Range
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
 from balaclava.frames.phases import SPARE
@@ -216,7 +216,7 @@ class Privatised(ConvertedPolicy):
             stops.
         batch: tau; ceil(1/epsilon) by default.
         horizon: if given, one that ends within the first batch is refused.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl
@@ -273,7 +273,7 @@ def privatise(
     epsilon: float,
     batch: int | None = None,
     horizon: int | None = None,
-    clip: bool = False,
+    outside: Outside = "refuse",
 ) -> Privatised:
     """A private policy from one that is not: the conversion of Asi, Raman and Talwar (2025).
 
@@ -292,5 +292,5 @@ def privatise(
             f"a {type(base).__name__} is not a policy; make one with bl.policy(name, ...)"
         )
     return Privatised(
-        arms=base.arms, base=base, epsilon=epsilon, batch=batch, horizon=horizon, clip=clip
+        arms=base.arms, base=base, epsilon=epsilon, batch=batch, horizon=horizon, outside=outside
     )

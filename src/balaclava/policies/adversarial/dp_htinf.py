@@ -35,7 +35,7 @@ class DPHTINF(TunedPolicy):
         epsilon: privacy loss. Above 1 there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
         learning_rate_scale: multiplies htinf's eta; with another than 1 no regret is proved.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl

@@ -32,7 +32,7 @@ class DPTsallisINF(TunedPolicy):
         epsilon: privacy loss.
         batch: tau; ceil(1/epsilon) by default.
         learning_rate_scale: multiplies tsallis-inf's eta.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl

@@ -53,7 +53,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
         horizon: T, number of rounds.
         epsilon: privacy loss of a report.
         learning_rate_scale: multiplies eta, and gamma with it; privacy is untouched.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
         outstanding: decisions that may wait for their losses at once; older ones are forgotten.
 
     Example:
@@ -75,7 +75,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
 
     name = "ldp-exp3"
     reference = "Tossou, Dimitrakakis 2017"
-    assumptions: ClassVar[tuple[str, ...]] = (*PrivateLossPolicy.assumptions, REPORTED)
+    assumptions: ClassVar[tuple[str, ...]] = (REPORTED,)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(exp3.learn)
     kernels: ClassVar[Kernels] = Kernels(exp3.begin, exp3.choose, learn)

@@ -146,7 +146,7 @@ class DPExp4(PrivateExpertPolicy):
         delta: probability outside it, above 0.
         learning_rate_scale: multiplies eta, from which gamma follows; privacy is untouched.
         outstanding: decisions that may wait for their losses at once; older ones are replaced.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl

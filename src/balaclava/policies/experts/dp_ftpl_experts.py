@@ -29,7 +29,7 @@ class DPFTPLExperts(ConvertedExpertPolicy):
         epsilon: privacy loss. Above 1 there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
         learning_rate_scale: multiplies the learning rate of ftpl; privacy is untouched.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl

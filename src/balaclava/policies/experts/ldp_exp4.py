@@ -67,7 +67,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         epsilon: privacy loss of a report.
         learning_rate_scale: multiplies eta, and gamma with it; privacy is untouched.
         outstanding: decisions that may wait for their losses at once; older ones are forgotten.
-        clip: take losses outside [0, 1] and clip them, instead of refusing them.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl

@@ -97,7 +97,7 @@ class ConvertedExpertPolicy(PrivateExpertPolicy):
     @functools.cached_property
     def inner(self) -> Policy:
         """The policy whose arms are the experts."""
-        shared = ("horizon", "epsilon", "batch", "learning_rate_scale", "clip")
+        shared = ("horizon", "epsilon", "batch", "learning_rate_scale", "outside")
         return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in shared})
 
     @functools.cached_property
