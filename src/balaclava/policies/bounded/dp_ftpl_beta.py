@@ -32,7 +32,7 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = starting_arm(state, params.start)
     if best < 0:
         highest = -math.inf
@@ -46,7 +46,9 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     # The proof is for rewards 0 and 1: any other becomes a coin with that chance of 1.
     success = 1.0 if rng.random() < reward else 0.0
     count_reward(state, arm, success, params.start)

@@ -31,7 +31,7 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = starting_arm(state, params.start)
     if best < 0:
         highest = -math.inf
@@ -45,7 +45,9 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     count_reward(state, arm, reward, params.start)
 
 

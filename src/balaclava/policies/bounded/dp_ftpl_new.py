@@ -29,7 +29,7 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:
         highest = -math.inf

@@ -36,14 +36,14 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def log_terms(params: Any, active: int, epoch: int) -> tuple[float, float]:
+def log_terms(params: Params, active: int, epoch: int) -> tuple[float, float]:
     """log(8 |S| e^2 / beta) and log(4 |S| e^2 / beta)."""
     ratio = 4.0 * active * epoch * epoch / params.beta
     return math.log(2.0 * ratio), math.log(ratio)
 
 
 @kernel(borrows=True)
-def epoch_length(params: Any, active: int, epoch: int) -> int:
+def epoch_length(params: Params, active: int, epoch: int) -> int:
     """Pulls of each active arm in an epoch: enough for a radius of 2^-e / 2, noise included."""
     sampling, noise = log_terms(params, active, epoch)
     gap = 0.5**epoch / params.radius_scale
@@ -52,7 +52,7 @@ def epoch_length(params: Any, active: int, epoch: int) -> int:
 
 
 @kernel
-def begin(params: Any) -> Phases:
+def begin(params: Params) -> Phases:
     state = begin_phases(params)
     if params.arms > 1:
         open_phase(state, epoch_length(params, params.arms, 1), True)
@@ -61,7 +61,7 @@ def begin(params: Any) -> Phases:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if not take(state, arm, reward, phase):
         return

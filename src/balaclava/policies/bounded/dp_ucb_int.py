@@ -39,7 +39,7 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     arms = params.arms
     return State(
         np.zeros(arms, np.int64),
@@ -53,7 +53,7 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = state.best[0]  # indices change in `learn` only
     if state.unknown[0] > 0:
         arm = next_in_turn(params, state, t)
@@ -62,7 +62,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def next_in_turn(params: Any, state: State, t: int) -> int:
+def next_in_turn(params: Params, state: State, t: int) -> int:
     """Round robin; where rewards are late or lost, the arm without an index asked least often."""
     if t <= params.arms * params.interval:
         return int((t - 1) % params.arms)
@@ -74,7 +74,9 @@ def next_in_turn(params: Any, state: State, t: int) -> int:
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     state.sums[arm] += reward
     state.wait[arm] -= 1
     if state.wait[arm] == 0:
@@ -82,7 +84,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def refresh(params: Any, state: State, t: int, arm: int, rng: Any) -> None:
+def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
     """A new index for an arm, and the new best arm."""
     if state.pulls[arm] == 0:
         state.unknown[0] -= 1

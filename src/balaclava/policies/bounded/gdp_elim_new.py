@@ -27,7 +27,7 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def phase_length(params: Any, phase: int) -> int:
+def phase_length(params: Params, phase: int) -> int:
     """Pulls of each arm in a phase: enough for errors of 2^-k / 4 of the mean and of the noise."""
     gap = 0.5**phase
     pulls: float = max(32.0 * params.log_horizon / (gap * gap), 4.0 * params.noise_reach / gap)
@@ -35,7 +35,7 @@ def phase_length(params: Any, phase: int) -> int:
 
 
 @kernel
-def begin(params: Any) -> Phases:
+def begin(params: Params) -> Phases:
     state = begin_phases(params)
     if params.arms > 1:
         open_phase(state, phase_length(params, 1), True)
@@ -44,7 +44,7 @@ def begin(params: Any) -> Phases:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if not take(state, arm, reward, phase):
         return

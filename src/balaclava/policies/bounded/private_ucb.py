@@ -31,12 +31,12 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(begin_tally(params), begin_trees(params.arms, tree_levels(params.horizon)))
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tally = state.tally
     best = unknown_arm(tally)
     if best < 0:
@@ -53,7 +53,9 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     if state.tally.pulls[arm] == params.horizon:
         return  # the tree was built for no more
     tree_insert(rng, state.trees, arm, reward, 1.0, params.tree_epsilon)

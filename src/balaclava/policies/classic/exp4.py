@@ -32,19 +32,19 @@ class Params(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Weights:
+def begin(params: Params) -> Weights:
     return begin_weights(params.experts, params.outstanding)
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = draw_advised(state, context, params.mixing, rng)
     return arm, note_arm(state, context, params.mixing, arm)
 
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row != FORGOTTEN:

@@ -28,7 +28,7 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def radius(params: Any, n: int) -> float:
+def radius(params: Params, n: int) -> float:
     """Of each mean after n pulls; an arm is removed when two radii do not bridge its gap."""
     return float(
         params.radius_scale * math.sqrt((params.confidence + 2.0 * math.log(n)) / (2.0 * n))
@@ -36,7 +36,7 @@ def radius(params: Any, n: int) -> float:
 
 
 @kernel
-def begin(params: Any) -> Phases:
+def begin(params: Params) -> Phases:
     state = begin_phases(params)
     if params.arms > 1:
         open_phase(state, 1, False)
@@ -45,7 +45,7 @@ def begin(params: Any) -> Phases:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if take(state, arm, reward, phase):
         n = state.pulls[arm]  # the same for all active arms

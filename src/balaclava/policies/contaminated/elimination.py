@@ -78,7 +78,7 @@ class Elimination(NamedTuple):
 
 
 @kernel
-def begin_elimination(params: Any) -> Elimination:
+def begin_elimination(params: Params) -> Elimination:
     """All arms active; the first batch is open unless there is nothing to choose."""
     state = Elimination(
         begin_phases(params),
@@ -94,7 +94,7 @@ def begin_elimination(params: Any) -> Elimination:
 
 
 @kernel(borrows=True)
-def open_batch(params: Any, state: Elimination) -> None:
+def open_batch(params: Params, state: Elimination) -> None:
     """B = 2, 4, 8, ... pulls: of one arm below the threshold, of every active arm above it."""
     phases = state.phases
     size = max(2 * phases.length[0], 2)
@@ -108,14 +108,14 @@ def open_batch(params: Any, state: Elimination) -> None:
 
 
 @kernel(borrows=True)
-def level_of(params: Any, size: int) -> float:
+def level_of(params: Params, size: int) -> float:
     """M of a batch."""
     unit = truncation_level(size // params.folds, params.order, params.level_ratio, params.most)
     return params.scale * unit
 
 
 @kernel(borrows=True)
-def radius_of(params: Any, size: int) -> float:
+def radius_of(params: Params, size: int) -> float:
     """beta of a batch: the radius of its estimates, and what rounding to a grid can add."""
     level = level_of(params, size)
     radius = truncation_radius(
@@ -126,7 +126,7 @@ def radius_of(params: Any, size: int) -> float:
 
 @kernel(borrows=True)
 def choose_in_batches(
-    params: Any, state: Elimination, t: int, context: Any, rng: Any
+    params: Params, state: Elimination, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     """`choose`: the next pull of the batch."""
     phases = state.phases
@@ -147,7 +147,7 @@ def choose_in_batches(
 
 
 @kernel(borrows=True)
-def first_arm(params: Any, state: Elimination, rng: Any) -> int:
+def first_arm(params: Params, state: Elimination, rng: Any) -> int:
     """The arm of a batch of the first phase: by chance, or by what was released."""
     if params.first_phase <= EACH_ROUND or (
         params.first_phase == HALF_GREEDY and rng.random() < 0.5
@@ -161,7 +161,7 @@ def first_arm(params: Any, state: Elimination, rng: Any) -> int:
 
 
 @kernel(borrows=True)
-def end_batch(params: Any, state: Elimination) -> None:
+def end_batch(params: Params, state: Elimination) -> None:
     """Once the estimates are in `means`: remove the arms that are 2 beta behind, and go on."""
     phases = state.phases
     several = True

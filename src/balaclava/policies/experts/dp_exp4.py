@@ -56,7 +56,7 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(
         begin_weights(params.experts, params.outstanding),
         np.zeros(1, np.int64),
@@ -66,7 +66,7 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = draw_advised(state.weights, context, params.mixing, rng)
     if state.asked[0] >= params.batch:
         return arm, SPARE
@@ -77,7 +77,9 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     row = take_note(state.weights.pending, phase)
     if row == FORGOTTEN:
         return
@@ -93,7 +95,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def release_batch(params: Any, state: State, rng: Any) -> None:
+def release_batch(params: Params, state: State, rng: Any) -> None:
     """One release for each expert; the next batch opens with no data."""
     for expert in range(params.experts):
         total = state.sums[expert] * params.step

@@ -80,7 +80,7 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(
         begin_batches(params.arms, params.sizes[0]),
         np.zeros((params.arms, params.radii.size)),
@@ -89,7 +89,7 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batches = state.batches
     best = arm_in_play(batches)
     if best < 0:
@@ -103,7 +103,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def close(params: Any, state: State, arm: int, mean: float) -> None:
+def close(params: Params, state: State, arm: int, mean: float) -> None:
     """Keep the mean of a batch, estimate from all of them, and open the next batch."""
     m = state.batches.number[arm] - 1
     state.released[arm, m] = mean
@@ -116,7 +116,9 @@ def close(params: Any, state: State, arm: int, mean: float) -> None:
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     batches, centre = state.batches, state.centres[arm]
     m = batches.number[arm] - 1
     level = params.levels[m]

@@ -49,13 +49,13 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     trees = begin_trees(params.arms, tree_levels(params.horizon))
     return State(begin_indices(params), trees)
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     indices = state.indices
     best = unknown_arm(indices.tally)
     if best < 0:
@@ -70,7 +70,9 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     indices = state.indices
     n = indices.tally.pulls[arm] + 1
     if n > params.horizon:
