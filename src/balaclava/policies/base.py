@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from balaclava._core.declared import Arms, Declared, Outside, RewardRange, summary_line
@@ -22,6 +22,16 @@ RewardKind = Literal["bounded", "real", "loss"]
 @kernel(borrows=True)
 def nothing_to_forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
     """`forget` of policies that count rewards alone: one that never comes leaves no trace."""
+
+
+class Released(NamedTuple):
+    """What was released of an arm's rewards so far."""
+
+    arm: int
+    rewards: int  # that came and are behind it
+    mean: float  # with noise, in the policy's own unit
+    draws: int  # of noise in it
+    batches: int  # settled, of which it was released
 
 
 class Kernels(NamedTuple):
@@ -155,6 +165,18 @@ class Policy(Declared):
     def prepare(self) -> Callable[..., float]:
         """The kernel that every reward passes through before `learn` sees it."""
         return as_it_is
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """The chance that `arm` had in the last decision, given what was public before it.
+
+        None where it is not known, and for policies that protect single decisions only: there it
+        would be a function of rewards without noise.
+        """
+        return None
+
+    def released(self, state: Any) -> Sequence[Released] | None:
+        """What was released of each arm; None for policies that release decisions only."""
+        return None
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """The proved bound on the expected regret, constants included; None where there is none."""

@@ -127,13 +127,17 @@ def plain_play(
     batch, filled = np.zeros(arms, int), np.zeros(arms, int)
     raw, total, mean, n = np.zeros(arms), np.zeros(arms), np.zeros(arms), np.zeros(arms)
     played, current = np.zeros(horizon, int), -1
+    block: list[int] = []
     for t in range(1, horizon + 1):
         arm = current
-        if arm < 0:
-            arm = int(np.argmin(n > 0)) if (n == 0).any() else -1
-        if arm < 0:
+        if (n == 0).any():
+            block = block or np.flatnonzero(n == 0).tolist()
+            turn = int(rng.random() * len(block))
+            arm, block[turn] = block[turn], block[0]
+            del block[0]
+        elif arm < 0:
             arm = plain_choice(name, mean, n, t, epsilon, rng)
-        current = arm if name in EPISODES else -1
+        current = arm if name in EPISODES and (n > 0).all() else -1
         played[t - 1] = arm
         raw[arm] += reward(arm)
         filled[arm] += 1
@@ -202,6 +206,9 @@ class Silent:
         self.generator.laplace(0.0, 1.0)  # keeps step with the noisy run
         return 0.0
 
+    def random(self) -> float:
+        return self.generator.random()
+
     def beta(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self.generator.beta(a, b)
 
@@ -266,34 +273,40 @@ def test_batch_sizes(name: str, options: dict[str, float], sizes: list[int]) -> 
 def test_a_first_batch_beyond_counting_is_as_long_as_can_be_counted() -> None:
     policy = bl.policy("dp-imed", arms=2, epsilon=1e-100)
     assert pulls_after(policy.constants(), 1, 0) == 2**53
-    assert policy.agent(seed=1).ask().arm == 0
+    assert policy.agent(seed=1).ask().phase == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_rewards_the_first_batches_are_handed_out_and_then_spares(name: str) -> None:
+def test_without_rewards_first_batches_come_in_blocks_and_then_all_arms_go_on(name: str) -> None:
     policy = bl.policy(name, arms=3, epsilon=20.0)
     first = plain_sizes(name, 20.0)[0]
     agent = policy.agent(seed=1)
-    decisions = [agent.ask() for _ in range(3 * first + 5)]
-    assert [d.arm for d in decisions[: 3 * first]] == sorted(list(range(3)) * first)
-    assert [d.phase for d in decisions] == [1] * (3 * first) + [-1] * 5
+    decisions = [agent.ask() for _ in range(3 * first + 30)]
+    arms = [d.arm for d in decisions]
+    for block in range(first):
+        assert sorted(arms[3 * block : 3 * block + 3]) == [0, 1, 2]
+    assert {d.phase for d in decisions[: 3 * first]} == {1}
+    assert min(d.phase for d in decisions[3 * first :]) == 2  # into the batches that follow
+    assert set(arms[3 * first :]) == {0, 1, 2}
     for decision in reversed(decisions):
         agent.tell(decision, 0.5)
-    assert agent.ask().phase == 2
+    pools = policy.pools_of(agent._state)
+    under_way = np.where(pools.asked < pools.size, pools.size, 0)
+    assert pools.rewards.sum() == (pools.planned - under_way).sum()
 
 
 @pytest.mark.parametrize("name", EPISODES)
-def test_a_batch_that_waits_for_rewards_plays_spares_of_its_arm(name: str) -> None:
-    agent = bl.policy(name, arms=2, epsilon=20.0).agent(seed=1)
-    decision = agent.ask()
-    while decision.phase < 3:
-        agent.tell(decision, float(decision.arm))
+def test_an_arm_that_waits_is_not_explored_and_the_leader_goes_on(name: str) -> None:
+    agent = bl.policy(name, arms=3, epsilon=20.0).agent(seed=1)
+    for _ in range(400):
         decision = agent.ask()
-    waiting = [decision, *(agent.ask() for _ in range(500))]
-    assert {d.arm for d in waiting} == {decision.arm}
-    assert waiting[-1].phase == -1
+        agent.tell(decision, float(decision.arm == 1))
+    waiting = [agent.ask() for _ in range(500)]
+    others = {(d.arm, d.phase) for d in waiting if d.arm != 1}
+    assert sum(d.arm == 1 for d in waiting) > 400
+    assert len(others) == len({arm for arm, _ in others})  # a batch each, and then no more
     for late in waiting:
-        agent.tell(late, float(late.arm))
+        agent.tell(late, float(late.arm == 1))
     assert agent.ask().phase > 0
 
 

@@ -8,29 +8,43 @@ from typing import Any, ClassVar
 from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl_upper
-from balaclava.frames.batches import Batches, arm_in_play, hand_out
+from balaclava.frames.pools import (
+    Pools,
+    must_choose,
+    silent_arm,
+)
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.adap_ucb import Alpha
-from balaclava.policies.bounded.batched import begin_single, learn_episodes
+from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_episode
+from balaclava.policies.pooled import PooledPolicy
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = arm_in_play(state)
-    if best < 0:
-        reach, highest = params.alpha * math.log(t), -math.inf
-        for arm in range(params.arms):
-            n = state.weights[arm]
-            mean = min(max(state.means[arm] + reach / (params.epsilon * n), 0.0), 1.0)
-            index = kl_upper(mean, reach / n)
-            if index > highest:
-                best, highest = arm, index
+def index(params: Any, state: Pools, arm: int, reach: float) -> float:
+    """The largest mean within reach / n_a of m_a + reach / (epsilon n_a), reach = alpha log t."""
+    n = state.weights[arm]
+    mean = min(max(state.means[arm] + reach / (params.epsilon * n), 0.0), 1.0)
+    return kl_upper(mean, reach / n)
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if must_choose(state):
+        lead, reach = state.lead[0], params.alpha * math.log(t)
+        best = silent_arm(state)
+        if best < 0:
+            highest = -math.inf
+            for arm in range(params.arms):
+                if state.ready[arm] or arm == lead:
+                    upper = index(params, state, arm, reach)
+                    if upper > highest:
+                        best, highest = arm, upper
         state.current[0] = best
-    return hand_out(state, best)
+    return play_episode(params, state, rng)
 
 
 @register
-class AdaPKLUCB(PrivateBoundedPolicy):
+class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     """AdaP-UCB with the index of KL-UCB: episodes that double, one release each.
 
     Better than adap-ucb where means are near 0 or 1, and never much worse. Like it, it forgets all
@@ -74,7 +88,6 @@ class AdaPKLUCB(PrivateBoundedPolicy):
 
     name = "adap-klucb"
     reference = "Azize, Basu 2022"
-    phased = True
-    kernels: ClassVar[Kernels] = Kernels(begin_single, choose, learn_episodes)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
     epsilon: Epsilon
     alpha: Alpha = 3.1

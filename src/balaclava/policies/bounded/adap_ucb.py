@@ -7,30 +7,44 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import Batches, arm_in_play, hand_out
+from balaclava.frames.pools import (
+    Pools,
+    must_choose,
+    silent_arm,
+)
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
-from balaclava.policies.bounded.batched import begin_single, learn_episodes
+from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_episode
+from balaclava.policies.pooled import PooledPolicy
 
 Alpha = Annotated[float, Range(3, meaning="scale of exploration", open_low=True)]
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = arm_in_play(state)
-    if best < 0:
-        reach, highest = params.alpha * math.log(t), -math.inf
-        for arm in range(params.arms):
-            n = state.weights[arm]
-            index = state.means[arm] + math.sqrt(reach / (2.0 * n)) + reach / (params.epsilon * n)
-            if index > highest:
-                best, highest = arm, index
+def index(params: Any, state: Pools, arm: int, reach: float) -> float:
+    """m_a + sqrt(reach / (2 n_a)) + reach / (epsilon n_a), reach = alpha log t."""
+    n = state.weights[arm]
+    return float(state.means[arm] + math.sqrt(reach / (2.0 * n)) + reach / (params.epsilon * n))
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if must_choose(state):
+        lead, reach = state.lead[0], params.alpha * math.log(t)
+        best = silent_arm(state)
+        if best < 0:
+            highest = -math.inf
+            for arm in range(params.arms):
+                if state.ready[arm] or arm == lead:
+                    upper = index(params, state, arm, reach)
+                    if upper > highest:
+                        best, highest = arm, upper
         state.current[0] = best
-    return hand_out(state, best)
+    return play_episode(params, state, rng)
 
 
 @register
-class AdaPUCB(PrivateBoundedPolicy):
+class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     """Play the arm with the highest index until its pulls have doubled, then release its mean.
 
     UCB with the price of privacy in the index: no horizon to know, and a proved bound. As it
@@ -71,8 +85,7 @@ class AdaPUCB(PrivateBoundedPolicy):
 
     name = "adap-ucb"
     reference = "Azize, Basu 2022"
-    phased = True
-    kernels: ClassVar[Kernels] = Kernels(begin_single, choose, learn_episodes)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
     epsilon: Epsilon
     alpha: Alpha = 3.1
 

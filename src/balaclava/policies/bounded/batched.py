@@ -7,8 +7,25 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import Batches, begin_batches, close_batch, take_batch
+from balaclava.frames.pools import (
+    NOTHING,
+    ROWS,
+    Pools,
+    begin_pools,
+    came,
+    close_batch,
+    drop,
+    go_by,
+    grade,
+    hand_out,
+    needs_batch,
+    next_arm,
+    open_batch,
+    row_of,
+    take,
+)
 from balaclava.policies.base import PrivateBoundedPolicy
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.laplace import laplace_release
 
 BatchRatio = Annotated[float, Range(1, meaning="growth of an arm's pulls by batch", open_low=True)]
@@ -17,34 +34,62 @@ FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, 
 NOISY_PULLS = 100.0  # over epsilon: until then, noise and not chance is what misleads
 NOISY_EPSILON = 3.0  # from here on the noise of a batch is below the chance in a single reward
 FIRST_BATCH = 30.0  # over epsilon
+MOST_DOUBLINGS = 53
 
 
 @kernel
-def begin_single(params: Any) -> Batches:
-    """A first batch of one pull."""
-    return begin_batches(params.arms, 1)
+def begin(params: Any) -> Pools:
+    """No batch so far."""
+    return begin_pools(params.arms, ROWS)
 
 
 @kernel(borrows=True)
-def learn_episodes(
-    params: Any, state: Batches, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    """Release the batch alone; the next one doubles the arm's pulls: 1, 1, 2, 4, 8, ..."""
-    if take_batch(state, arm, reward, phase):
-        size = state.size[arm]
-        released = laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
-        close_batch(state, arm, released, size, size if state.number[arm] == 1 else 2 * size)
+def release_sum(params: Any, state: Pools, arm: int, row: int, rng: Any) -> float:
+    """Release the sum of a settled batch, once."""
+    released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
+    close_batch(state, arm, row, released)
+    return released
 
 
 @kernel(borrows=True)
-def learn_lazily(
-    params: Any, state: Batches, t: int, arm: int, reward: float, phase: int, rng: Any
+def play_episode(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
+    """The next decision. Each batch doubles the arm's pulls: 1, 1, 2, 4, 8, ..."""
+    arm = next_arm(params, state, rng)
+    if needs_batch(state, arm):
+        open_batch(state, arm, 2 ** min(max(grade(state, arm) - 2, 0), MOST_DOUBLINGS))
+    return hand_out(state, arm)
+
+
+@kernel(borrows=True)
+def play_lazily(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
+    """The next decision. Each batch is twice as long as the one before: 1, 2, 4, 8, ..."""
+    arm = next_arm(params, state, rng)
+    if needs_batch(state, arm):
+        open_batch(state, arm, 2 ** min(grade(state, arm) - 1, MOST_DOUBLINGS))
+    return hand_out(state, arm)
+
+
+@kernel(borrows=True)
+def settle_alone(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
+    """Release the batch and go by it alone, unless a later and larger one has settled before."""
+    if row != NOTHING:
+        weight = came(state, arm, row)
+        released = release_sum(params, state, arm, row, rng)
+        if weight >= state.weights[arm]:
+            go_by(state, arm, released / weight, weight)
+
+
+@kernel(borrows=True)
+def learn_alone(
+    params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    """Release the batch alone; the next one is twice as long: 1, 2, 4, 8, ..."""
-    if take_batch(state, arm, reward, phase):
-        size = state.size[arm]
-        released = laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
-        close_batch(state, arm, released, size, 2 * size)
+    row = take(state, arm, row_of(state, arm, phase), reward)
+    settle_alone(params, state, arm, row, rng)
+
+
+@kernel(borrows=True)
+def forget_alone(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
+    settle_alone(params, state, arm, drop(state, arm, row_of(state, arm, phase)), rng)
 
 
 @kernel(borrows=True)
@@ -54,27 +99,38 @@ def pulls_after(params: Any, batch: int, before: int) -> int:
     return max(math.ceil(min(pulls, 2.0**53)), before + 1)
 
 
-@kernel
-def begin_growing(params: Any) -> Batches:
-    return begin_batches(params.arms, pulls_after(params, 1, 0))
+@kernel(borrows=True)
+def play_growing(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
+    """The next decision, in batches after which an arm has n_m pulls."""
+    arm = next_arm(params, state, rng)
+    if needs_batch(state, arm):
+        before = state.planned[arm]
+        open_batch(state, arm, pulls_after(params, grade(state, arm), before) - before)
+    return hand_out(state, arm)
+
+
+@kernel(borrows=True)
+def settle_growing(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
+    """Release the batch and add it, noise and all, to what was released before."""
+    if row != NOTHING:
+        release_sum(params, state, arm, row, rng)
+        go_by(state, arm, state.pooled[arm], state.rewards[arm])
 
 
 @kernel(borrows=True)
 def learn_growing(
-    params: Any, state: Batches, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    """Release the batch and add it, noise and all, to what was released before."""
-    if take_batch(state, arm, reward, phase):
-        before = state.weights[arm]
-        pulls = before + state.size[arm]
-        released = laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
-        total = state.means[arm] * before + released
-        close_batch(
-            state, arm, total, pulls, pulls_after(params, state.number[arm] + 1, pulls) - pulls
-        )
+    row = take(state, arm, row_of(state, arm, phase), reward)
+    settle_growing(params, state, arm, row, rng)
 
 
-class GrowingBatchPolicy(PrivateBoundedPolicy):
+@kernel(borrows=True)
+def forget_growing(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
+    settle_growing(params, state, arm, drop(state, arm, row_of(state, arm, phase)), rng)
+
+
+class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     """Batches of growing size whose released sums, each with its own noise, are added up.
 
     The indices of these policies allow for the noise of one release, of which the chance that it
@@ -91,7 +147,6 @@ class GrowingBatchPolicy(PrivateBoundedPolicy):
     100/epsilon'th pull. Settings with more than `most_draws` by then are refused.
     """
 
-    phased: ClassVar[bool] = True
     most_draws: ClassVar[int]  # above it, more than about one run in a hundred locks
     epsilon: Epsilon
     batch_ratio: BatchRatio

@@ -7,30 +7,39 @@ from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl
-from balaclava.frames.batches import Batches, arm_in_play, clipped_mean, hand_out
+from balaclava.frames.pools import (
+    Pools,
+    clipped_mean,
+    must_choose,
+    silent_arm,
+)
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import (
     BatchRatio,
     GrowingBatchPolicy,
-    begin_growing,
+    begin,
+    forget_growing,
     learn_growing,
+    play_growing,
 )
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = arm_in_play(state)
-    if best < 0:
-        top, lowest = 0.0, math.inf
-        for arm in range(params.arms):
-            top = max(top, clipped_mean(state, arm))
-        for arm in range(params.arms):
-            n = state.weights[arm]
-            index = n * private_kl(clipped_mean(state, arm), top, params.epsilon) + math.log(n)
-            if index < lowest:
-                best, lowest = arm, index
+def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if must_choose(state):
+        lead = state.lead[0]
+        best = silent_arm(state)
+        if best < 0:
+            top, lowest = clipped_mean(state, lead), math.inf
+            for arm in range(params.arms):
+                if state.ready[arm] or arm == lead:
+                    n = state.weights[arm]
+                    mean = clipped_mean(state, arm)
+                    index = n * private_kl(mean, top, params.epsilon) + math.log(n)
+                    if index < lowest:
+                        best, lowest = arm, index
         state.current[0] = best
-    return hand_out(state, best)
+    return play_growing(params, state, rng)
 
 
 @register
@@ -84,6 +93,6 @@ class DPIMED(GrowingBatchPolicy):
 
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
-    kernels: ClassVar[Kernels] = Kernels(begin_growing, choose, learn_growing)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_growing, forget_growing)
     most_draws = 8
     batch_ratio: BatchRatio = 1.5

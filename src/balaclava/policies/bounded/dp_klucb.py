@@ -7,28 +7,43 @@ from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl_upper
-from balaclava.frames.batches import Batches, arm_in_play, clipped_mean, hand_out
+from balaclava.frames.pools import (
+    Pools,
+    clipped_mean,
+    must_choose,
+    silent_arm,
+)
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import (
     BatchRatio,
     GrowingBatchPolicy,
-    begin_growing,
+    begin,
+    forget_growing,
     learn_growing,
+    play_growing,
 )
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = arm_in_play(state)
-    if best < 0:
-        log_t, highest = math.log(t), -math.inf
-        for arm in range(params.arms):
-            mean, n = clipped_mean(state, arm), state.weights[arm]
-            index = private_kl_upper(mean, log_t / n, params.epsilon)
-            if index > highest:
-                best, highest = arm, index
+def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
+    """The largest mean that what was released allows for."""
+    return private_kl_upper(clipped_mean(state, arm), log_t / state.weights[arm], params.epsilon)
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if must_choose(state):
+        lead, log_t = state.lead[0], math.log(t)
+        best = silent_arm(state)
+        if best < 0:
+            highest = -math.inf
+            for arm in range(params.arms):
+                if state.ready[arm] or arm == lead:
+                    upper = index(params, state, arm, log_t)
+                    if upper > highest:
+                        best, highest = arm, upper
         state.current[0] = best
-    return hand_out(state, best)
+    return play_growing(params, state, rng)
 
 
 @register
@@ -80,6 +95,6 @@ class DPKLUCB(GrowingBatchPolicy):
 
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
-    kernels: ClassVar[Kernels] = Kernels(begin_growing, choose, learn_growing)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_growing, forget_growing)
     most_draws = 16
     batch_ratio: BatchRatio = 1.25

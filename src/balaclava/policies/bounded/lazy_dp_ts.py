@@ -7,27 +7,35 @@ from typing import Any, ClassVar
 
 from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import Batches, hand_out, unreleased_arm
+from balaclava.frames.pools import (
+    Pools,
+    silent_arm,
+)
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded.batched import begin_single, learn_lazily
+from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
+from balaclava.policies.pooled import PooledPolicy
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = unreleased_arm(state)
-    if best < 0:
-        offset, highest = 3.0 * math.log(t) / params.epsilon, -1.0
-        for arm in range(params.arms):
-            pulls = float(state.weights[arm])
-            successes = min(max(state.means[arm] * pulls + offset, 0.0), pulls)
-            theta = rng.beta(successes + 1.0, pulls - successes + 1.0)
-            if theta > highest:
-                best, highest = arm, theta
-    return hand_out(state, best)
+def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if not state.first[0]:
+        lead, offset = state.lead[0], 3.0 * math.log(t) / params.epsilon
+        best = silent_arm(state)
+        if best < 0:
+            highest = -1.0
+            for arm in range(params.arms):
+                if state.ready[arm] or arm == lead:
+                    pulls = float(state.weights[arm])
+                    successes = min(max(state.means[arm] * pulls + offset, 0.0), pulls)
+                    theta = rng.beta(successes + 1.0, pulls - successes + 1.0)
+                    if theta > highest:
+                        best, highest = arm, theta
+        state.current[0] = best
+    return play_lazily(params, state, rng)
 
 
 @register
-class LazyDPTS(PrivateBoundedPolicy):
+class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     """Thompson sampling whose posterior sees an arm's rewards one private batch at a time.
 
     It chooses anew in every round, so it spreads its pulls and copes well with late rewards; no
@@ -71,6 +79,5 @@ class LazyDPTS(PrivateBoundedPolicy):
 
     name = "lazy-dp-ts"
     reference = "Hu, Hegde 2022"
-    phased = True
-    kernels: ClassVar[Kernels] = Kernels(begin_single, choose, learn_lazily)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
     epsilon: Epsilon

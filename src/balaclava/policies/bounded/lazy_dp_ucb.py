@@ -7,29 +7,36 @@ from typing import Any, ClassVar
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import Batches, hand_out, unreleased_arm
+from balaclava.frames.pools import (
+    Pools,
+    silent_arm,
+)
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded.batched import begin_single, learn_lazily
+from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
+from balaclava.policies.pooled import PooledPolicy
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Batches, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = unreleased_arm(state)
-    if best < 0:
-        log_term = 3.0 * math.log(t)
-        sampling = params.radius_scale * math.sqrt(log_term)
-        noise = params.radius_scale * log_term / params.epsilon
-        highest = -math.inf
-        for arm in range(params.arms):
-            spread = state.spreads[arm]  # 1/sqrt(O): no root and no division in the loop
-            index = state.means[arm] + (sampling + noise * spread) * spread
-            if index > highest:
-                best, highest = arm, index
-    return hand_out(state, best)
+def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if not state.first[0]:
+        lead, log_term = state.lead[0], 3.0 * math.log(t)
+        best = silent_arm(state)
+        if best < 0:
+            sampling = params.radius_scale * math.sqrt(log_term)
+            noise = params.radius_scale * log_term / params.epsilon
+            highest = -math.inf
+            for arm in range(params.arms):
+                if state.ready[arm] or arm == lead:
+                    spread = state.spreads[arm]  # 1/sqrt(O): no root and no division in the loop
+                    index = state.means[arm] + (sampling + noise * spread) * spread
+                    if index > highest:
+                        best, highest = arm, index
+        state.current[0] = best
+    return play_lazily(params, state, rng)
 
 
 @register
-class LazyDPUCB(PrivateBoundedPolicy):
+class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
     """UCB whose means see an arm's rewards one private batch at a time.
 
     No horizon to know, and an order of regret that cannot be improved. It chooses anew in every
@@ -71,7 +78,6 @@ class LazyDPUCB(PrivateBoundedPolicy):
 
     name = "lazy-dp-ucb"
     reference = "Hu, Huang, Mehta 2021"
-    phased = True
-    kernels: ClassVar[Kernels] = Kernels(begin_single, choose, learn_lazily)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -1,0 +1,74 @@
+"""Permuted blocks: arms that take turns in a fresh random order each time.
+
+In a block each arm has one turn, in an order drawn by the policy's own randomness and by no data.
+So arms are pulled equally often and none is confounded with the time of day.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+
+
+class Blocks(NamedTuple):
+    """The block under way."""
+
+    order: np.ndarray  # its arms; those that had their turn come first
+    size: np.ndarray  # one element: how many there are
+    place: np.ndarray  # one element: turns taken
+
+
+@kernel
+def begin_blocks(arms: int) -> Blocks:
+    """No block."""
+    return Blocks(np.arange(arms), np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+
+@kernel(borrows=True)
+def all_had_their_turn(blocks: Blocks) -> bool:
+    """Whether the next turn needs a new block."""
+    return bool(blocks.place[0] >= blocks.size[0])
+
+
+@kernel(borrows=True)
+def start_block(blocks: Blocks) -> None:
+    """An empty block, to which `add_to_block` adds arms."""
+    blocks.size[0] = 0
+    blocks.place[0] = 0
+
+
+@kernel(borrows=True)
+def add_to_block(blocks: Blocks, arm: int) -> None:
+    """One more arm that will have a turn."""
+    blocks.order[blocks.size[0]] = arm
+    blocks.size[0] += 1
+
+
+@kernel(borrows=True)
+def turns_left(blocks: Blocks) -> int:
+    """The arms that still have their turn to come: the next one is any of them, alike."""
+    return int(blocks.size[0] - blocks.place[0])
+
+
+@kernel(borrows=True)
+def next_turn(blocks: Blocks, rng: Any) -> int:
+    """Any of the arms that had no turn."""
+    place = blocks.place[0]
+    other = place + int(rng.random() * (blocks.size[0] - place))
+    arm = blocks.order[other]
+    blocks.order[other] = blocks.order[place]
+    blocks.order[place] = arm
+    blocks.place[0] = place + 1
+    return int(arm)
+
+
+@kernel(borrows=True)
+def has_turn_to_come(blocks: Blocks, arm: int) -> bool:
+    """Whether the arm is one of them."""
+    place = blocks.size[0] - 1
+    while place >= blocks.place[0] and blocks.order[place] != arm:
+        place -= 1
+    return bool(place >= blocks.place[0])

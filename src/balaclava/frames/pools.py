@@ -1,0 +1,315 @@
+"""Pools: an arm's rewards in batches, of which several may be under way: nothing waits.
+
+Who is in which batch follows from the order of decisions, never from that of arrivals: a decision
+carries the number of its arm's batch as its phase, and the size of a batch is fixed when it opens.
+A batch is settled when each of its decisions has its reward or was given up; then its sum is
+released, once, with the number of rewards that came as its weight.
+
+An arm with a batch that is fully asked and not settled is waiting, and is not asked for again on
+account of exploration. Meanwhile the best by what was released is played, into its next batch. The
+choice is made anew whenever something settles and when the batch in play is fully asked.
+
+Privacy does not rest on anything here but this: a reward enters one sum, which one it is depends
+on decisions alone, and when it settles depends on arrivals, which must not depend on rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+from balaclava.frames.blocks import (
+    Blocks,
+    add_to_block,
+    all_had_their_turn,
+    begin_blocks,
+    has_turn_to_come,
+    next_turn,
+    start_block,
+    turns_left,
+)
+
+UNLEARNED = -1  # the phase of a decision from which nothing is learned
+NOTHING = -1  # in place of a row: no batch has settled
+ROWS = 32  # batches of an arm under way at once; batches that grow need few
+
+
+class Pools(NamedTuple):
+    """Each arm's batches under way, and what the settled ones released."""
+
+    # Of each arm
+    number: np.ndarray  # of its newest batch; 0 before the first
+    size: np.ndarray  # decisions that batch has
+    asked: np.ndarray  # decisions of it so far
+    planned: np.ndarray  # decisions of all its batches, less those that brought no reward
+    empty: np.ndarray  # settled batches that brought no reward
+    waiting: np.ndarray  # batches fully asked and not settled
+    ready: np.ndarray  # whether it may be asked for on account of exploration: known, not waiting
+    means: np.ndarray  # the released mean that the policy goes by
+    weights: np.ndarray  # the number of rewards behind it, 0 before the first release
+    spreads: np.ndarray  # 1/sqrt(weight)
+    pooled: np.ndarray  # the mean of all that was released,
+    rewards: np.ndarray  # the number of rewards behind that,
+    draws: np.ndarray  # the draws of noise in it
+    settled: np.ndarray  # settled batches that brought rewards
+    # Of each arm and row
+    numbers: np.ndarray  # of the batch in the row; 0: none
+    sizes: np.ndarray
+    left: np.ndarray  # its decisions that have no reward and were not given up
+    lost: np.ndarray  # those that were given up
+    sums: np.ndarray  # of its rewards: raw, and never read but to be released
+    # One element each
+    fresh: np.ndarray  # arms none of whose batches has settled
+    heard: np.ndarray  # arms of which something was released
+    first: np.ndarray  # whether first pulls are made: some arm is fresh, or none was heard of
+    lead: np.ndarray  # the arm with the highest released mean
+    current: np.ndarray  # the arm in play, or -1 when the policy is to choose one
+    held: np.ndarray  # whether nothing is to be learned from the decision being made
+    chance: np.ndarray  # the chance that the last decision's arm had
+    blocks: Blocks
+
+
+@kernel
+def begin_pools(arms: int, rows: int) -> Pools:
+    """No batch open; `rows` batches of an arm, a power of two, may be under way."""
+    return Pools(
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.bool_),
+        np.zeros(arms),
+        np.zeros(arms, np.int64),
+        np.zeros(arms),
+        np.zeros(arms),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros((arms, rows), np.int64),
+        np.zeros((arms, rows), np.int64),
+        np.zeros((arms, rows), np.int64),
+        np.zeros((arms, rows), np.int64),
+        np.zeros((arms, rows)),
+        np.full(1, arms),
+        np.zeros(1, np.int64),
+        np.ones(1, np.bool_),
+        np.zeros(1, np.int64),
+        np.full(1, -1),
+        np.zeros(1, np.bool_),
+        np.ones(1),
+        begin_blocks(arms),
+    )
+
+
+@kernel(borrows=True)
+def must_choose(state: Pools) -> bool:
+    """Whether the policy is to choose the arm in play, by what was released."""
+    return bool(state.current[0] < 0 and not state.first[0])
+
+
+@kernel(borrows=True)
+def silent_arm(state: Pools) -> int:
+    """An arm to ask again because no reward of it ever came, or -1.
+
+    It gets a batch for each that the leader has settled, so that an arm whose rewards are all lost
+    takes a share that falls with time.
+    """
+    if state.heard[0] < state.means.size:
+        for arm in range(state.means.size):
+            silent = state.weights[arm] == 0 and state.waiting[arm] == 0
+            if silent and state.number[arm] <= state.settled[state.lead[0]]:
+                return arm
+    return -1
+
+
+@kernel(borrows=True)
+def next_arm(params: Any, state: Pools, rng: Any) -> int:
+    """The arm of the decision: first pulls in blocks, then the arm in play; or one drawn evenly.
+
+    With chance `holdout` the arm is drawn evenly and nothing is learned; otherwise, with chance
+    `explore`, it is drawn evenly and learned from. The chance that the arm had is noted.
+    """
+    arms = state.means.size
+    even = params.holdout + (1.0 - params.holdout) * params.explore
+    if even == 0.0 and not state.first[0]:
+        state.chance[0] = 1.0
+        return state.current[0]
+    if state.first[0] and all_had_their_turn(state.blocks):
+        fill_block(state)
+    drawn = rng.random() if even > 0.0 else 1.0
+    state.held[0] = drawn < params.holdout
+    own = 1.0
+    if drawn < even:
+        arm = int(rng.random() * arms)
+        own = chance_of(state, arm)
+    elif not state.first[0]:
+        arm = state.current[0]
+    elif all_had_their_turn(state.blocks):  # all are waiting
+        arm = int(rng.random() * arms)
+        own = 1.0 / arms
+    else:
+        own = 1.0 / turns_left(state.blocks)
+        arm = next_turn(state.blocks, rng)
+    state.chance[0] = even / arms + (1.0 - even) * own
+    return arm
+
+
+@kernel(borrows=True)
+def fill_block(state: Pools) -> None:
+    """A block of the arms of which nothing was released and that are not waiting."""
+    start_block(state.blocks)
+    for arm in range(state.means.size):
+        if state.weights[arm] == 0 and state.waiting[arm] == 0:
+            add_to_block(state.blocks, arm)
+
+
+@kernel(borrows=True)
+def chance_of(state: Pools, arm: int) -> float:
+    """The chance that the arm would have had by the rule alone."""
+    if not state.first[0]:
+        return 1.0 if arm == state.current[0] else 0.0
+    if all_had_their_turn(state.blocks):
+        return 1.0 / state.means.size
+    return 1.0 / turns_left(state.blocks) if has_turn_to_come(state.blocks, arm) else 0.0
+
+
+@kernel(borrows=True)
+def needs_batch(state: Pools, arm: int) -> bool:
+    """Whether the decision is the first of a batch, which must be opened for it."""
+    return bool(state.asked[arm] == state.size[arm] and not state.held[0])
+
+
+@kernel(borrows=True)
+def grade(state: Pools, arm: int) -> int:
+    """How manieth the arm's next batch is, from 1, batches that brought no reward not counted."""
+    return int(state.number[arm] - state.empty[arm] + 1)
+
+
+@kernel(borrows=True)
+def open_batch(state: Pools, arm: int, size: int) -> int:
+    """Open the arm's next batch, of `size` decisions: its row, or NOTHING if all rows are taken."""
+    number = state.number[arm] + 1
+    row = number & (state.numbers.shape[1] - 1)
+    if state.numbers[arm, row] != 0:
+        return NOTHING
+    state.number[arm] = number
+    state.size[arm] = size
+    state.asked[arm] = 0
+    state.planned[arm] += size
+    state.numbers[arm, row] = number
+    state.sizes[arm, row] = size
+    state.left[arm, row] = size
+    return int(row)
+
+
+@kernel(borrows=True)
+def hand_out(state: Pools, arm: int) -> tuple[int, int]:
+    """A decision of the arm's newest batch; UNLEARNED where it is held out or rows ran out."""
+    if state.held[0] or state.asked[arm] == state.size[arm]:
+        return arm, UNLEARNED
+    state.asked[arm] += 1
+    if state.asked[arm] == state.size[arm]:
+        state.waiting[arm] += 1
+        state.ready[arm] = False
+        if state.current[0] == arm:
+            state.current[0] = -1
+    return arm, state.number[arm]
+
+
+@kernel(borrows=True)
+def row_of(state: Pools, arm: int, phase: int) -> int:
+    """The row of a decision's batch; NOTHING where nothing is to be learned from it."""
+    row = phase & (state.numbers.shape[1] - 1)
+    if phase < 1 or state.numbers[arm, row] != phase:
+        return NOTHING
+    return int(row)
+
+
+@kernel(borrows=True)
+def take(state: Pools, arm: int, row: int, reward: float) -> int:
+    """Count a reward of the batch in the row; the row if the batch is now to be released."""
+    if row == NOTHING:
+        return NOTHING
+    state.sums[arm, row] += reward
+    return settle(state, arm, row)
+
+
+@kernel(borrows=True)
+def drop(state: Pools, arm: int, row: int) -> int:
+    """A decision of the batch was given up; the row if the batch is now to be released."""
+    if row == NOTHING:
+        return NOTHING
+    state.lost[arm, row] += 1
+    return settle(state, arm, row)
+
+
+@kernel(borrows=True)
+def settle(state: Pools, arm: int, row: int) -> int:
+    """One decision less to wait for. A batch that brought nothing is closed without a release."""
+    state.left[arm, row] -= 1
+    if state.left[arm, row] > 0:
+        return NOTHING
+    state.waiting[arm] -= 1
+    state.ready[arm] = state.waiting[arm] == 0 and state.weights[arm] > 0
+    state.current[0] = -1
+    if state.settled[arm] + state.empty[arm] == 0:
+        state.fresh[0] -= 1
+        state.first[0] = state.fresh[0] > 0 or state.heard[0] == 0
+    if came(state, arm, row) > 0:
+        return row
+    state.empty[arm] += 1
+    state.planned[arm] -= state.sizes[arm, row]
+    empty_row(state, arm, row)
+    return NOTHING
+
+
+@kernel(borrows=True)
+def came(state: Pools, arm: int, row: int) -> int:
+    """The rewards of a settled batch."""
+    return int(state.sizes[arm, row] - state.lost[arm, row])
+
+
+@kernel(borrows=True)
+def empty_row(state: Pools, arm: int, row: int) -> None:
+    """Make room for another batch."""
+    state.numbers[arm, row] = 0
+    state.lost[arm, row] = 0
+    state.sums[arm, row] = 0.0
+
+
+@kernel(borrows=True)
+def close_batch(state: Pools, arm: int, row: int, released: float) -> None:
+    """Keep what was released of the batch's sum, and empty its row."""
+    rewards = state.rewards[arm] + came(state, arm, row)
+    state.pooled[arm] = (state.pooled[arm] * state.rewards[arm] + released) / rewards
+    state.rewards[arm] = rewards
+    state.draws[arm] += 1
+    state.settled[arm] += 1
+    empty_row(state, arm, row)
+
+
+@kernel(borrows=True)
+def go_by(state: Pools, arm: int, mean: float, weight: int) -> None:
+    """From now on the policy goes by this mean of `weight` rewards."""
+    if state.weights[arm] == 0:
+        state.heard[0] += 1
+        state.first[0] = state.fresh[0] > 0
+    state.means[arm] = mean
+    state.weights[arm] = weight
+    state.spreads[arm] = 1.0 / math.sqrt(weight)
+    state.ready[arm] = state.waiting[arm] == 0
+    highest = -math.inf
+    for other in range(state.means.size):
+        if state.weights[other] > 0 and state.means[other] > highest:
+            state.lead[0], highest = other, state.means[other]
+
+
+@kernel(borrows=True)
+def clipped_mean(state: Pools, arm: int) -> float:
+    """The released mean, moved into [0, 1]."""
+    return min(max(state.means[arm], 0.0), 1.0)

@@ -1,0 +1,51 @@
+"""What the policies on pools and epochs share: even draws, propensities, and what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from balaclava._core.declared import Range
+from balaclava.policies.base import Policy, Released
+
+Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn evenly")]
+Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
+
+
+class PooledPolicy(Policy):
+    """A policy that releases an arm's rewards in batches.
+
+    With chance `holdout` the arm of a decision is drawn evenly and its reward is never learned
+    from: a sample of all arms that no adaptive choice has touched. Otherwise, with chance
+    `explore`, it is drawn evenly and learned from as usual: every arm keeps a share. Neither
+    depends on data.
+    """
+
+    pools: ClassVar[str] = ""  # where the state keeps its pools; "" if it is nothing else
+
+    explore: Explore = 0.0
+    holdout: Holdout = 0.0
+
+    def pools_of(self, state: Any) -> Any:
+        """The pools, or epochs, of a state."""
+        for name in filter(None, self.pools.split(".")):
+            state = getattr(state, name)
+        return state
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """The chance that the arm had, given what was public before the last decision."""
+        return float(self.pools_of(state).chance[0])
+
+    def released(self, state: Any) -> Sequence[Released]:
+        """All that was released of each arm's rewards."""
+        pools = self.pools_of(state)
+        return [
+            Released(
+                arm,
+                int(pools.rewards[arm]),
+                float(pools.pooled[arm]),
+                int(pools.draws[arm]),
+                int(pools.settled[arm]),
+            )
+            for arm in range(self.arms)
+        ]
