@@ -45,19 +45,19 @@ class Explored(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Explored:
+def begin(params: Params) -> Explored:
     arms = params.arms
     return Explored(np.zeros(arms, np.int64), np.zeros(arms), np.full(1, -1, np.int64))
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Explored, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Explored, t: int, context: Any, rng: Any) -> tuple[int, int]:
     return (t - 1) % params.arms if state.chosen[0] < 0 else state.chosen[0], 0
 
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Explored, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Explored, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if state.counts[arm] == params.pulls:
         return

@@ -731,7 +731,6 @@ def test_what_goes_wrong_on_a_worker_is_told() -> None:
 
 
 def test_no_scheduler_no_worker(plan: Plan, tmp_path: Path) -> None:
-    start = time.monotonic()
     with pytest.raises(ClusterError, match=r"no scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1", timeout=0.5)
     for address in ("nonsense://", "nonsense", "tcp://nowhere.invalid:8786"):
@@ -744,7 +743,6 @@ def test_no_scheduler_no_worker(plan: Plan, tmp_path: Path) -> None:
         pytest.raises(ClusterError, match="no worker has joined"),
     ):
         run_sweep(plan, tmp_path / "out", scheduler=empty.scheduler_address, timeout=0.5)
-    assert time.monotonic() - start < 20
     assert not tree(tmp_path / "out" / "cells")
 
 
