@@ -159,9 +159,10 @@ def test_only_own_pictures_are_replaced_or_removed(made: list[str], tmp_path: Pa
     with pytest.raises(ResultsFileError, match=r"two-fig1\.png is in the way"):
         write_markdown(done.shown, done.folder, tmp_path / "gallery.md")
     assert (folder / "two-fig1.png").read_bytes() == b"a user's own"
-    (folder / "pictures.json").write_text('["../out/one-fig1.png", "two-fig1.png"')
-    with pytest.raises(ResultsFileError, match=r"pictures\.json cannot be read"):
-        write_markdown(done.shown[:1], done.folder, tmp_path / "gallery.md")
+    for damaged in ('["one-fig1.png", "two-', "5", "[5]"):
+        (folder / "pictures.json").write_text(damaged)
+        with pytest.raises(ResultsFileError, match=r"pictures\.json cannot be read"):
+            write_markdown(done.shown[:1], done.folder, tmp_path / "gallery.md")
     (folder / "pictures.json").write_text('["../out/two-fig1.png", "one-fig1.png"]')
     write_markdown(done.shown[:1], done.folder, tmp_path / "gallery.md")
     assert (done.folder / "two-fig1.png").is_file()  # a list cannot reach out of its folder

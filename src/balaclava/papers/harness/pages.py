@@ -70,14 +70,14 @@ def _pictures(folder: Path) -> set[str]:
     """The pictures that were written here before."""
     try:
         names = json.loads((folder / PICTURES).read_text(encoding="utf-8"))
+        return {name for name in names if Path(name).name == name}  # none outside the folder
     except FileNotFoundError:
         return set()
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise ResultsFileError(
             f"{folder / PICTURES} cannot be read; it lists the pictures that may be replaced: "
             "remove it and those, or choose another name for the page"
         ) from error
-    return {name for name in names if isinstance(name, str) and Path(name).name == name}
 
 
 def _list_pictures(names: set[str], folder: Path) -> None:
