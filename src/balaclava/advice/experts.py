@@ -148,7 +148,7 @@ def _candidate(
             if best.bound is None:
                 best = Candidate(name, "", None, why_not=str(error))
             continue
-        bound = policy.regret_bound(None, shared["horizon"])
+        bound = policy.proved_bound(None, shared["horizon"])
         if bound is not None and (best.bound is None or bound < best.bound):
             best = Candidate(name, str(policy.guarantee), bound, scale)
     return best

@@ -30,6 +30,10 @@ class LossEnvironment(Environment):
         gaps: np.ndarray = self.means - self.means.min()
         return gaps
 
+    @property
+    def largest_gap(self) -> float:
+        return 1.0  # one arm may lose 1 in a round in which the best one loses 0
+
     def loss_rows(self, first: int, last: int) -> np.ndarray:
         """losses[round, arm] of rounds first + 1 to last."""
         raise NotImplementedError

@@ -105,6 +105,11 @@ class Environment(Declared):
         gaps: np.ndarray = self.means.max() - self.means
         return gaps
 
+    @property
+    def largest_gap(self) -> float:
+        """The most that one round can add to the regret."""
+        return float(self.gaps.max())
+
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """The regret after each of `rounds`.
 

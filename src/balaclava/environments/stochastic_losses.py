@@ -40,6 +40,10 @@ class StochasticLosses(LossEnvironment):
     def draw(self) -> Callable[..., float]:
         return draw
 
+    @property
+    def largest_gap(self) -> float:
+        return float(self.gaps.max())  # regret is that of the means
+
     def loss_rows(self, first: int, last: int) -> np.ndarray:
         return np.broadcast_to(self.means, (last - first, self.arms))
 

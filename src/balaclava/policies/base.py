@@ -179,7 +179,18 @@ class Policy(Declared):
         return None
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """The proved bound on the expected regret, constants included; None where there is none."""
+        """The proved bound on the expected regret, constants included; None where there is none.
+
+        Never more than `horizon` rounds at the largest gap, whatever the theorem says.
+        """
+        bound = self.proved_bound(environment, horizon)
+        if bound is None:
+            return None
+        largest = 1.0 if environment is None else environment.largest_gap  # losses in [0, 1]
+        return min(float(bound), horizon * largest)
+
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
+        """What the theorem says, which may be more than any policy can lose; None without one."""
         return None
 
     def agent(self, *, seed: int | None = None) -> Agent:

@@ -317,10 +317,11 @@ def keeps_rewards_to_itself(policy: Policy) -> None:
 
 
 def bounds_its_regret(policy: Policy) -> None:
-    """A regret bound is a number that is not negative, or None."""
-    bound = policy.regret_bound(matching_environment(policy), ROUNDS)
+    """A regret bound is None, or a number between 0 and all rounds at the largest gap."""
+    world = matching_environment(policy)
+    bound = policy.regret_bound(world, ROUNDS)
     require(
-        bound is None or (isinstance(bound, float) and bound >= 0 and not math.isnan(bound)),
+        bound is None or (isinstance(bound, float) and 0 <= bound <= ROUNDS * world.largest_gap),
         f"{policy.name}: regret_bound gives {bound!r}",
     )
 

@@ -127,12 +127,12 @@ def test_bound_of_exp3_is_below_the_printed_one() -> None:
     world = bl.environment("stochastic-losses", means=[0.5] * K)
     size = 1 + 10 * lam**2 * math.log(K * n) ** 2
     printed = 2 * math.sqrt(2 * n * K * math.log(K) * size) + 1
-    assert 0.5 * printed < base.regret_bound(world, n) <= printed
+    assert 0.5 * printed < base.proved_bound(world, n) <= printed
     # Mixing that is too small for the noise proves nothing.
     bare = bl.policy("exp3", arms=K, horizon=n, loss_noise=lam, gamma=0.0)
-    assert bare.regret_bound(world, n) is None
+    assert bare.proved_bound(world, n) is None
     advised = bl.environment("advice", losses=world, advice=[[0.2] * K])
-    assert base.regret_bound(advised, n) is None
+    assert base.proved_bound(advised, n) is None
 
 
 def test_an_arm_without_a_chance_is_never_drawn() -> None:
@@ -475,7 +475,7 @@ def test_losses_outside_the_unit_interval_are_refused_or_clipped() -> None:
 def test_bounds_of_the_conversions() -> None:
     T, K, epsilon = 10**6, 5, 0.1
     world = bl.environment("stochastic-losses", means=[0.5] * K)
-    bound = {n: bl.policy(n, **GOLDEN).regret_bound(world, T) for n in PROVED}
+    bound = {n: bl.policy(n, **GOLDEN).proved_bound(world, T) for n in PROVED}
     # Corollary 3.2 with sigma = sqrt(6) and twice the batch; ours has sqrt(3).
     sure = 208 * math.sqrt(K * T / epsilon) + 2 / epsilon
     assert bound["dp-htinf"] == pytest.approx(10 * 30 * math.sqrt(3 * K * (10**5 + 1)))
@@ -483,18 +483,18 @@ def test_bounds_of_the_conversions() -> None:
     size = math.sqrt(T * K * math.log(K) / epsilon) * math.log(epsilon * K * T)
     assert bound["dp-exp3"] <= 4 * math.sqrt(22) * size + 4 / epsilon
     base = bl.policy("dp-ftpl", **GOLDEN).base_policy()
-    assert bound["dp-ftpl"] == pytest.approx(10 * base.regret_bound(world, 10**5))
+    assert bound["dp-ftpl"] == pytest.approx(10 * base.proved_bound(world, 10**5))
     # What the horizon leaves of a last batch is added; a game within the first batch loses all.
-    assert bl.policy("dp-htinf", **GOLDEN).regret_bound(world, 7) == 7.0
-    assert bl.policy("dp-htinf", **GOLDEN).regret_bound(world, T - 1) == pytest.approx(
+    assert bl.policy("dp-htinf", **GOLDEN).proved_bound(world, 7) == 7.0
+    assert bl.policy("dp-htinf", **GOLDEN).proved_bound(world, T - 1) == pytest.approx(
         10 * 30 * math.sqrt(3 * K * 10**5) + 9
     )
     # Above epsilon = 1 the theorem stops; a base that was not told of the noise proves nothing.
-    assert bl.policy("dp-htinf", arms=K, horizon=T, epsilon=1.5).regret_bound(world, T) is None
+    assert bl.policy("dp-htinf", arms=K, horizon=T, epsilon=1.5).proved_bound(world, T) is None
     unaware = bl.privatise(bl.policy("exp3", arms=K, horizon=T), epsilon=0.5)
-    assert unaware.regret_bound(world, T) is None
+    assert unaware.proved_bound(world, T) is None
     aware = bl.policy("exp3", arms=K, horizon=T // 2, loss_noise=1.0)
-    assert bl.privatise(aware, epsilon=0.5).regret_bound(world, T) is not None
+    assert bl.privatise(aware, epsilon=0.5).proved_bound(world, T) is not None
 
 
 @pytest.mark.statistical

@@ -291,22 +291,22 @@ def test_regret_bounds():
     new = bl.policy("dp-ftpl-new", arms=3, epsilon=0.1, horizon=MILLION)
     log_t, noise = math.log(MILLION), 4 / 0.1 * math.log(MILLION / 2)
     expected = max(16 * log_t / 0.4, noise) + max(16 * log_t / 0.2, noise) + 12
-    assert new.regret_bound(world, MILLION) == pytest.approx(expected)
-    assert new.regret_bound(world, 10) == pytest.approx(expected)
-    assert new.regret_bound(world, MILLION + 1) is None
+    assert new.proved_bound(world, MILLION) == pytest.approx(expected)
+    assert new.proved_bound(world, 10) == pytest.approx(expected)
+    assert new.proved_bound(world, MILLION + 1) is None
     elim = bl.policy("gdp-elim-new", arms=3, epsilon=0.1, horizon=MILLION)
     noise = math.log(MILLION**2 / 2) / 0.1
     expected = (1024 * log_t / 0.2**2 + 32 * noise / 0.2) * 0.6 + 12
-    assert elim.regret_bound(world, MILLION) == pytest.approx(expected)
+    assert elim.proved_bound(world, MILLION) == pytest.approx(expected)
     tie = bl.environment("bernoulli", means=[0.3, 0.7, 0.7])
-    assert elim.regret_bound(tie, MILLION) is None  # exploration never ends
+    assert elim.proved_bound(tie, MILLION) is None  # exploration never ends
     # On a scale twice as wide everything doubles.
     for policy in (new, elim):
         wide = type(policy).create({**policy.parameters, "reward_range": (0.0, 2.0)})
         doubled = bl.environment("two-point", values=[2.0] * 3, probabilities=[0.3, 0.5, 0.7])
-        assert wide.regret_bound(doubled, 9) == pytest.approx(2 * policy.regret_bound(world, 9))
-        assert policy.regret_bound(doubled, 9) is None
-    assert bl.policy("dp-ftpl-gauss", arms=3, epsilon=1.0, delta=0.1).regret_bound(world, 9) is None
+        assert wide.proved_bound(doubled, 9) == pytest.approx(2 * policy.proved_bound(world, 9))
+        assert policy.proved_bound(doubled, 9) is None
+    assert bl.policy("dp-ftpl-gauss", arms=3, epsilon=1.0, delta=0.1).proved_bound(world, 9) is None
 
 
 def plain_noise(rng, epsilon, delta, shape):

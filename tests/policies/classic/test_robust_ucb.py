@@ -371,7 +371,7 @@ def test_regret_bounds():
 
     def bound(estimator, u, **changes):
         policy = make(estimator, moment_bound=u, **{**parameters, **changes})
-        return policy.regret_bound(world, 100)
+        return policy.proved_bound(world, 100)
 
     log_t = math.log(100)
     # The gap is 1/2. Pulls until twice the bonus is below it, times the gap, plus 5 gaps.

@@ -75,18 +75,18 @@ def test_the_printed_bounds_are_above_ours() -> None:
     for epsilon in (0.05, 0.3, 1.0):
         policy = bl.policy("ldp-exp4", arms=k, experts=n, horizon=T, epsilon=epsilon)
         printed = 16 * math.sqrt(T * k * math.log(n)) * math.log(k * T) / epsilon + 1
-        assert 0 < policy.regret_bound(None, T) < printed
+        assert 0 < policy.proved_bound(None, T) < printed
     policy = bl.policy("dp-exp4", arms=k, experts=n, horizon=T, epsilon=1.0, delta=1e-5)
     p, L = policy.constants(), math.log(n * T)
     printed = 3 * p.batch * math.log(n) / p.learning_rate + T * (
         p.mixing + p.learning_rate * (k + 10 * (p.noise_scale * L) ** 2)
     )
-    assert 0 < policy.regret_bound(None, T) < printed
+    assert 0 < policy.proved_bound(None, T) < printed
     wrapped = bl.policy("dp-htinf-experts", arms=k, experts=n, horizon=T, epsilon=0.1)
     inner = bl.policy("dp-htinf", arms=n, horizon=T, epsilon=0.1)
     losses = bl.environment("stochastic-losses", means=np.full(n, 0.5))
-    assert wrapped.regret_bound(None, T) == inner.regret_bound(losses, T)
-    assert wrapped.regret_bound(None, T) < 208 * math.sqrt(n * T / 0.1) + 2 / 0.1
+    assert wrapped.proved_bound(None, T) == inner.proved_bound(losses, T)
+    assert wrapped.proved_bound(None, T) < 208 * math.sqrt(n * T / 0.1) + 2 / 0.1
 
 
 def test_bounds_are_for_the_planned_horizon() -> None:

@@ -77,7 +77,7 @@ def private(label: str, **offered: Any) -> Policy:
         return policy
     world = hidden_best(2, 2)
     candidates = [make(name, **offered, learning_rate_scale=scale) for scale in _SCALES]
-    bounds = [candidate.regret_bound(world, offered["horizon"]) for candidate in candidates]
+    bounds = [candidate.proved_bound(world, offered["horizon"]) for candidate in candidates]
     best: Policy = candidates[int(np.argmin([math.inf if b is None else b for b in bounds]))]
     return best
 

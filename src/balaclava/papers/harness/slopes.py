@@ -118,7 +118,7 @@ class Measured(NamedTuple):
 def worst_point(setting: Setting, worlds: Sequence[Results], label: str) -> Point:
     """The mean regret on the world where it is largest."""
     mean, error = max(mean_of_regret(results, label) for results in worlds)
-    bound = setting.policies[label].regret_bound(worlds[0].environment, setting.horizon)
+    bound = setting.policies[label].proved_bound(worlds[0].environment, setting.horizon)
     return Point(setting.x, mean, error, setting.ceiling, bound)
 
 

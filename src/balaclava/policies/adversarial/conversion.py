@@ -147,7 +147,7 @@ class ConvertedPolicy(PrivateLossPolicy):
     def constants(self) -> Conversion:
         return Conversion(self.epsilon, self.rounds_of_a_batch, self.base_policy().constants())
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 3.1: tau R(n) + T - tau n, with n = floor(T / tau) batches.
 
         R(n) is what the base proves for n rounds of losses with noise of scale 1 / (tau epsilon)
@@ -158,7 +158,7 @@ class ConvertedPolicy(PrivateLossPolicy):
         if self.epsilon > 1.0 or allowed < self.noise:
             return None
         n = horizon // tau
-        bound = base.regret_bound(environment, n) if n else 0.0
+        bound = base.proved_bound(environment, n) if n else 0.0
         return None if bound is None else tau * bound + (horizon - tau * n)
 
 

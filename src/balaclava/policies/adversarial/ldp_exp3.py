@@ -96,6 +96,6 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
     def constants(self) -> Rates:
         return Rates(*self._exp3().constants(), self.epsilon)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """That of exp3 for noise of scale 1/epsilon."""
-        return self._exp3().regret_bound(environment, horizon)
+        return self._exp3().proved_bound(environment, horizon)

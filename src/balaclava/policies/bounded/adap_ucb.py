@@ -89,7 +89,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     epsilon: Epsilon
     alpha: Alpha = 3.1
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 7: sum of 16 alpha log T / min(gap, epsilon) + alpha/(alpha-3)."""
         scaled = unit_gaps(self, environment)
         if scaled is None:

@@ -129,7 +129,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
         bonus = params.noise_reach + math.sqrt(params.log_horizon * pulls)
         return TruncatedLaplaceLaw((total + bonus) / pulls, 1.0 / pulls, self.epsilon, self.delta)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 16: sum of max{16 log T / gap, 4 n c} over the worse arms, plus 4 an arm."""
         scaled = unit_gaps(self, environment)
         if scaled is None or horizon > self.horizon:

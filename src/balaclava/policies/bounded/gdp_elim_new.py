@@ -148,7 +148,7 @@ class GDPElimNew(PrivateBoundedPolicy):
         """Pulls of each arm in the first phase: before that nothing is decided."""
         return phase_length(self.constants(), 1)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 18, by the smallest gap; None where two arms are the best."""
         scaled = unit_gaps(self, environment)
         if scaled is None or horizon > self.horizon:

@@ -153,7 +153,7 @@ class Exp3(LossPolicy):
     def _log(self) -> float:
         return math.log(self.arms * self.horizon) if self.horizon else 0.0
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.
 
         The first is log K / eta + eta n K (1 + 2 lam^2) + gamma n + 1: its proof, with the variance

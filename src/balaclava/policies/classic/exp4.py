@@ -106,7 +106,7 @@ class Exp4(ExpertPolicy):
         eta = math.sqrt(2.0 * math.log(self.experts) / (self.horizon * self.arms))
         return Params(self.experts, self.outstanding, self.learning_rate_scale * eta, self.mixing)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + eta T K / 2, plus T gamma: sqrt(2 T K log N) at the default settings."""
         low, high = environment.reward_range
         if low < 0.0 or high > 1.0 or horizon > self.horizon:

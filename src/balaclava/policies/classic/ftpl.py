@@ -163,7 +163,7 @@ class FTPL(LossPolicy):
         noise = max(self._noise, 4.0 * self.loss_noise * math.log(self.horizon))
         return 1.0 / (self._draws * (1.0 + noise))
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """6 log K / eta + 4 eta K n (1 + 10 lam^2 L^2) + K n / (e M) + 1.
 
         From the decomposition in the proof of Lemma E.4 of Asi et al., whose last line leaves out

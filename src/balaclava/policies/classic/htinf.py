@@ -142,7 +142,7 @@ class HTINF(LossPolicy):
             self.learning_rate_scale,
         )
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: 30 sigma K^(1 - 1/alpha) (n + 1)^(1/alpha).
 
         It needs losses whose large parts are not negative on average: those in [0, 1], with or

@@ -317,7 +317,7 @@ class RobustUCB(Policy):
         """Whether moment_bound is about E|X - mean|^moment_order; otherwise about E|X|^..."""
         return self.estimator != "truncated-mean"
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """A proved bound; None where the moment bound does not hold or a constant differs.
 
         An arm is pulled again only while twice its bonus is above its gap (or an estimate fails,

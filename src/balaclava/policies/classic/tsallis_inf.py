@@ -106,7 +106,7 @@ class TsallisINF(LossPolicy):
         sigma = self.sigma or math.sqrt(second_moment(self.loss_noise))
         return Terms(self.arms, self.outstanding, self.learning_rate_scale / sigma)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 1, for losses without noise: 4 sqrt(K n) + 1."""
         exact = self.loss_noise == 0.0 and self.constants().rate == 1.0
         if not rivals_are_arms(environment) or not exact:

@@ -82,7 +82,7 @@ class UCB1(Policy):
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
     radius_scale: RadiusScale = 1.0
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 1: sum of 8 log T / gap, plus (1 + pi^2/3) times the sum of gaps."""
         low, high = environment.reward_range
         if self.radius_scale != 1.0 or low < 0.0 or high > 1.0:

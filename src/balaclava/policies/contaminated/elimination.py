@@ -243,7 +243,7 @@ class EliminationPolicy(PrivateRealPolicy):
                 yield size, float(radius_of(params, size))
             size *= 2
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """From the radii, with their constants, by walking through the batches.
 
         An arm is dropped at the end of the first batch whose 4 beta is below its gap; under

@@ -229,7 +229,7 @@ class DPExp4(PrivateExpertPolicy):
             self._epsilon_of_a_release,
         )
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.
 
         The proof of Theorem 4.5 with the variance of the noise, 2 lambda^2, where it has a bound

@@ -117,7 +117,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         )
         return Params(N, self.outstanding, eta, MIXING * eta * K * x, self.epsilon)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + gamma T + eta T K (1 + 2 / epsilon^2) + 1.
 
         The proof of Theorem 4.4 with the variance of the noise, 2 / epsilon^2, where it has the

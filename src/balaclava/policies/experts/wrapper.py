@@ -111,6 +111,6 @@ class ConvertedExpertPolicy(PrivateExpertPolicy):
         """The same expert is asked again, for today's advice."""
         return int(draw_arm(context[phase % self.experts], rng))
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
-        return self.inner.regret_bound(Rivals(), horizon) if horizon <= self.horizon else None
+        return self.inner.proved_bound(Rivals(), horizon) if horizon <= self.horizon else None

@@ -179,7 +179,7 @@ class BatchUCBPolicy(Policy):
     def constants(self) -> Params:
         return Params(self.arms, self.epsilon, *self.schedule)
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """From the radii, with all constants; None where radius_scale or the rewards break them.
 
         As long as the index of the best arm is above its mean, an arm is not chosen any more

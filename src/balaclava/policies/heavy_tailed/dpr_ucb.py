@@ -204,7 +204,7 @@ class DPRUCB(PrivateRealPolicy):
         rounding *= math.log(32.0) ** (root - 1.0) * log ** (-1.5 - root)
         return bias + spread + tails + rounding
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 2 with its constants; None if the moment bound or `error` <= 18 does not hold.
 
         If every private mean is within a bonus, c times the paper's, an arm with gap D is pulled

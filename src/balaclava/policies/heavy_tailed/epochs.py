@@ -77,7 +77,7 @@ class EpochPolicy(Policy):
         """How far an estimate may be off, in units of err, in epochs of such lengths."""
         raise NotImplementedError
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """A bound with all constants; None where the moment bound or the proof does not hold.
 
         If no estimate is off by more than `allowed_error`, times the radius_scale, the best arm
