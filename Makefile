@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OLDEST := tests/policies/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
+  tests/test_base_install.py tests/test_authoring.py
 
-.PHONY: demo examples test test-all test-gpu audit bench lint format docs gallery clean help
+.PHONY: demo examples test test-all test-oldest test-gpu audit bench lint format docs gallery clean help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +28,12 @@ test: $(READY) lint ## everything that must hold before a change lands
 
 test-all: $(READY) lint ## with the long statistical tests too
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-oldest: ## the oldest versions that pyproject.toml allows, in an environment of their own
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-oldest.lock
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	.venv-oldest/bin/python -m pytest $(OLDEST)
 
 test-gpu: $(READY) ## what a GPU plays, against the CPU, on a machine that has one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
@@ -59,4 +67,4 @@ gallery: $(READY) ## every figure of the papers at quick scale; writes docs/gall
 	$(BIN)/balaclava reproduce --all --out out/gallery --markdown docs/gallery.md
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) site out build dist
+	rm -rf $(VENV) .venv-oldest site out build dist

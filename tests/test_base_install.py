@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from balaclava._core.parts import EXTRAS
 
@@ -78,6 +79,20 @@ def test_the_extras_bring_what_the_base_goes_without() -> None:
         assert module in brings[extra], f"{module} is not in the extra {extra!r}"
     base = {Requirement(line).name for line in PROJECT["dependencies"]}
     assert base == {"numpy", "opendp", "click", "rich"}
+
+
+def test_the_oldest_versions_are_those_that_are_tried() -> None:
+    """The lower end of every range of the base and of the lab is in the lock file."""
+    lines = (ROOT / "requirements-oldest.lock").read_text(encoding="utf-8").splitlines()
+    tried = dict(line.split("==") for line in lines if "==" in line)
+    extras = PROJECT["optional-dependencies"]
+    for line in (*PROJECT["dependencies"], *extras["lab"], *extras["sweep"]):
+        requirement = Requirement(line)
+        (least,) = [part.version for part in requirement.specifier if part.operator == ">="] or [""]
+        if least:
+            assert Version(tried[requirement.name]).release[: len(least.split("."))] == tuple(
+                int(part) for part in least.split(".")
+            ), requirement.name
 
 
 def test_the_base_is_alone(base: Path) -> None:

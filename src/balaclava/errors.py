@@ -70,6 +70,10 @@ class MissingPartError(BalaclavaError, ImportError):
     """A part that is not installed; the message names the extra that brings it."""
 
 
+class BalaclavaDeprecationWarning(DeprecationWarning):
+    """A public name that goes away; the message says when, and what to use instead."""
+
+
 class PlugInWarning(UserWarning):
     """An installed plug-in that cannot be used; everything else goes on without it."""
 
