@@ -5,6 +5,9 @@
 `Policy` and `Environment` each show a complete one in their docstring. Registered, it is known by
 its name everywhere. An installed package registers its own through the entry points
 `balaclava.policies` and `balaclava.environments`; `balaclava.testing` checks what was written.
+
+Frames, which keep a policy's books, are modules here (`pools.begin_pools`, `pending.take_note`);
+what the simplest policies need of them is listed by itself too.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from balaclava._core.declared import (
     Means,
     MomentBound,
     MomentOrder,
+    Outside,
     PositiveMeans,
     RadiusScale,
     Range,
@@ -32,35 +36,7 @@ from balaclava._core.declared import (
 from balaclava._core.kernels import compiled, kernel
 from balaclava.environments.base import Environment
 from balaclava.environments.base import register as register_environment
-from balaclava.frames.batches import (
-    Batches,
-    arm_in_play,
-    begin_batches,
-    clipped_mean,
-    close_batch,
-    hand_out,
-    take_batch,
-    unreleased_arm,
-)
-from balaclava.frames.pending import (
-    FORGOTTEN,
-    Pending,
-    begin_pending,
-    new_note,
-    next_is_taken,
-    take_note,
-)
-from balaclava.frames.phases import (
-    SPARE,
-    Phases,
-    active_arms,
-    begin_phases,
-    choose_in_phases,
-    drop_behind,
-    next_pull,
-    open_phase,
-    take,
-)
+from balaclava.frames import batches, blocks, pending, phases, pools, start_phase, tally
 from balaclava.frames.start_phase import count_reward, starting_arm
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import (
@@ -123,10 +99,7 @@ from balaclava.privacy.truncated_laplace import truncated_laplace_release
 from balaclava.privacy.truncation import truncated
 
 __all__ = [
-    "FORGOTTEN",
-    "SPARE",
     "Arms",
-    "Batches",
     "BoundedPolicy",
     "Contamination",
     "Delta",
@@ -150,8 +123,7 @@ __all__ = [
     "Model",
     "MomentBound",
     "MomentOrder",
-    "Pending",
-    "Phases",
+    "Outside",
     "Policy",
     "PositiveMeans",
     "PrivateBoundedPolicy",
@@ -168,31 +140,23 @@ __all__ = [
     "Tally",
     "Terms",
     "Trees",
-    "active_arms",
-    "arm_in_play",
     "as_it_is",
-    "begin_batches",
+    "batches",
     "begin_hybrid",
     "begin_logarithmic",
-    "begin_pending",
-    "begin_phases",
     "begin_tally",
     "begin_trees",
     "bernoulli",
     "bernoulli_exp",
     "bernoulli_report",
     "beta_index",
+    "blocks",
     "check_budget",
-    "choose_in_phases",
-    "clipped_mean",
-    "close_batch",
     "compiled",
     "count_reward",
     "discrete_laplace",
-    "drop_behind",
     "failure_probability_of",
     "gaussian_index",
-    "hand_out",
     "hybrid_insert",
     "hybrid_sum",
     "insert_node",
@@ -204,22 +168,20 @@ __all__ = [
     "logarithmic_insert",
     "logarithmic_sum",
     "mechanism",
-    "new_note",
-    "next_is_taken",
-    "next_pull",
     "not_private",
     "nothing_to_forget",
     "onto_unit_grid",
-    "open_phase",
+    "pending",
+    "phases",
+    "pools",
     "private_argmax_histogram",
     "randomized_bit",
     "register_environment",
     "register_policy",
     "seeded",
+    "start_phase",
     "starting_arm",
-    "take",
-    "take_batch",
-    "take_note",
+    "tally",
     "to_grid",
     "to_steps",
     "to_unit_grid",
@@ -232,5 +194,4 @@ __all__ = [
     "unit_laplace_report",
     "unit_level",
     "unknown_arm",
-    "unreleased_arm",
 ]
