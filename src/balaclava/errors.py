@@ -78,6 +78,14 @@ class PlugInWarning(UserWarning):
     """An installed plug-in that cannot be used; everything else goes on without it."""
 
 
+class ProcessError(BalaclavaError, RuntimeError):
+    """An agent that is used in another process than the one it was made in."""
+
+
+class SilenceWarning(UserWarning):
+    """An agent has made many decisions and heard of none of them."""
+
+
 class MomentWarning(UserWarning):
     """A policy counts on a bound on moments, means or outliers that the environment exceeds."""
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -13,10 +18,14 @@ import balaclava as bl
 from balaclava.errors import (
     DecisionError,
     ParameterError,
+    PrivacyError,
     RewardError,
     SavedStateError,
+    SilenceWarning,
     UnknownNameError,
 )
+from balaclava.policies.decisions import REMEMBERED
+from balaclava.policies.saving import digest_of
 
 
 def agent_with_history(seed=3, rounds=25):
@@ -57,7 +66,7 @@ def test_a_decision_may_be_given_by_its_id():
     agent = bl.policy("ucb1", arms=2).agent()
     decision = agent.ask()
     agent.tell(decision.id, 1.0)
-    with pytest.raises(DecisionError, match="decision 1 has its reward already"):
+    with pytest.raises(DecisionError, match=f"decision {decision.id} has its reward already"):
         agent.tell(decision, 1.0)
 
 
@@ -65,7 +74,7 @@ def test_cancelled_decisions_cannot_be_told():
     agent = bl.policy("ucb1", arms=2).agent()
     decision = agent.ask()
     agent.cancel(decision)
-    with pytest.raises(DecisionError):
+    with pytest.raises(DecisionError, match="was cancelled"):
         agent.tell(decision, 1.0)
 
 
@@ -82,7 +91,7 @@ def test_a_lost_first_reward_is_asked_again():
 
 
 def test_many_threads_share_an_agent():
-    agent = bl.policy("ucb1", arms=4).agent()
+    agent = bl.policy("ucb1", arms=4).agent(patience=10_000)
     errors = []
 
     def work():
@@ -98,36 +107,8 @@ def test_many_threads_share_an_agent():
     for thread in threads:
         thread.join()
     assert not errors
-    assert agent.ask().id == 8 * 200 + 1
-
-
-def damaged(change):
-    saved = json.loads(json.dumps(agent_with_history().save()))
-    change(saved)
-    return saved
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda s: s.update(schema=99),
-        lambda s: s.pop("schema"),
-        lambda s: s.pop("state"),
-        lambda s: s.pop("clock"),
-        lambda s: s.update(clock="x"),
-        lambda s: s["state"].pop("tally.sums"),
-        lambda s: s["state"]["tally.sums"].update(shape=[4]),
-        lambda s: s["state"]["tally.sums"].update(dtype="<f4"),
-        lambda s: s["state"]["tally.sums"].update(data="%%%"),
-        lambda s: s["state"]["tally.sums"].update(data="AAAA"),
-        lambda s: s["generator"].update(bit_generator="MT19937"),
-        lambda s: s.update(open=[[1]]),
-        lambda s: s.update(policy=None),
-    ],
-)
-def test_damaged_states_are_refused(change):
-    with pytest.raises(SavedStateError):
-        bl.restore(damaged(change))
+    assert agent.ask().id.endswith(f"-{8 * 200 + 1}")
+    assert agent.status().rewards == 8 * 200
 
 
 @pytest.mark.parametrize("wrong", [None, [], "{}", 3])
@@ -137,8 +118,10 @@ def test_restoring_something_else(wrong):
 
 
 def test_restoring_an_unknown_policy():
+    saved = agent_with_history().save()
+    saved["policy"]["name"] = "nobody"
     with pytest.raises(UnknownNameError):
-        bl.restore(damaged(lambda s: s["policy"].update(name="nobody")))
+        bl.restore({**saved, "digest": digest_of(saved)})
 
 
 def test_unregistered_policies_cannot_be_saved():
@@ -177,6 +160,179 @@ def test_errors_never_show_the_reward():
         agent.tell(agent.ask(), 1234.5678)
     assert "1234" not in str(caught.value)
     assert "0 to 1" in str(caught.value)
+
+
+def test_four_sentences_while_the_agent_remembers():
+    agent = bl.policy("ucb1", arms=2).agent(patience=10)
+    first, second, third = (agent.ask() for _ in range(3))
+    agent.tell(first, 1.0)
+    agent.cancel(second)
+    for _ in range(11):
+        agent.ask()
+    stranger = bl.policy("ucb1", arms=2).agent().ask()
+    sentences = {}
+    for decision in (first, second, third, stranger):
+        with pytest.raises(DecisionError) as caught:
+            agent.tell(decision, 1.0)
+        sentences[decision.id] = str(caught.value)
+    words = ("has its reward already", "was cancelled", "was given up", "another agent")
+    assert all(word in text for word, text in zip(words, sentences.values(), strict=True))
+    for _ in range(REMEMBERED):
+        agent.tell(agent.ask(), 1.0)
+    with pytest.raises(DecisionError, match="too long ago"):
+        agent.tell(first, 1.0)
+
+
+@pytest.mark.parametrize("wrong", [1, 1.0, True, None, "0.75", b"x", "7-1", "a" * 32 + "-0"])
+def test_what_is_no_decision_is_refused_and_not_repeated(wrong):
+    agent = bl.policy("ucb1", arms=2).agent()
+    agent.ask()
+    with pytest.raises(DecisionError, match="its id") as caught:
+        agent.tell(wrong, 1.0)
+    assert "0.75" not in str(caught.value)
+
+
+def test_ids_are_unique_among_agents_and_after_a_restore():
+    agent = bl.policy("ucb1", arms=2).agent(seed=1)
+    before = [agent.ask() for _ in range(3)]
+    saved = agent.save()
+    lost = agent.ask()  # after the save: a crash would lose it
+    twins = [bl.restore(saved) for _ in range(2)]
+    following = [twin.ask() for twin in twins]
+    assert len({d.id for d in (*before, lost, *following)}) == 6
+    with pytest.raises(DecisionError, match="after the save"):
+        twins[0].tell(lost, 1.0)
+    with pytest.raises(DecisionError, match="another agent"):
+        twins[0].tell(following[1], 1.0)
+    twins[0].tell(before[0].id, 1.0)
+    again = bl.restore(twins[0].save())  # two names before its own
+    again.tell(before[1], 1.0)
+    again.tell(following[0], 1.0)
+    with pytest.raises(DecisionError, match="has its reward already"):
+        again.tell(before[0], 1.0)
+
+
+def test_patience_bounds_what_is_open():
+    agent = bl.policy("ucb1", arms=2).agent(patience=20)
+    first = agent.ask()
+    for _ in range(20):
+        agent.ask()
+    agent.tell(first, 1.0)  # 20 further decisions: just in time
+    for _ in range(100):
+        agent.ask()
+    status = agent.status()
+    assert (status.open, status.given_up, status.rewards) == (21, 99, 1)
+    assert status.oldest_wait == 20
+    assert str(status).endswith("given up with decision 1 from now.")
+
+
+def test_patience_is_found():
+    agent = bl.policy("ucb1", arms=2).agent()
+    silent = agent.ask()
+    for _ in range(400):
+        agent.ask()
+    assert agent.status().given_up == 0  # nobody before 30 rewards have come
+    for _ in range(30):
+        agent.tell(agent.ask(), 1.0)
+    agent.ask()
+    assert agent.status().given_up > 100
+    with pytest.raises(DecisionError, match="was given up"):
+        agent.tell(silent, 1.0)
+
+
+def test_silence_is_noticed_once():
+    agent = bl.policy("ucb1", arms=2).agent()
+    for _ in range(1_000):
+        agent.ask()
+    with pytest.warns(SilenceWarning, match=r"cancel.*patience"):
+        agent.ask()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(1_500):
+            agent.ask()
+        heard = bl.policy("ucb1", arms=2).agent()
+        for t in range(2_500):
+            decision = heard.ask()
+            if t % 900 == 0:
+                heard.tell(decision, 1.0)
+        window = bl.policy("ucb1", arms=2).agent(patience=5, settle="window", missing=0.0)
+        for _ in range(1_500):
+            window.ask()  # to say that nothing came would tell whether rewards came
+
+
+def test_status_is_a_sentence():
+    agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent(seed=1)
+    assert "nothing is awaited" in str(agent.status())
+    decisions = [agent.ask() for _ in range(3)]
+    agent.cancel(decisions[1])
+    agent.tell(decisions[2], 1.0)
+    status = agent.status()
+    assert (status.decisions, status.rewards, status.open, status.cancelled) == (3, 1, 1, 1)
+    assert status.oldest_open == decisions[0].id
+    assert "3 decisions, 1 reward, 0 given up, 1 cancelled, 1 open" in str(status)
+
+
+def test_named_arms():
+    names = ["plain", "friendly", "map"]
+    policy = bl.policy("ucb1", arms=names)
+    assert (policy.arms, policy.arm_labels) == (3, tuple(names))
+    agent = policy.agent(seed=1)
+    assert {agent.ask().label for _ in range(3)} == set(names)
+    again = bl.restore(agent.save())
+    assert again.policy == policy
+    assert again.ask().label in names
+    assert bl.policy("ucb1", arms=2).agent().ask().label in ("0", "1")
+    for wrong in (["a", "a"], ["a", 3], [], ["a", " "], {"a": 1}, "ab"):
+        with pytest.raises(ParameterError, match="arms"):
+            bl.policy("ucb1", arms=wrong)
+
+
+def test_copies_are_refused():
+    agent = bl.policy("ucb1", arms=2).agent()
+    for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError, match=r"agent\.save\(\)"):
+            copying(agent)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_is_noticed(tmp_path):
+    """In a process of its own: pytest's threads must not be there when it splits."""
+    script = """
+        import os, balaclava as bl
+        from balaclava.errors import ProcessError
+        agent = bl.policy("ucb1", arms=2).agent()
+        first = agent.ask()
+        child = os.fork()
+        if child == 0:
+            for call in (agent.ask, agent.save, lambda: agent.tell(first, 1.0)):
+                try:
+                    call()
+                except ProcessError as error:
+                    assert "agent.adopt()" in str(error)
+                else:
+                    os._exit(1)
+            agent.adopt()
+            agent.tell(first, 1.0)
+            second = agent.ask()
+            own = second.id.endswith("-2") and second.id[:32] != first.id[:32]
+            os._exit(0 if own else 2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        agent.tell(first, 1.0)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_copy_that_goes_on_says_so():
+    agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent()
+    agent.ask()
+    assert not any("only one went on" in text for text in agent.guarantee.assumptions)
+    assert "only one went on" in bl.restore(agent.save()).guarantee.assumptions[-1]
+
+
+def test_too_many_arms_for_memory():
+    with pytest.raises(ParameterError, match="memory"):
+        bl.policy("ucb1", arms=10**13).agent()
 
 
 def test_saving_does_not_disturb():

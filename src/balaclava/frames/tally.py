@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,16 @@ class Tally(NamedTuple):
     pulls: np.ndarray  # rewards told
     sums: np.ndarray  # their sum
     unknown: np.ndarray  # one element: how many arms have no reward yet
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        if self.pulls.sum() > decisions:
+            yield "more rewards than decisions"
+        silent = np.count_nonzero(self.pulls == 0)
+        if not silent <= self.unknown[0] <= self.pulls.size:  # some policies want more than one
+            yield "another number of arms without a reward"
+        if (self.sums[self.pulls == 0] != 0).any():
+            yield "a sum of no rewards"
 
 
 @kernel

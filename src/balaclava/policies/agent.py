@@ -2,44 +2,69 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import math
+import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from balaclava._core.declared import brief
 from balaclava.errors import (
     BalaclavaError,
-    DecisionError,
     ParameterError,
+    PrivacyError,
+    ProcessError,
     RewardError,
     SavedStateError,
+    UnknownNameError,
     require_arm,
 )
 from balaclava.policies.base import REGISTRY, Policy
-from balaclava.privacy.guarantee import Guarantee, not_private
+from balaclava.policies.decisions import (
+    HAS_REWARD,
+    WAS_CANCELLED,
+    WAS_GIVEN_UP,
+    Book,
+    Decision,
+    Open,
+    id_parts,
+)
+from balaclava.policies.reception import REPORT, REWARD, Arrival, Lesson, Window, checked_clock
+from balaclava.policies.saving import (
+    DamageError,
+    exactly,
+    fill_state,
+    items_of,
+    pack_state,
+    packed_numbers,
+    plain_generator,
+    seal,
+    set_generator,
+    unseal,
+    whole_number,
+)
+from balaclava.policies.settling import Settle, Settling, checked_settling, require_missing
+from balaclava.policies.status import Status
+from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.privacy.report import checked_number
 
-SCHEMA = 1
-_CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
-
-_GOES_ON_ONCE = (
-    "of the saved agent and what was restored from it only one went on: every copy that goes on "
-    "releases the same rewards again and costs epsilon again"
+_PARTS = (
+    *("policy", "settling", "agent", "origins", "clock", "unlearned", "open", "closed"),
+    *("reception", "lost", "state", "generator"),
 )
+_MANY_ARMS = 10**6  # beyond, what a save holds must show that they were there
+_MOST_PHASE = 2**62
 
-
-class Decision(NamedTuple):
-    """One arm, handed out once. `id` counts the decisions of an agent from 1."""
-
-    id: int
-    arm: int
-    phase: int
+GOES_ON_ONCE = (
+    "of an agent and its copies (restored from a save, or left by a fork) only one went on: every "
+    "copy that goes on releases the same rewards again and costs epsilon again"
+)
+ARRIVES_REGARDLESS = (
+    "when and whether a reward comes, or is cancelled, does not depend on what it is; if it does, "
+    "make the agent with settle='window'"
+)
 
 
 class Agent:
@@ -48,34 +73,74 @@ class Agent:
     Rewards may come late, in any order, or never; each counts once. A seeded agent repeats itself
     exactly, which makes it good for tests and worthless for privacy.
 
+    Args:
+        policy: what decides.
+        seed: a whole number for tests; by default the randomness is fit for release.
+        patience: further decisions after which one is given up: its reward then counts no more.
+            By default it is found: once 30 rewards have come, four times the longest wait so far,
+            and at least 256. Open decisions are kept in memory until then.
+        settle: "arrival": a reward counts when it comes; the guarantee then assumes that when and
+            whether it comes does not depend on what it is. "window": every reward, or `missing`,
+            counts when `patience` further decisions were made; the guarantee then covers when and
+            whether it came. It costs what a delay of one window costs.
+        missing: what counts where no reward came in time, with `settle="window"`.
+
     Example:
         >>> import balaclava as bl
-        >>> agent = bl.policy("ucb1", arms=3).agent()
+        >>> agent = bl.policy("ucb1", arms=["plain", "friendly", "map"]).agent()
         >>> first, second = agent.ask(), agent.ask()
+        >>> first.label, second.label
+        ('plain', 'friendly')
         >>> agent.tell(second, reward=0.5)
-        >>> agent.tell(first, reward=0.25)
-        >>> agent.tell(first, reward=0.25)
+        >>> agent.tell(first.id, reward=0.25)
+        >>> print(agent.status())
+        2 decisions, 2 rewards, 0 given up, 0 open; nothing is awaited.
+        >>> agent.tell(first, reward=0.25)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        balaclava.errors.DecisionError: decision 1 has its reward already; each is told once
+        balaclava.errors.DecisionError: decision ...-1 has its reward already; each is told once
     """
 
-    def __init__(self, policy: Policy, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        seed: int | None = None,
+        patience: int | None = None,
+        settle: Settle = "arrival",
+        missing: float | None = None,
+    ) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ParameterError(
                 f"seed = {brief(seed)} is not allowed; give a whole number or None"
             )
+        self._settling = checked_settling(patience, settle, missing)
+        require_missing(policy, self._settling)
         self._policy = policy
         self._params = policy.constants()
         self._prepare = policy.prepare()
-        self._state = policy.kernels.begin(self._params)
+        try:
+            self._state = policy.kernels.begin(self._params)
+        except (MemoryError, OverflowError):
+            raise ParameterError(
+                f"{policy.name}: arms = {policy.arms} are more than memory holds; give fewer"
+            ) from None
         self._seeded = seed is not None
         self._rng: Any = SystemRandomness() if seed is None else seeded(seed)
-        self._restored = False
-        self._clock = 0
-        self._open: dict[int, Decision] = {}
-        self._lost: list[Decision] = []
+        self._copied = False
+        self._book = Book()
+        self._reception = self._receive(self._settling)
+        self._unlearned = 0
+        self._lost: list[tuple[int, int]] = []  # arm and phase of pulls to be handed out again
+        self._process = os.getpid()
         self._lock = threading.Lock()
+
+    def _receive(self, settling: Settling) -> Arrival | Window:
+        patience, settle, missing = settling
+        if settle == "window" and patience is not None and missing is not None:
+            lesson = self._checked(Lesson(REWARD, missing))
+            return Window(self._book, patience, lesson, self._learn, self._checked)
+        return Arrival(self._book, patience, self._learn, self._forget)
 
     @property
     def policy(self) -> Policy:
@@ -84,17 +149,24 @@ class Agent:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The policy's guarantee; "none" when the agent was seeded."""
+        """The policy's guarantee with what this agent adds; "none" when the agent was seeded."""
         if self._seeded:
             return not_private(
                 "the agent was seeded: who knows the seed can take the noise away", ""
             )
         guarantee = self._policy.guarantee
-        if self._restored and guarantee.private:
+        if not guarantee.private:
+            return guarantee
+        added = (GOES_ON_ONCE,) if self._copied else ()
+        if self._reception.window and guarantee.model == "central":
             return dataclasses.replace(
-                guarantee, assumptions=(*guarantee.assumptions, _GOES_ON_ONCE)
+                guarantee,
+                neighbours=NEIGHBOURS_IN_TIME,
+                assumptions=(*guarantee.assumptions, *added),
             )
-        return guarantee
+        return dataclasses.replace(
+            guarantee, assumptions=(*guarantee.assumptions, ARRIVES_REGARDLESS, *added)
+        )
 
     def ask(self, context: Any = None) -> Decision:
         """The next decision. Never waits for a reward.
@@ -102,28 +174,28 @@ class Agent:
         `context` is what the policy decides by where it takes any: advice[expert, arm], each row
         a distribution over the arms, for policies that follow experts.
         """
-        context = self._policy.checked_context(context)
+        policy = self._policy
+        context = policy.checked_context(context)
+        self._require_own_process()
         with self._lock:
-            t = self._clock + 1
+            self._reception.before_decision()
+            t = self._book.clock + 1
             if self._lost:
-                _, arm, phase = self._lost.pop()
-                arm = self._policy.arm_again(context, arm, phase, self._rng)
+                arm, phase = self._lost.pop()
+                arm = policy.arm_again(context, arm, phase, self._rng)
             else:
-                arm, phase = self._policy.kernels.choose(
-                    self._params, self._state, t, context, self._rng
-                )
-            require_arm(self._policy.name, t, arm, self._policy.arms)
-            decision = Decision(t, int(arm), int(phase))
-            self._clock = t
-            self._open[t] = decision
-            return decision
+                arm, phase = policy.kernels.choose(self._params, self._state, t, context, self._rng)
+            require_arm(policy.name, t, arm, policy.arms)
+            known = self._book.enter(int(arm), int(phase))
+            self._unlearned += known.phase < 0
+            chance = policy.propensity(self._state, known.arm)
+            return Decision(known.id, known.arm, known.phase, policy.arm_label(known.arm), chance)
 
-    def tell(self, decision: Decision, reward: float) -> None:
-        """The reward of a decision: in any order, each once."""
-        prepared = self._prepare(self._params, checked_reward(self._policy, reward))
-        self._learn(self._policy.kernels.learn, decision, prepared)
+    def tell(self, decision: Decision | str, reward: float) -> None:
+        """The reward of a decision, or of its id: in any order, each once."""
+        self._take(decision, self._checked(Lesson(REWARD, reward)))
 
-    def report_level(self, decision: Decision) -> float:
+    def report_level(self, decision: Decision | str) -> float:
         """The public level that is sent to the owner of the decision's reward, for its report.
 
         For policies of local privacy: the owner's device calls `policy.report(reward, level)`.
@@ -132,40 +204,63 @@ class Agent:
         level = self._policy.report_level
         if level is None:
             raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
+        self._require_own_process()
         with self._lock:
-            known = self._known(decision)
+            known = self._reception.find(decision)
             return float(level(self._params, self._state, known.arm, known.phase))
 
-    def tell_report(self, decision: Decision, report: float) -> None:
+    def tell_report(self, decision: Decision | str, report: float) -> None:
         """What the owner of the reward reported (`policy.report`), for policies of local privacy.
 
         The agent then never sees the reward.
         """
-        learn = self._policy.learn_report
-        if learn is None:
-            raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
-        value = checked_number(self._policy.name, "report", report, *self._policy.reports)
-        self._learn(learn, decision, value)
+        self._take(decision, self._checked(Lesson(REPORT, report)))
 
-    def _learn(self, learn: Callable[..., None], decision: Decision, value: float) -> None:
-        with self._lock:
-            known = self._known(decision)
-            # First: if learning is interrupted, the reward may be lost but never counts twice.
-            del self._open[known.id]
-            learn(self._params, self._state, known.id, known.arm, value, known.phase, self._rng)
-
-    def cancel(self, decision: Decision) -> None:
+    def cancel(self, decision: Decision | str) -> None:
         """The reward of this decision will never come.
 
-        A policy that plays whole phases hands the pull out again, so that its phase can end; to
-        others a missing reward makes no difference. Cancel for reasons that have nothing to do
-        with the reward: the choice is not covered by the guarantee.
+        It is given up at once, so that a batch that waits for it can settle; with
+        `settle="window"` it counts as missing when its window ends. Otherwise, cancel for reasons
+        that have nothing to do with the reward: the guarantee takes that for granted.
         """
+        self._require_own_process()
         with self._lock:
-            decision = self._known(decision)
-            del self._open[decision.id]
-            if self._policy.phased and decision.phase >= 0:
-                self._lost.append(decision)
+            known = self._reception.cancel(decision)
+            if known is not None and self._policy.phased and known.phase >= 0:
+                self._lost.append((known.arm, known.phase))
+
+    def status(self) -> Status:
+        """How far it is. With `settle="window"` nothing in it depends on rewards that came."""
+        with self._lock:
+            book, reception = self._book, self._reception
+            released = self._policy.released(self._state)
+            oldest = book.oldest
+            return Status(
+                decisions=book.clock,
+                rewards=reception.rewards,
+                open=len(book.open),
+                cancelled=reception.cancelled,
+                given_up=reception.given_up,
+                closed=book.clock - len(book.open) if reception.window else None,
+                unlearned=self._unlearned,
+                oldest_open=None if oldest is None else oldest.id,
+                oldest_wait=0 if oldest is None else book.clock - oldest.round,
+                releases=None if released is None else sum(each.batches for each in released),
+                awaited=reception.awaited(),
+            )
+
+    def adopt(self) -> None:
+        """Go on in this process, after a fork: the caller knows that no other copy goes on.
+
+        Both copies hold the same unfinished sums. If both went on, each would release them, and
+        epsilon would count twice.
+        """
+        self._lock = threading.Lock()  # another thread may have held it when the process split
+        with self._lock:
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                self._copied = True
+                self._book.rename()
 
     def save(self) -> dict[str, Any]:
         """Everything needed to go on later, as a JSON-able dict for `bl.restore`.
@@ -174,7 +269,8 @@ class Agent:
         same save, goes on too, unfinished batches are released twice and epsilon doubles.
 
         It holds raw sums: keep it as secret as the rewards. Secure randomness is not part of it,
-        a seeded agent's generator is.
+        a seeded agent's generator is. A digest guards it against accidents and careless editing,
+        not against somebody who holds it and wants to deceive.
         """
         policy = self._policy
         parts = (getattr(policy, name) for name in policy.annotations)
@@ -184,46 +280,81 @@ class Agent:
                     f"{type(part).__name__} is not registered, so it could not be restored; "
                     "call bl.register on it first"
                 )
+        self._require_own_process()
         with self._lock:
-            return {
-                "schema": SCHEMA,
-                "confidential": _CONFIDENTIAL,
+            book = self._book
+            content = {
                 "policy": {"name": policy.name, "parameters": policy.parameters},
-                "clock": self._clock,
-                "open": [list(decision) for decision in self._open.values()],
-                "lost": [list(decision) for decision in self._lost],
-                "state": {name: _pack(array) for name, array in _arrays(self._state)},
-                "generator": _plain_state(self._rng.bit_generator.state) if self._seeded else None,
+                "settling": self._settling._asdict(),
+                "agent": book.name,
+                "origins": [list(item) for item in book.origins.items()],
+                "clock": book.clock,
+                "unlearned": self._unlearned,
+                "open": [list(known) for known in book.open.values()],
+                "closed": [list(item) for item in book.closed.items()],
+                "reception": self._reception.save(),
+                "lost": [list(pull) for pull in self._lost],
+                "state": pack_state(self._state),
+                "generator": plain_generator(self._rng) if self._seeded else None,
             }
+            return seal(content)
 
-    def _known(self, decision: Decision) -> Decision:
-        identity = decision.id if isinstance(decision, Decision) else decision
-        if isinstance(identity, bool) or not isinstance(identity, int):
-            # It may be a reward, given in the wrong place: it is not repeated.
-            raise DecisionError(
-                f"a {type(decision).__name__} is not a decision; give what ask() returned"
+    def _take(self, decision: Any, lesson: Lesson) -> None:
+        self._require_own_process()
+        with self._lock:
+            self._reception.take(decision, lesson)
+
+    def _checked(self, lesson: Lesson) -> Lesson:
+        """The lesson as a number that the policy takes, or an error that does not repeat it."""
+        policy = self._policy
+        if lesson.kind != REPORT:
+            return Lesson(REWARD, checked_reward(policy, lesson.value))
+        if policy.learn_report is None:
+            raise RewardError(f"{policy.name} takes rewards, not reports; use tell")
+        value = checked_number(policy.name, "report", lesson.value, *policy.reports)
+        return Lesson(REPORT, value)
+
+    def _learn(self, known: Open, lesson: Lesson) -> None:
+        learn: Callable[..., None] = self._policy.kernels.learn
+        value = lesson.value
+        if lesson.kind == REPORT and self._policy.learn_report is not None:
+            learn = self._policy.learn_report
+        else:
+            value = self._prepare(self._params, value)
+        learn(self._params, self._state, known.round, known.arm, value, known.phase, self._rng)
+
+    def _forget(self, known: Open) -> None:
+        self._policy.kernels.forget(
+            self._params, self._state, known.round, known.arm, known.phase, self._rng
+        )
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ProcessError(
+                f"this agent was made in process {self._process}, and this is {os.getpid()}: after "
+                "a fork both would release the same rewards, and epsilon would count twice; make "
+                "agents after forking, or call agent.adopt() if no other process goes on with it"
             )
-        known = self._open.get(identity)
-        if known is None:
-            if 1 <= identity <= self._clock:
-                raise DecisionError(
-                    f"decision {identity} has its reward already; each is told once"
-                )
-            raise DecisionError(
-                f"decision {identity} was never made; this agent has made {self._clock}"
-            )
-        if isinstance(decision, Decision) and decision != known:
-            raise DecisionError(
-                f"decision {identity} was for arm {known.arm} in phase {known.phase}, not for "
-                f"arm {decision.arm} in phase {decision.phase}; give what ask() returned"
-            )
-        return known
+
+    def __copy__(self) -> NoReturn:
+        raise PrivacyError(
+            "an agent is not copied: both copies would release the same rewards, and epsilon would "
+            "count twice; make another with policy.agent(), or move it with agent.save() and "
+            "bl.restore"
+        )
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise PrivacyError(
+            "an agent is not pickled: it would become a second one that releases the same rewards; "
+            "use agent.save() and bl.restore, and let only one go on"
+        )
 
     def __repr__(self) -> str:
-        return (
-            f"<Agent of {self._policy.name}: {self._clock} decisions, {len(self._open)} rewards "
-            f"to come, {self.guarantee}>"
-        )
+        counts = f"{self._book.clock} decisions, {len(self._book.open)} open"
+        return f"<Agent of {self._policy.name}: {counts}, {self.guarantee}>"
 
 
 def checked_reward(policy: Policy, reward: Any) -> float:
@@ -233,72 +364,81 @@ def checked_reward(policy: Policy, reward: Any) -> float:
 
 
 def restore(saved: dict[str, Any]) -> Agent:
-    """The agent that `agent.save()` described, going on exactly where that one stood."""
-    if not isinstance(saved, dict):
-        raise SavedStateError(f"a saved agent is a dict, not a {type(saved).__name__}")
-    if saved.get("schema") != SCHEMA:
-        raise SavedStateError(
-            f"saved with schema {brief(saved.get('schema'))}; this version reads schema {SCHEMA}"
-        )
+    """The agent that `agent.save()` described, going on exactly where that one stood.
+
+    Everything is checked: the digest, then each number against what it can be. New decisions get
+    ids of their own; those that were open keep theirs.
+    """
     try:
-        policy = REGISTRY.create(saved["policy"]["name"], saved["policy"]["parameters"])
-        agent = Agent(policy, seed=None if saved["generator"] is None else 0)
-        if saved["generator"] is not None:
-            agent._rng.bit_generator.state = _array_state(saved["generator"])
-        agent._restored = True
-        agent._clock = int(saved["clock"])
-        decisions = [Decision(*(int(part) for part in item)) for item in saved["open"]]
-        agent._open = {decision.id: decision for decision in decisions}
-        agent._lost = [Decision(*(int(part) for part in item)) for item in saved["lost"]]
-        for decision in (*decisions, *agent._lost):
-            if not (1 <= decision.id <= agent._clock and 0 <= decision.arm < policy.arms):
-                raise ValueError("a decision that was never made")
-        for name, array in _arrays(agent._state):
-            array[...] = _unpack(name, saved["state"][name], array)
-    except BalaclavaError:
+        return _restored(unseal(saved))
+    except (SavedStateError, UnknownNameError):
         raise
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except BalaclavaError as error:
+        raise SavedStateError(f"the saved agent cannot be made: {error}") from None
+    except (
+        *(KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError),
+        *(RecursionError, MemoryError),
+    ) as error:
+        why = str(error) if isinstance(error, DamageError) else type(error).__name__
         raise SavedStateError(
-            f"the saved agent is incomplete or damaged ({type(error).__name__}); use an intact copy"
+            f"the saved agent is incomplete or damaged ({why}); use an intact copy"
         ) from None
+
+
+def _restored(content: dict[str, Any]) -> Agent:
+    exactly(content, *_PARTS)
+    named = exactly(content["policy"], "name", "parameters")
+    policy = REGISTRY.create(named["name"], named["parameters"])
+    if policy.arms > max(_MANY_ARMS, packed_numbers(content["state"])):
+        raise DamageError("more arms than the state has")
+    settling = exactly(content["settling"], *Settling._fields)
+    seed = None if content["generator"] is None else 0
+    agent = Agent(policy, seed=seed, **settling)
+    if seed is not None:
+        set_generator(agent._rng, content["generator"])
+    agent._copied = True
+    clock = checked_clock(content["clock"])
+    agent._unlearned = whole_number(content["unlearned"], 0, clock)
+    _fill_book(agent._book, content, clock, policy.arms)
+    agent._reception.load(content["reception"])
+    for arm, phase in items_of(content["lost"]):
+        if not policy.phased:
+            raise DamageError("a lost pull of a policy that has none")
+        pull = whole_number(arm, 0, policy.arms - 1), whole_number(phase, 0, _MOST_PHASE)
+        agent._lost.append(pull)
+    fill_state(agent._state, content["state"], clock)
     return agent
 
 
-def _arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a state by name; a state may hold others."""
-    for name, part in zip(state._fields, state, strict=True):
-        if isinstance(part, np.ndarray):
-            yield prefix + name, part
-        else:
-            yield from _arrays(part, f"{prefix}{name}.")
-
-
-def _pack(array: np.ndarray) -> dict[str, Any]:
-    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
-    return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
-
-
-def _unpack(name: str, packed: dict[str, Any], like: np.ndarray) -> np.ndarray:
-    if packed["dtype"] != like.dtype.str or tuple(packed["shape"]) != like.shape:
-        raise SavedStateError(
-            f"the saved state's {name!r} has another shape or type than this version's; restore it "
-            "with the version that saved it"
+def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> None:
+    """The decisions of a saved agent, under the names that they were given out by."""
+    names = {content["agent"]: clock}
+    for name, last in items_of(content["origins"]):
+        names.setdefault(name, whole_number(last, 0, clock))
+    book.origins = {name: last for name, last in names.items() if id_parts(f"{name}-1")}
+    if len(book.origins) != 1 + len(content["origins"]):
+        raise DamageError("an agent's name that is none")
+    book.origins[content["agent"]] = book.origins.pop(content["agent"])
+    book.clock = clock
+    last = 0
+    for key, number, arm, phase in items_of(content["open"]):
+        known = Open(
+            key,
+            whole_number(number, last + 1, clock),
+            whole_number(arm, 0, arms - 1),
+            whole_number(phase, -1, _MOST_PHASE),
         )
-    data = base64.b64decode(packed["data"], validate=True)
-    return np.frombuffer(data, dtype=like.dtype).reshape(like.shape)
-
-
-def _plain_state(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {key: _plain_state(value) for key, value in state.items()}
-    if isinstance(state, np.ndarray):
-        return {"uint64": [int(word) for word in state]}
-    return state
-
-
-def _array_state(state: Any) -> Any:
-    if isinstance(state, dict):
-        if set(state) == {"uint64"}:
-            return np.array(state["uint64"], dtype=np.uint64)
-        return {key: _array_state(value) for key, value in state.items()}
-    return state
+        name, counted = id_parts(key) or ("", 0)
+        if counted != known.round or book.origins.get(name, 0) < counted:
+            raise DamageError("a decision that was never made")
+        book.open[key] = known
+        last = known.round
+    for key, how in items_of(content["closed"]):
+        name, counted = id_parts(key) or ("", 0)
+        if not 0 < counted <= book.origins.get(name, 0) or key in book.open:
+            raise DamageError("a decision that was never made")
+        if how not in (HAS_REWARD, WAS_CANCELLED, WAS_GIVEN_UP):
+            raise DamageError("an ending that is none")
+        book.closed[key] = how
+    if len(book.closed) != len(content["closed"]):
+        raise DamageError("an ending that is there twice")

@@ -15,6 +15,7 @@ from balaclava.privacy.secure import to_unit_grid
 
 if TYPE_CHECKING:
     from balaclava.policies.agent import Agent
+    from balaclava.policies.settling import Settle
 
 RewardKind = Literal["bounded", "real", "loss"]
 
@@ -106,6 +107,36 @@ class Policy(Declared):
     kernels: ClassVar[Kernels]
 
     arms: Arms
+    arm_labels: ClassVar[tuple[str, ...] | None] = None  # an object's own, where arms were named
+
+    def __post_init__(self) -> None:
+        if isinstance(self.arms, list | tuple):
+            labels = self._checked_labels(self.arms)
+            object.__setattr__(self, "arm_labels", labels)
+            object.__setattr__(self, "arms", len(labels))
+        super().__post_init__()
+
+    def _checked_labels(self, names: Sequence[Any]) -> tuple[str, ...]:
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                raise self.refuse("arms", "holds something else than names; give texts")
+            if list(names).count(name) > 1:
+                raise self.refuse("arms", f"names {name!r} twice; give each arm its own name")
+        if not names:
+            raise self.refuse("arms", "names no arm; give at least one")
+        return tuple(names)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as plain, JSON-able values; named arms by their names."""
+        parameters = super().parameters
+        if self.arm_labels is not None:
+            parameters["arms"] = list(self.arm_labels)
+        return parameters
+
+    def arm_label(self, arm: int) -> str:
+        """The name of an arm; its number where arms have no names."""
+        return str(arm) if self.arm_labels is None else self.arm_labels[arm]
 
     @property
     def guarantee(self) -> Guarantee:
@@ -193,11 +224,22 @@ class Policy(Declared):
         """What the theorem says, which may be more than any policy can lose; None without one."""
         return None
 
-    def agent(self, *, seed: int | None = None) -> Agent:
-        """Start making decisions. Without a seed the randomness is fit for release."""
+    def agent(
+        self,
+        *,
+        seed: int | None = None,
+        patience: int | None = None,
+        settle: Settle = "arrival",
+        missing: float | None = None,
+    ) -> Agent:
+        """Start making decisions. Without a seed the randomness is fit for release.
+
+        `patience`, `settle` and `missing` say how long rewards are waited for and when they count:
+        see `bl.Agent`.
+        """
         from balaclava.policies.agent import Agent
 
-        return Agent(self, seed=seed)
+        return Agent(self, seed=seed, patience=patience, settle=settle, missing=missing)
 
 
 class BoundedPolicy(Policy):

@@ -19,6 +19,11 @@ Scope = Literal["none", "decision", "trajectory", "report"]
 
 NEIGHBOURS = "reward streams that differ in one time step's reward"
 
+NEIGHBOURS_IN_TIME = (
+    "reward streams that differ in one time step's reward, in when it came, or in whether it came "
+    "at all"
+)
+
 # The four notions in use for private bandits, in words. The first, second and fourth are scopes;
 # the third follows from the second at the same epsilon and delta and is no scope of its own.
 NOTIONS = {
@@ -61,6 +66,10 @@ _ONCE = {
 _NOT_COVERED = (
     "Not covered: the time of a decision, who took part, how arms are named, whether a reward "
     "came at all, and whatever the operator writes down elsewhere."
+)
+_NOT_COVERED_IN_TIME = (
+    "When and whether a reward came is covered like the reward itself. Not covered: the time of a "
+    "decision, who took part, how arms are named, and whatever the operator writes down elsewhere."
 )
 
 
@@ -239,7 +248,7 @@ class Guarantee:
             f"{'that reward' if self.rewards == 1 else 'those rewards together'} by at most e^ε = "
             f"{_odds(self.epsilon)}{_slack(self.delta)}.",
             *self._relations(),
-            _NOT_COVERED,
+            _NOT_COVERED_IN_TIME if self.neighbours == NEIGHBOURS_IN_TIME else _NOT_COVERED,
         ]
         if self.explanation:
             sentences.append(self.explanation)

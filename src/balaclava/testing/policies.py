@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -12,9 +13,9 @@ import numpy as np
 
 from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError, ParameterError, RewardError
-from balaclava.frames.patience import FOUND, begin_patience, longest_wait, note_wait
-from balaclava.policies.agent import Agent, Decision, restore
+from balaclava.policies.agent import Agent, restore
 from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.decisions import Decision, id_parts
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.delays import LOST, Delay, draw_delay
@@ -87,7 +88,12 @@ def decides_within_its_arms(policy: Policy) -> None:
     agent = policy.agent(seed=SEED)
     require(agent.guarantee.model == "none", f"{policy.name}: a seeded agent claims privacy")
     for t, (decision, _) in enumerate(played(policy, agent, ROUNDS), start=1):
-        require(decision.id == t, f"{policy.name}: decision {t} has id {decision.id}")
+        require(round_of(decision) == t, f"{policy.name}: decision {t} has id {decision.id}")
+        chance = decision.propensity
+        require(
+            chance is None or (0 < chance <= 1 and policy.scope != "decision"),
+            f"{policy.name}: the chance of decision {t} is {chance}",
+        )
         require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm} at {t}")
         require(decision.phase >= -1, f"{policy.name}: phase {decision.phase} at {t}")
 
@@ -95,7 +101,8 @@ def decides_within_its_arms(policy: Policy) -> None:
 def works_without_a_seed(policy: Policy) -> None:
     """With the operating system's randomness too."""
     agent = policy.agent()
-    require(agent.guarantee == policy.guarantee, f"{policy.name}: the agent's guarantee differs")
+    claimed = dataclasses.replace(agent.guarantee, assumptions=policy.guarantee.assumptions)
+    require(claimed == policy.guarantee, f"{policy.name}: the agent's guarantee differs")
     for _ in played(policy, agent, 60):
         pass
 
@@ -160,17 +167,20 @@ def survives_save_and_restore(policy: Policy) -> None:
     if REGISTRY.classes().get(policy.name) is not type(policy):
         return  # save() says that such a policy must be registered first
     reference = policy.agent(seed=SEED)
-    expected = [d for d, _ in played(policy, reference, ROUNDS, delay=4)]
+    expected = [d[1:] for d, _ in played(policy, reference, ROUNDS, delay=4)]
     for step in (0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, ROUNDS - 1):
         agent = policy.agent(seed=SEED)
         before = list(played(policy, agent, step, delay=4))
-        decisions = [decision for decision, _ in before]
-        saved = json.dumps(agent.save())
-        restored = restore(json.loads(saved))
-        require(json.dumps(restored.save()) == saved, f"{policy.name}: save changes on restore")
+        decisions = [decision[1:] for decision, _ in before]
+        saved = agent.save()
+        restored = restore(json.loads(json.dumps(saved)))
+        again = restored.save()
+        own = ("agent", "origins", "digest")  # a restored agent has a name of its own
+        changed = [key for key in saved if saved[key] != again[key] and key not in own]
+        require(not changed, f"{policy.name}: restoring changes {', '.join(changed)} of a save")
         waiting = before[-1][1] if before else []
         rest = played(policy, restored, ROUNDS, delay=4, start=step + 1, pending=waiting)
-        decisions += [decision for decision, _ in rest]
+        decisions += [decision[1:] for decision, _ in rest]
         require(
             decisions == expected,
             f"{policy.name}: an agent restored at step {step} goes on differently",
@@ -239,6 +249,32 @@ def does_without_missing_rewards(policy: Policy) -> None:
         silent.ask(policy.practice_context)
 
 
+def shows_nothing_of_arrivals(policy: Policy) -> None:
+    """With windows: told at once, told late, or never told where `missing` says the same."""
+    low, _ = policy.accepts
+    missing = low if math.isfinite(low) else 0.0
+    shown = []
+    for lateness in (0, 3, 5):
+        agent = policy.agent(seed=SEED, patience=5, settle="window", missing=missing)
+        agent._book.name = "0" * 32
+        lines: list[Any] = []
+        waiting: list[Decision] = []
+        for t in range(1, 121):
+            waiting.append(agent.ask(policy.practice_context))
+            lines += [waiting[-1], agent.status(), str(agent.status()), repr(agent)]
+            if len(waiting) > lateness:
+                late = waiting.pop(0)
+                if t % 3 or lateness == 0:
+                    agent.tell(late, missing)
+                elif t % 2:
+                    agent.cancel(late)
+        shown.append(lines)
+    require(
+        shown[0] == shown[1] == shown[2],
+        f"{policy.name}: what an agent shows depends on when or whether rewards came",
+    )
+
+
 def refuses_bad_rewards(policy: Policy) -> None:
     """Not a number, infinite, out of range, of no decision: refused, and nothing is lost."""
     agent = policy.agent(seed=SEED)
@@ -257,11 +293,13 @@ def refuses_bad_rewards(policy: Policy) -> None:
         require("123456" not in str(error), f"{policy.name}: an error shows a reward")
     fine = reward_source(policy)(decision)
     strangers: list[Any] = [
-        Decision(99, decision.arm, decision.phase),
-        Decision(decision.id, decision.arm + 1, decision.phase),
+        decision._replace(id=f"{decision.id[:32]}-99"),
+        decision._replace(arm=decision.arm + 1),
+        policy.agent(seed=SEED).ask(policy.practice_context),
         "1",
         None,
         -1,
+        1,
     ]
     for stranger in strangers:
         require_error(
@@ -339,6 +377,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     takes_late_rewards,
     takes_reports,
     does_without_missing_rewards,
+    shows_nothing_of_arrivals,
     refuses_bad_rewards,
     plays_one_arm,
     plays_short_horizons,
@@ -353,9 +392,17 @@ def reward_source(policy: Policy) -> Callable[[Decision], float]:
     world = environment.constants()
 
     def reward(decision: Decision) -> float:
-        return float(environment.draw(world, decision.id, decision.arm, seeded(SEED, decision.id)))
+        t = round_of(decision)
+        return float(environment.draw(world, t, decision.arm, seeded(SEED, t)))
 
     return reward
+
+
+def round_of(decision: Decision) -> int:
+    """The number of a decision among those of its agent."""
+    parts = id_parts(decision.id)
+    require(parts is not None, f"{decision.id} is not the id of a decision")
+    return parts[1] if parts else 0
 
 
 def played(
@@ -399,36 +446,24 @@ def interpreted_arms(policy: Policy, environment: Environment, repetition: int) 
 def late_arms(
     policy: Policy, environment: Environment, repetition: int, feedback: Feedback
 ) -> np.ndarray:
-    """The same with delays: plain lists, nothing of the compiled loop's books."""
-    params, world = policy.constants(), environment.constants()
-    begin, choose, learn, forget = policy.kernels
-    prepare, state = policy.prepare(), begin(params)
-    streams = (POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM)
-    policy_rng, environment_rng, delay_rng = (seeded(SEED, repetition, s) for s in streams)
-    law = (feedback.delay or Delay(mean=0, law="fixed")).constants()
-    patience, settle, missing = feedback.settling
-    rule = begin_patience(patience or FOUND)
-    due: dict[int, list[int]] = {}
-    made: dict[int, tuple[int, int, float]] = {}  # open decisions: arm, phase, reward
+    """The decisions of an agent whose rewards come late, by the same streams as `simulate`."""
+    agent = policy.agent(seed=SEED, **feedback.settling._asdict())
+    agent._rng = seeded(SEED, repetition, POLICY_STREAM)
+    environment_rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)
+    delay_rng = seeded(SEED, repetition, DELAY_STREAM)
+    world, law = environment.constants(), (feedback.delay or Delay(mean=0, law="fixed")).constants()
+    due: dict[int, list[tuple[Decision, float]]] = {}
     arms = np.zeros(ROUNDS, np.int64)
     for t in range(1, ROUNDS + 1):
-        for old in [s for s in made if s + longest_wait(rule) < t and settle == "arrival"]:
-            arm, phase, _ = made.pop(old)
-            forget(params, state, old, arm, phase, policy_rng)
-        arms[t - 1], phase = choose(params, state, t, environment.advise(world, t), policy_rng)
-        reward = environment.draw(world, t, arms[t - 1], environment_rng)
+        decision = agent.ask(environment.advise(world, t))
+        arms[t - 1] = decision.arm
+        reward = environment.draw(world, t, decision.arm, environment_rng)
         delay = draw_delay(law, delay_rng)
-        if settle == "window" and patience is not None and missing is not None:
-            reward = missing if delay == LOST or delay > patience else reward
-            delay = patience
-        made[t] = int(arms[t - 1]), phase, prepare(params, reward)
         if delay != LOST:
-            due.setdefault(t + delay, []).append(t)
-        for late in due.pop(t, []):
-            if late in made:
-                arm, phase, reward = made.pop(late)
-                note_wait(rule, t - late)
-                learn(params, state, late, arm, reward, phase, policy_rng)
+            due.setdefault(t + delay, []).append((decision, reward))
+        for late, told in due.pop(t, []):
+            with contextlib.suppress(DecisionError):  # it was given up
+                agent.tell(late, told)
     return arms
 
 

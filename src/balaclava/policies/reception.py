@@ -1,0 +1,218 @@
+"""When an agent hands rewards to its policy: as they come, or at the end of each window.
+
+Arrival.
+    A reward counts when it comes. A decision that has waited for longer than patience allows is
+    given up. When the policy learns depends on when rewards come.
+
+Window.
+    Every decision has a window: the next `patience` decisions. When it ends, before the following
+    decision is made, the policy learns the reward that came in time, or `missing`. To the policy
+    this is a fixed delay: it learns one number of each decision, in the order of decisions, at
+    rounds that are known beforehand. When and whether a reward came changes that number and
+    nothing else, so that whoever sees the decisions learns no more about it than about the reward
+    itself: the policy's guarantee covers both. What the agent shows of itself must keep to that,
+    so nothing here counts rewards.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from balaclava._core.declared import MOST_ROUNDS
+from balaclava.errors import DecisionError, SilenceWarning
+from balaclava.frames.patience import (
+    ENDLESS,
+    FOUND,
+    LEAST_REWARDS,
+    begin_patience,
+    longest_wait,
+    note_wait,
+)
+from balaclava.policies.decisions import (
+    HAS_REWARD,
+    REMEMBERED,
+    WAS_CANCELLED,
+    WAS_GIVEN_UP,
+    Book,
+    Open,
+)
+from balaclava.policies.saving import DamageError, exactly, items_of, whole_number
+
+SILENT = 1_000  # decisions without any news, after which an agent warns
+REWARD, REPORT = "reward", "report"
+
+
+class Lesson(NamedTuple):
+    """What the policy learns from: a reward as it was told, or a report of one."""
+
+    kind: str
+    value: float
+
+
+class Arrival:
+    """Rewards count when they come; a decision that waits too long is given up."""
+
+    window = False
+
+    def __init__(
+        self,
+        book: Book,
+        patience: int | None,
+        learn: Callable[[Open, Lesson], None],
+        forget: Callable[[Open], None],
+    ) -> None:
+        self._book, self._learn, self._forget = book, learn, forget
+        self._rule = begin_patience(FOUND if patience is None else patience)
+        self.rewards = self.cancelled = self.given_up = 0
+        self._silent = 0
+
+    def before_decision(self) -> None:
+        """Give up what has waited too long; warn if nothing was heard for long."""
+        book = self._book
+        while (oldest := book.oldest) and book.clock - oldest.round >= longest_wait(self._rule):
+            book.close(oldest, WAS_GIVEN_UP)
+            self.given_up += 1
+            self._forget(oldest)
+        self._silent += 1
+        if self._silent == SILENT + 1:
+            warnings.warn(
+                f"no reward of the last {SILENT:,} decisions came, and none was cancelled: tell "
+                "rewards as they come, cancel(decision) where none will, or make the agent with a "
+                "patience after which decisions are given up",
+                SilenceWarning,
+                stacklevel=3,
+            )
+
+    def find(self, decision: Any) -> Open:
+        """The open decision that is meant."""
+        return self._book.find(decision)
+
+    def take(self, decision: Any, lesson: Lesson) -> None:
+        """A reward came."""
+        known = self.find(decision)
+        # First: if learning is interrupted, the reward may be lost but never counts twice.
+        self._book.close(known, HAS_REWARD)
+        note_wait(self._rule, self._book.clock - known.round)
+        self.rewards += 1
+        self._silent = 0
+        self._learn(known, lesson)
+
+    def cancel(self, decision: Any) -> Open:
+        """The reward will never come."""
+        known = self.find(decision)
+        self._book.close(known, WAS_CANCELLED)
+        self.cancelled += 1
+        self._silent = 0
+        self._forget(known)
+        return known
+
+    def awaited(self) -> str:
+        """What comes next, in words."""
+        oldest, wait = self._book.oldest, longest_wait(self._rule)
+        if oldest is None:
+            return "nothing is awaited"
+        if wait >= ENDLESS:
+            return f"rewards are awaited; none is given up before {LEAST_REWARDS} have come"
+        left = wait - (self._book.clock - oldest.round) + 1
+        return f"rewards are awaited; the oldest is given up with decision {left} from now"
+
+    def save(self) -> dict[str, Any]:
+        """Its part of a saved agent."""
+        return {
+            "came": int(self._rule.came[0]),
+            "longest": int(self._rule.longest[0]),
+            "rewards": self.rewards,
+            "cancelled": self.cancelled,
+            "given_up": self.given_up,
+        }
+
+    def load(self, saved: Any) -> None:
+        """Go on from that part."""
+        clock = self._book.clock
+        exactly(saved, "came", "longest", "rewards", "cancelled", "given_up")
+        numbers = {name: whole_number(value, 0, clock) for name, value in saved.items()}
+        self.rewards, self.cancelled = numbers["rewards"], numbers["cancelled"]
+        self.given_up = numbers["given_up"]
+        closed = self.rewards + self.cancelled + self.given_up
+        if closed + len(self._book.open) != clock or numbers["came"] != self.rewards:
+            raise DamageError("decisions that do not add up")
+        if len(self._book.closed) != min(closed, REMEMBERED):
+            raise DamageError("more or fewer endings than are remembered")
+        self._rule.came[0], self._rule.longest[0] = numbers["came"], numbers["longest"]
+
+
+class Window:
+    """Each decision's reward, or what counts in its place, is handed over at its window's end."""
+
+    window = True
+    rewards = cancelled = given_up = None  # never counted: see above
+
+    def __init__(
+        self,
+        book: Book,
+        length: int,
+        missing: Lesson,
+        learn: Callable[[Open, Lesson], None],
+        checked: Callable[[Lesson], Lesson],
+    ) -> None:
+        self._book, self._length, self._missing = book, length, missing
+        self._learn, self._checked = learn, checked
+        self._held: dict[str, Lesson | None] = {}  # what came so far; None: cancelled
+
+    def before_decision(self) -> None:
+        """Hand over what belongs to the windows that end now."""
+        book = self._book
+        while (oldest := book.oldest) and book.clock - oldest.round >= self._length:
+            book.close(oldest, None)
+            self._learn(oldest, self._held.pop(oldest.id, None) or self._missing)
+
+    def find(self, decision: Any) -> Open:
+        """The decision that is meant, whether or not its reward came: its window is open."""
+        return self._book.find(decision, window=True)
+
+    def take(self, decision: Any, lesson: Lesson | None) -> None:
+        """A reward came, or, with None, will not."""
+        known = self.find(decision)
+        if known.id in self._held:
+            # Only who tells rewards meets this, and knows it: the agent shows it to nobody else.
+            how = "was cancelled" if self._held[known.id] is None else "has its reward already"
+            raise DecisionError(f"decision {known.id} {how}; each is told or cancelled once")
+        self._held[known.id] = lesson
+
+    def cancel(self, decision: Any) -> None:
+        """Counts as missing when the window ends."""
+        self.take(decision, None)
+
+    def awaited(self) -> str:
+        """What comes next, in words."""
+        oldest = self._book.oldest
+        if oldest is None:
+            return "no window is open"
+        left = self._length - (self._book.clock - oldest.round) + 1
+        return f"the next window ends with decision {left} from now"
+
+    def save(self) -> dict[str, Any]:
+        """Its part of a saved agent."""
+        return {"held": [[key, *(lesson or (None, None))] for key, lesson in self._held.items()]}
+
+    def load(self, saved: Any) -> None:
+        """Go on from that part."""
+        book = self._book
+        for key, kind, value in items_of(exactly(saved, "held")["held"]):
+            if key not in book.open or key in self._held:
+                raise DamageError("a reward of no decision")
+            self._held[key] = None
+            if kind is not None or value is not None:
+                self._held[key] = self._checked(Lesson(kind, value))
+        rounds = [known.round for known in book.open.values()]
+        if rounds != list(range(max(1, book.clock - self._length), book.clock + 1)):
+            raise DamageError("windows that should have ended")
+        if book.closed:
+            raise DamageError("endings, which windows do not have")
+
+
+def checked_clock(value: Any) -> int:
+    """A number of decisions."""
+    return whole_number(value, 0, MOST_ROUNDS)

@@ -1,0 +1,177 @@
+"""Saved agents: sealed with a digest, and checked piece by piece when they are opened.
+
+The digest guards against accidents and careless editing. It does not guard against somebody who
+holds the file and computes it anew: keep a save as safe as the rewards in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from balaclava._core.declared import brief
+from balaclava.errors import SavedStateError
+
+SCHEMA = 2
+_COUNTS = ("asked", "pulls", "told", "rewards", "settled", "lost", "left")  # of decisions
+_MOST = 2**62
+_CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
+
+
+class DamageError(ValueError):
+    """What in a saved agent cannot be. Says which part, and nothing of its values."""
+
+
+def seal(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with what it is, and a digest of all of it."""
+    whole = {"schema": SCHEMA, "confidential": _CONFIDENTIAL, **content}
+    return {**whole, "digest": digest_of(whole)}
+
+
+def digest_of(saved: dict[str, Any]) -> str:
+    """The digest of everything but itself; the order of keys does not matter."""
+    content = {key: value for key, value in saved.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def unseal(saved: Any) -> dict[str, Any]:
+    """The content of a saved agent whose digest fits."""
+    if not isinstance(saved, dict):
+        raise SavedStateError(f"a saved agent is a dict, not a {type(saved).__name__}")
+    schema = saved.get("schema")
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise SavedStateError(
+            f"saved with schema {brief(schema)}; this version reads schema {SCHEMA}"
+        )
+    if saved.get("confidential") != _CONFIDENTIAL or saved.get("digest") != digest_of(saved):
+        raise SavedStateError(
+            "the saved agent was changed after it was saved: its digest does not fit; use an "
+            "intact copy"
+        )
+    return {
+        key: value
+        for key, value in saved.items()
+        if key not in ("schema", "confidential", "digest")
+    }
+
+
+def exactly(value: Any, *keys: str) -> dict[str, Any]:
+    """A dict with these keys and no others."""
+    if not isinstance(value, dict) or set(value) != set(keys):
+        raise DamageError("other keys than an agent saves")
+    return value
+
+
+def items_of(value: Any) -> list[Any]:
+    """A list, and nothing that only iterates like one."""
+    if not isinstance(value, list):
+        raise DamageError("something else in place of a list")
+    return value
+
+
+def whole_number(value: Any, low: int, high: int) -> int:
+    """A whole number in its range, and nothing that only looks like one."""
+    if type(value) is not int or not low <= value <= high:
+        raise DamageError("a number out of its range")
+    return value
+
+
+def arrays_of(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a state by name; a state may hold others."""
+    for name, part in zip(state._fields, state, strict=True):
+        if isinstance(part, np.ndarray):
+            yield prefix + name, part
+        else:
+            yield from arrays_of(part, f"{prefix}{name}.")
+
+
+def pack_state(state: Any) -> dict[str, Any]:
+    """Every array of a state, as text."""
+    return {
+        name: {
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode(),
+        }
+        for name, array in arrays_of(state)
+    }
+
+
+def packed_numbers(packed: Any) -> int:
+    """At most how many numbers a packed state holds."""
+    return sum(len(array["data"]) for array in packed.values())
+
+
+def fill_state(state: Any, packed: dict[str, Any], decisions: int) -> None:
+    """Put saved arrays into a fresh state, each checked before it is taken."""
+    arrays = dict(arrays_of(state))
+    exactly(packed, *arrays)
+    for name, array in arrays.items():
+        saved = exactly(packed[name], "dtype", "shape", "data")
+        shape = [whole_number(length, 0, _MOST) for length in items_of(saved["shape"])]
+        if saved["dtype"] != array.dtype.str or shape != list(array.shape):
+            raise SavedStateError(
+                f"the saved state's {name!r} has another shape or type than this version's; "
+                "restore it with the version that saved it"
+            )
+        data = base64.b64decode(saved["data"], validate=True)
+        values = np.frombuffer(data, dtype=array.dtype).reshape(array.shape)
+        _require_sense(name, values, array, decisions)
+        array[...] = values
+    _require_invariants(state, decisions)
+
+
+def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: int) -> None:
+    """What no array of a state may hold; what a fresh state holds is always fine."""
+    if values.dtype == np.bool_ and (values.view(np.uint8) > 1).any():
+        raise DamageError(f"{name} holds something else than true and false")
+    if np.issubdtype(values.dtype, np.floating):
+        if not np.isfinite(values).all() and np.isfinite(fresh).all():
+            raise DamageError(f"{name} holds what is not a finite number")
+    elif np.issubdtype(values.dtype, np.integer) and values.size:
+        counts = name.rpartition(".")[2] in _COUNTS
+        low = min(0 if counts else -1, int(fresh.min()))
+        high = max(decisions if counts else _MOST, int(fresh.max()))
+        if values.min() < low or values.max() > high:
+            raise DamageError(f"{name} holds a number out of its range")
+
+
+def _require_invariants(state: Any, decisions: int) -> None:
+    """Ask every part of the state that knows its own invariants: `faults(decisions)`."""
+    faults = getattr(state, "faults", None)
+    if faults is not None:
+        for fault in faults(decisions):
+            raise DamageError(fault)
+    for part in state:
+        if hasattr(part, "_fields"):
+            _require_invariants(part, decisions)
+
+
+def plain_generator(generator: np.random.Generator) -> dict[str, Any]:
+    """The state of a seeded generator as plain values."""
+    state = generator.bit_generator.state
+    return {**state, "state": {"state": [int(word) for word in state["state"]["state"]]}}
+
+
+def set_generator(generator: np.random.Generator, saved: Any) -> None:
+    """Go on with a saved state."""
+    fresh = generator.bit_generator.state
+    exactly(saved, *fresh)
+    words = exactly(saved["state"], "state")["state"]
+    if saved["bit_generator"] != fresh["bit_generator"] or len(words) != len(
+        fresh["state"]["state"]
+    ):
+        raise DamageError("another generator")
+    words = [whole_number(word, 0, 2**64 - 1) for word in words]
+    generator.bit_generator.state = {
+        "bit_generator": fresh["bit_generator"],
+        "state": {"state": np.array(words, dtype=np.uint64)},
+        "has_uint32": whole_number(saved["has_uint32"], 0, 1),
+        "uinteger": whole_number(saved["uinteger"], 0, 2**32 - 1),
+    }

@@ -1,0 +1,47 @@
+"""What an agent says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far an agent is: numbers of decisions, never anything about what rewards were.
+
+    With `settle="window"` nothing here depends on when or whether a reward came: `rewards`,
+    `cancelled` and `given_up` are None, `open` are windows that have not ended, and `closed` are
+    those that have.
+    """
+
+    decisions: int
+    rewards: int | None
+    open: int
+    cancelled: int | None
+    given_up: int | None
+    closed: int | None
+    unlearned: int  # decisions from which nothing is learned, whatever their reward
+    oldest_open: str | None  # the id of the decision that has waited longest
+    oldest_wait: int  # further decisions since
+    releases: int | None  # None for policies that release decisions only
+    awaited: str
+
+    def __str__(self) -> str:
+        parts = [f"{_count(self.decisions, 'decision')}"]
+        if self.closed is None:
+            parts.append(f"{_count(self.rewards or 0, 'reward')}")
+            parts.append(f"{self.given_up} given up")
+            if self.cancelled:
+                parts.append(f"{self.cancelled} cancelled")
+        else:
+            parts.append(f"{_count(self.closed, 'window')} closed")
+        parts.append(f"{self.open} open")
+        if self.unlearned:
+            parts.append(f"{self.unlearned} of which nothing is learned")
+        if self.releases is not None:
+            parts.append(f"{_count(self.releases, 'release')} so far")
+        return f"{', '.join(parts)}; {self.awaited}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

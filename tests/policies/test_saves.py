@@ -1,0 +1,248 @@
+"""Damaged saves: none is restored, and none ends in an error that is not ours."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.errors import BalaclavaError, SavedStateError
+from balaclava.policies.saving import digest_of
+
+Saved = dict[str, Any]
+
+
+def saved_agent(**settings: Any) -> Saved:
+    """An agent with open, told, cancelled and given up decisions."""
+    agent = bl.policy("dp-ucb", arms=3, epsilon=1.0).agent(seed=3, **settings)
+    decisions = [agent.ask() for _ in range(12)]
+    for decision in decisions[::2]:
+        agent.tell(decision, 0.5)
+    agent.cancel(decisions[11])
+    for _ in range(8):
+        agent.ask()
+    return json.loads(json.dumps(agent.save()))
+
+
+SAVES = {
+    "arrival": saved_agent(patience=12),
+    "window": saved_agent(patience=15, settle="window", missing=0.0),
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything inside."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*path, key))
+
+
+def changed(saved: Saved, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Saved:
+    damaged = copy.deepcopy(saved)
+    inner: Any = damaged
+    for key in path[:-1]:
+        inner = inner[key]
+    change(inner, path[-1])
+    return damaged
+
+
+def setter(value: Any) -> Callable[[Any, Any], None]:
+    return lambda inner, key: inner.__setitem__(key, value)
+
+
+def drop(inner: Any, key: Any) -> None:
+    del inner[key]
+
+
+WRONG = (None, True, -1, -3, 1.5, "x", "", [], {}, 10**13, 10**400, float("nan"), [[]])
+
+
+def other_values(value: Any) -> Iterator[Any]:
+    yield from (wrong for wrong in WRONG if wrong != value or type(wrong) is not type(value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield from (value + 1, value - 1, value + 1_000)
+
+
+@pytest.mark.parametrize("kind", SAVES)
+def test_every_change_breaks_the_seal(kind):
+    """Each part dropped or changed, the digest left as it was."""
+    saved, count = SAVES[kind], 0
+    assert bl.restore(saved).save()["clock"] == 20
+    for path in places(saved):
+        damages = [changed(saved, path, drop)]
+        for value in other_values(_at(saved, path)):
+            damages.append(changed(saved, path, setter(value)))
+        for damaged in damages:
+            count += 1
+            with pytest.raises(BalaclavaError):
+                bl.restore(damaged)
+    assert count > 1_000
+
+
+def _at(saved: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        saved = saved[key]
+    return saved
+
+
+# What an agent may well have saved: changing it makes another agent, not a damaged one. Only the
+# seal shows that it was changed.
+FREE = {
+    ("generator", "None"),
+    ("policy", "parameters"),
+    ("settling", "patience"),
+    ("settling", "missing"),
+    ("generator", "state"),
+    ("generator", "has_uint32"),
+    ("generator", "uinteger"),
+    ("unlearned",),
+    ("agent",),
+    ("reception", "held"),  # a reward may not have come
+}
+PHASE = 3  # of an open decision: the policy's own business
+
+
+@pytest.mark.parametrize("kind", SAVES)
+def test_what_makes_no_sense_is_refused_behind_a_fresh_seal(kind):
+    """Each part dropped, or changed to what it cannot be, and the digest computed anew."""
+    saved, accepted, count = SAVES[kind], [], 0
+    for path in places(saved):
+        damages = [("dropped", changed(saved, path, drop))]
+        for value in WRONG:
+            damages.append((repr(value)[:20], changed(saved, path, setter(value))))
+        for what, damaged in damages:
+            count += 1
+            try:
+                damaged["digest"] = digest_of(damaged)
+                bl.restore(damaged)
+            except BalaclavaError:
+                continue
+            if damaged != saved and path[0] != "digest":
+                accepted.append((path, what))
+    assert count > 500
+    odd = [
+        (*path, what)
+        for path, what in accepted
+        if not any((*path, what)[: len(free)] == free for free in FREE)
+        and not (path[0] == "open" and path[2:] == (PHASE,))
+    ]
+    assert odd == []
+
+
+def array(saved: Saved, name: str) -> np.ndarray:
+    packed = saved["state"][name]
+    data = base64.b64decode(packed["data"])
+    return np.frombuffer(data, dtype=packed["dtype"]).reshape(packed["shape"]).copy()
+
+
+def put(saved: Saved, name: str, values: np.ndarray) -> None:
+    saved["state"][name]["data"] = base64.b64encode(values.tobytes()).decode()
+
+
+def with_value(name: str, value: float) -> Callable[[Saved], None]:
+    def change(saved: Saved) -> None:
+        values = array(saved, name)
+        values.flat[0] = value
+        put(saved, name, values)
+
+    return change
+
+
+def swap(one: str, other: str) -> Callable[[Saved], None]:
+    def change(saved: Saved) -> None:
+        saved["state"][one], saved["state"][other] = saved["state"][other], saved["state"][one]
+
+    return change
+
+
+def again(key: str) -> Callable[[Saved], None]:
+    return lambda saved: saved[key].append(saved[key][0])
+
+
+NONSENSE: dict[str, Callable[[Saved], None]] = {
+    "negative count": with_value("indices.tally.pulls", -1),
+    "more rewards than decisions": with_value("indices.tally.pulls", 1_000),
+    "nan in sums": with_value("indices.tally.sums", np.nan),
+    "inf in sums": with_value("indices.tally.sums", np.inf),
+    "unknown arms": with_value("indices.tally.unknown", 7),
+    "swapped arrays": swap("indices.tally.pulls", "indices.tally.sums"),
+    "truncated": lambda s: s["state"]["indices.tally.sums"].update(
+        data=s["state"]["indices.tally.sums"]["data"][:-4]
+    ),
+    "not base64": lambda s: s["state"]["indices.tally.sums"].update(data="%%%"),
+    "another dtype": lambda s: s["state"]["indices.tally.sums"].update(dtype="<i8"),
+    "big endian": lambda s: s["state"]["indices.tally.sums"].update(dtype=">f8"),
+    "another shape": lambda s: s["state"]["indices.tally.sums"].update(shape=[1, 3]),
+    "an array more": lambda s: s["state"].update(more=s["state"]["indices.tally.sums"]),
+    "a key more": lambda s: s.update(more=1),
+    "fewer arms": lambda s: s["policy"]["parameters"].update(arms=2),
+    "more arms": lambda s: s["policy"]["parameters"].update(arms=4),
+    "arms beyond memory": lambda s: s["policy"]["parameters"].update(arms=10**13),
+    "arms that would fill it": lambda s: s["policy"]["parameters"].update(arms=10**9),
+    "no arms": lambda s: s["policy"]["parameters"].update(arms=0),
+    "epsilon below 0": lambda s: s["policy"]["parameters"].update(epsilon=-1.0),
+    "another policy": lambda s: s["policy"].update(name="ucb1"),
+    "an environment": lambda s: s["policy"].update(name="bernoulli"),
+    "clock back": lambda s: s.update(clock=3),
+    "clock ahead": lambda s: s.update(clock=10**6),
+    "clock beyond counting": lambda s: s.update(clock=10**30),
+    "clock of text": lambda s: s.update(clock="20"),
+    "open twice": again("open"),
+    "closed twice": again("closed"),
+    "open and closed": lambda s: s["closed"].append([s["open"][0][0], "told"]),
+    "open of another agent": lambda s: s["open"][0].__setitem__(0, "f" * 32 + "-2"),
+    "arm that is none": lambda s: s["open"][0].__setitem__(2, 3),
+    "open out of order": lambda s: s["open"].reverse(),
+    "ended otherwise": lambda s: s["closed"][0].__setitem__(1, "eaten"),
+    "rewards that do not add up": lambda s: s["reception"].update(rewards=1, came=1),
+    "a wait beyond the clock": lambda s: s["reception"].update(longest=99),
+    "a reward out of its range": lambda s: s.update(
+        settling={"patience": 25, "settle": "window", "missing": 0.0},
+        reception={"held": [[s["open"][0][0], "reward", 1.5]]},
+    ),
+    "a report of no local policy": lambda s: s.update(
+        settling={"patience": 25, "settle": "window", "missing": 0.0},
+        reception={"held": [[s["open"][0][0], "report", 0.5]]},
+    ),
+    "another generator": lambda s: s["generator"].update(bit_generator="MT19937"),
+    "half a generator": lambda s: s["generator"]["state"]["state"].pop(),
+    "a window without its value": lambda s: s["settling"].update(settle="window"),
+    "patience of nothing": lambda s: s["settling"].update(patience=0),
+    "a lost pull of nobody": lambda s: s["lost"].append([0, 0]),
+    "an older schema": lambda s: s.update(schema=1),
+    "no name": lambda s: s.update(agent="me"),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_nonsense_is_refused_behind_a_fresh_seal(what):
+    damaged = copy.deepcopy(SAVES["arrival"])
+    NONSENSE[what](damaged)
+    assert damaged != SAVES["arrival"]
+    damaged["digest"] = digest_of(damaged)
+    with pytest.raises(BalaclavaError):
+        bl.restore(damaged)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s["policy"]["parameters"].update(epsilon=0.01),
+        lambda s: s.update(generator=None),
+        lambda s: s["settling"].update(settle="arrival", missing=None),
+    ],
+    ids=["a smaller epsilon", "no seed", "no window"],
+)
+def test_what_would_look_better_than_it_is_breaks_the_seal(change):
+    damaged = copy.deepcopy(SAVES["window"])
+    change(damaged)
+    with pytest.raises(SavedStateError, match="digest does not fit"):
+        bl.restore(damaged)
