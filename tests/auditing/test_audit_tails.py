@@ -18,6 +18,7 @@ from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.report import truncated_report
 from balaclava.testing.examples import examples
+from balaclava.testing.policies import round_of
 from tests.oracles.violators_tails import HONEST, VIOLATORS
 
 
@@ -80,7 +81,7 @@ def lived(policy, script, rng, rewards, rounds):
             if chance.random() < 0.15:
                 agent.cancel(decision)
             else:
-                agent.tell(decision, rewards[decision.id - 1])
+                agent.tell(decision, rewards[round_of(decision) - 1])
             if chance.random() < 0.02:
                 agent = bl.restore(json.loads(json.dumps(agent.save())))
                 agent._rng = rng

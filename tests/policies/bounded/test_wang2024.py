@@ -22,6 +22,7 @@ from balaclava.privacy.perturbation import (
 )
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.privacy.truncated_laplace import truncated_laplace_magnitude
+from balaclava.testing.policies import round_of
 
 MILLION = 10**6
 
@@ -166,7 +167,7 @@ def test_the_start_phase_ends_when_every_arm_has_its_rewards():
     agent = policy.agent(seed=1)
     late = [agent.ask() for _ in range(16)]
     for decision in late:
-        if decision.id != 16:
+        if round_of(decision) != 16:
             agent.tell(decision, reward=0.5)
     assert {agent.ask().arm for _ in range(5)} == {late[-1].arm}  # one reward is still to come
     agent.tell(late[-1], reward=0.5)

@@ -30,6 +30,7 @@ from balaclava.policies.classic.robust_ucb import (
     median_of_means_width,
     truncated_mean_width,
 )
+from balaclava.testing.policies import round_of
 
 ESTIMATORS = ["truncated-mean", "median-of-means", "catoni"]
 
@@ -301,7 +302,7 @@ def test_late_and_lost_rewards(estimator):
         batch = [agent.ask() for _ in range(10)]
         for i in random.permutation(10):
             if random.random() < 0.8:
-                value = rewards[batch[i].id - 1, batch[i].arm]
+                value = rewards[round_of(batch[i]) - 1, batch[i].arm]
                 agent.tell(batch[i], value)
                 seen[batch[i].arm].append(value)
     assert agent._state.told.tolist() == [len(x) for x in seen]
