@@ -33,7 +33,7 @@ test-oldest: ## the oldest versions that pyproject.toml allows, in an environmen
 	$(PYTHON) -m venv --clear .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-oldest.lock
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	.venv-oldest/bin/python -m pytest $(OLDEST)
+	.venv-oldest/bin/python -m pytest -m "not slow" -n 2 $(OLDEST)
 
 test-gpu: $(READY) ## what a GPU plays, against the CPU, on a machine that has one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
