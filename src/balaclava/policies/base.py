@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from balaclava.policies.settling import Settle
 
 RewardKind = Literal["bounded", "real", "loss"]
+LARGEST_REWARD = 1e150
 
 
 @kernel(borrows=True)
@@ -195,7 +196,7 @@ class Policy(Declared):
 
     def prepare(self) -> Callable[..., float]:
         """The kernel that every reward passes through before `learn` sees it."""
-        return as_it_is
+        return within_reach
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """The chance that `arm` had in the last decision, given what was public before it.
@@ -303,6 +304,12 @@ def failure_probability_of(policy: Any) -> float:
 def as_it_is(params: Any, reward: float) -> float:
     """Rewards that need no preparation."""
     return reward
+
+
+@kernel
+def within_reach(params: Any, reward: float) -> float:
+    """Rewards of any size; one beyond 1e150 counts as that, so that no sum or square overflows."""
+    return min(max(reward, -LARGEST_REWARD), LARGEST_REWARD)
 
 
 @kernel(borrows=True)

@@ -37,7 +37,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
             for arm in range(params.arms):
                 if state.ready[arm] or arm == lead:
                     upper = index(params, state, arm, reach)
-                    if upper > highest:
+                    if best < 0 or upper > highest:
                         best, highest = arm, upper
         state.current[0] = best
     return play_episode(params, state, rng)

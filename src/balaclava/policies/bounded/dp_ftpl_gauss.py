@@ -38,7 +38,7 @@ def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tupl
         for arm in range(params.arms):
             step = 1.0 / state.pulls[arm]  # one reward moves the mean by this much
             theta = gaussian_index(rng, state.sums[arm] * step, step, params.epsilon, params.delta)
-            if theta > highest:
+            if best < 0 or theta > highest:
                 best, highest = arm, theta
     state.asked[best] += 1
     return best, 0

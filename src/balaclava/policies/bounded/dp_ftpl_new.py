@@ -39,7 +39,7 @@ def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tupl
                 rng, state.sums[arm], 1.0, params.epsilon, params.delta
             )
             theta = (total + params.noise_reach + math.sqrt(params.log_horizon * n)) / n
-            if theta > highest:
+            if best < 0 or theta > highest:
                 best, highest = arm, theta
     state.asked[best] += 1
     return best, 0

@@ -41,7 +41,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
             n = tally.pulls[arm]
             radius = math.sqrt(bonus / n) + noise * state.spread[arm] / n
             index = tally.sums[arm] / n + params.radius_scale * radius
-            if index > highest:
+            if best < 0 or index > highest:
                 best, highest = arm, index
     tally.asked[best] += 1
     return best, 0

@@ -28,7 +28,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
                     pulls = float(state.weights[arm])
                     successes = min(max(state.means[arm] * pulls + offset, 0.0), pulls)
                     theta = rng.beta(successes + 1.0, pulls - successes + 1.0)
-                    if theta > highest:
+                    if best < 0 or theta > highest:
                         best, highest = arm, theta
         state.current[0] = best
     return play_lazily(params, state, rng)

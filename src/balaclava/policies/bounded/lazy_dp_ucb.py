@@ -29,7 +29,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
                 if state.ready[arm] or arm == lead:
                     spread = state.spreads[arm]  # 1/sqrt(O): no root and no division in the loop
                     index = state.means[arm] + (sampling + noise * spread) * spread
-                    if index > highest:
+                    if best < 0 or index > highest:
                         best, highest = arm, index
         state.current[0] = best
     return play_lazily(params, state, rng)

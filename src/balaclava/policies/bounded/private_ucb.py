@@ -46,7 +46,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
             n = tally.pulls[arm]
             radius = math.sqrt(bonus / n) + params.noise_margin / n
             index = tally.sums[arm] / n + params.radius_scale * radius
-            if index > highest:
+            if best < 0 or index > highest:
                 best, highest = arm, index
     tally.asked[best] += 1
     return best, 0

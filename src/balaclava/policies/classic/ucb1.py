@@ -34,7 +34,7 @@ def choose(params: Any, state: Indices, t: int, context: Any, rng: Any) -> tuple
         highest = -math.inf
         for arm in range(params.arms):
             index = state.means[arm] + scale * state.widths[arm]
-            if index > highest:
+            if best < 0 or index > highest:
                 best, highest = arm, index
     state.tally.asked[best] += 1
     return best, 0

@@ -96,7 +96,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         highest = -math.inf
         for arm in range(params.arms):
             index = batches.means[arm] + params.radii[batches.number[arm] - 2]
-            if index > highest:
+            if best < 0 or index > highest:
                 best, highest = arm, index
         batches.current[0] = best
     return hand_out(batches, best)

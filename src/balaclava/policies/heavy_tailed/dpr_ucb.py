@@ -63,7 +63,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         highest = -math.inf
         for arm in range(params.arms):
             index = indices.means[arm] + scale * indices.widths[arm]
-            if index > highest:
+            if best < 0 or index > highest:
                 best, highest = arm, index
     indices.tally.asked[best] += 1
     return best, 0
