@@ -31,6 +31,8 @@ def policy_of(name: str) -> bl.Policy:
     cls = type_of(name)
     if name == "privatised":
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0)
+    if name == "privatised-experts":
+        return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
     wanted = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
     if cls.rewards == "bounded":
         given = {**USUAL, **wanted}

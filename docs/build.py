@@ -330,7 +330,8 @@ def audit_command(policy: type[bl.Policy]) -> str:
     given = {each.name: USUAL.get(each.name) for each in policy.parameter_list() if each.required}
     given |= policy.examples[0]
     if "base" in given:
-        return "bl.audit(bl.privatise(base, epsilon=1.0))"
+        experts = ", experts=3" if "experts" in given else ""
+        return f"bl.audit(bl.privatise(base, epsilon=1.0{experts}))"
     command = f"balaclava audit {policy.name} --epsilon 1"
     for name, value in given.items():
         if name in ("delta", "horizon"):

@@ -196,8 +196,8 @@ def test_a_private_policy_page_shows_its_audit(
             continue
         assert {"privacy", "audit"} <= page.anchors, entry.name
         command = re.search(rf"balaclava (audit {entry.name} .*)\.\n", page.words)
-        if entry.name == "privatised":  # is made in Python
-            assert "bl.audit(bl.privatise(base, epsilon=1.0))" in page.words
+        if entry.name.startswith("privatised"):  # is made in Python
+            assert "bl.audit(bl.privatise(base, epsilon=1.0" in page.words
         else:
             assert command is not None, entry.name
             done = CliRunner().invoke(main, shlex.split(command[1]))

@@ -563,3 +563,46 @@ def test_a_lost_pull_goes_to_the_same_expert_by_todays_advice() -> None:
 def test_an_epsilon_beyond_floats_is_refused_by_name(epsilon: float) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
         bl.policy("dp-exp4", arms=3, experts=4, horizon=10**9, epsilon=epsilon, delta=0.01)
+
+
+# Any base over experts
+
+
+def test_any_base_may_follow_experts() -> None:
+    """The conversion over experts plays as the named policy that has the same base."""
+    T, N = 2_000, 4
+    named = bl.policy("dp-exp3-experts", arms=2, experts=N, horizon=T, epsilon=0.5)
+    inner = named.inner.base_policy()  # type: ignore[attr-defined]
+    base = bl.policy("exp3", **{**inner.parameters, "arms": 2})
+    private = bl.privatise(base, epsilon=0.5, experts=N)
+    assert (private.name, private.arms, private.base.arms) == ("privatised-experts", 2, N)
+    assert private.guarantee.epsilon == 0.5
+    advice = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.2, 0.8]]
+    world = bl.environment(
+        "advice",
+        losses=bl.environment("stochastic-losses", means=[0.8, 0.2]),
+        advice=advice,
+    )
+    played = [
+        bl.simulate(one, world, horizon=T, repetitions=5, seed=3).pulls(one.name)
+        for one in (named, private)
+    ]
+    assert (played[0] == played[1]).all()
+    assert private.proved_bound(world, T) == named.proved_bound(world, T)
+    again = bl.policy("privatised-experts", **json.loads(json.dumps(private.parameters)))
+    assert again == private
+
+
+def test_what_a_base_over_experts_must_be() -> None:
+    with pytest.raises(ParameterError, match=r"privatised-experts.*base.*learns from rewards"):
+        bl.privatise(bl.policy("ucb1", arms=2), epsilon=1.0, experts=3)
+    with pytest.raises(ParameterError, match="experts = 3 does not fit the base"):
+        bl.policy(
+            "privatised-experts",
+            arms=2,
+            experts=3,
+            base={"name": "exp3", "arms": 2},
+            epsilon=1.0,
+        )
+    with pytest.raises(ParameterError, match="longer than the horizon"):
+        bl.privatise(bl.policy("exp3", arms=2), epsilon=0.1, experts=3, horizon=5)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Outside, Range
+from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
 from balaclava.frames.phases import SPARE
@@ -265,32 +265,3 @@ class Privatised(ConvertedPolicy):
 
     def base_policy(self) -> Policy:
         return self.base
-
-
-def privatise(
-    base: Policy,
-    *,
-    epsilon: float,
-    batch: int | None = None,
-    horizon: int | None = None,
-    outside: Outside = "refuse",
-) -> Privatised:
-    """A private policy from one that is not: the conversion of Asi, Raman and Talwar (2025).
-
-    `base` is any policy that learns from losses of any size, your own included. It chooses an arm
-    for each batch of `batch` rounds, by default ceil(1/epsilon), and is told the batch's mean loss
-    with Laplace noise. All decisions together are then epsilon-private. `Privatised` has the rest.
-
-    Example:
-        >>> import balaclava as bl
-        >>> private = bl.privatise(bl.policy("exp3", arms=9), epsilon=0.1)
-        >>> str(private.guarantee), private.rounds_of_a_batch
-        ('ε=0.1 per trajectory', 10)
-    """
-    if not isinstance(base, Policy):
-        raise ParameterError(
-            f"a {type(base).__name__} is not a policy; make one with bl.policy(name, ...)"
-        )
-    return Privatised(
-        arms=base.arms, base=base, epsilon=epsilon, batch=batch, horizon=horizon, outside=outside
-    )

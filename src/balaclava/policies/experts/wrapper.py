@@ -13,6 +13,7 @@ Proof.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -76,29 +77,15 @@ def with_experts(
     return Kernels(begin_inner, choose_by_expert, learn_of_expert)
 
 
-class ConvertedExpertPolicy(PrivateExpertPolicy):
-    """Experts as the arms of a private bandit. A subclass says which: `inner_class`."""
+class ExpertsAsArms(PrivateExpertPolicy):
+    """Experts as the arms of a private bandit. A subclass says which: `inner`."""
 
     phased: ClassVar[bool] = True
-    inner_class: ClassVar[type[TunedPolicy]]
-    horizon: Horizon
-    epsilon: Epsilon
-    batch: Batch | None = None
-    learning_rate_scale: LearningRateScale = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        try:
-            _ = self.inner  # refuses what it does not take
-        except ParameterError as error:
-            inner = f"{self.inner_class.name}: "
-            raise ParameterError(f"{self.name}: {str(error).removeprefix(inner)}") from error
-
-    @functools.cached_property
+    @property
     def inner(self) -> Policy:
-        """The policy whose arms are the experts."""
-        shared = ("horizon", "epsilon", "batch", "learning_rate_scale", "outside")
-        return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in shared})
+        """The private policy whose arms are the experts."""
+        raise NotImplementedError
 
     @functools.cached_property
     def kernels(self) -> Kernels:  # type: ignore[override]
@@ -113,4 +100,34 @@ class ConvertedExpertPolicy(PrivateExpertPolicy):
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
-        return self.inner.proved_bound(Rivals(), horizon) if horizon <= self.horizon else None
+        planned = getattr(self, "horizon", None)
+        if planned is not None and horizon > planned:
+            return None
+        return self.inner.proved_bound(Rivals(), horizon)
+
+    def _try_inner(self) -> None:
+        """Let the inner policy refuse what it does not take, in the name of this one."""
+        try:
+            _ = self.inner
+        except ParameterError as error:
+            text = re.sub(r"^[\w-]+: ", "", str(error))
+            raise ParameterError(f"{self.name}: {text}") from error
+
+
+class ConvertedExpertPolicy(ExpertsAsArms):
+    """A conversion with the parameters that the theory asks for: `inner_class`."""
+
+    inner_class: ClassVar[type[TunedPolicy]]
+    horizon: Horizon
+    epsilon: Epsilon
+    batch: Batch | None = None
+    learning_rate_scale: LearningRateScale = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._try_inner()
+
+    @functools.cached_property
+    def inner(self) -> Policy:
+        shared = ("horizon", "epsilon", "batch", "learning_rate_scale", "outside")
+        return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in shared})

@@ -1,0 +1,80 @@
+"""Any bandit made private and made to follow experts (Asi, Raman, Talwar 2025, Theorem 4.2)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from balaclava._core.declared import Epsilon, Horizon, Range
+from balaclava.policies.adversarial.conversion import Batch, Privatised
+from balaclava.policies.base import REGISTRY, Policy, register
+from balaclava.policies.experts.wrapper import ExpertsAsArms
+
+
+@register
+class PrivatisedExperts(ExpertsAsArms):
+    """Make any policy for losses private, and let it choose among experts instead of arms.
+
+    For a base of your own: `bl.privatise(base, epsilon=..., experts=N)`. dp-htinf-experts,
+    dp-exp3-experts and dp-ftpl-experts are the same with the parameters that the theory asks for.
+
+    In each batch of tau rounds the base chooses one of N experts. In each round of the batch the
+    arm is drawn from that expert's advice, and at its end the base is told the mean of the losses
+    + Lap(1/(tau epsilon)) as the loss of the expert.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory with respect to the losses, whatever
+        the base does: that of the conversion, `balaclava.policies.adversarial.conversion`. The
+        advice is public.
+
+    Parameters:
+        experts: N.
+        base: a policy that learns from losses, with one arm for each expert, or a mapping with
+            its `name` and parameters.
+        epsilon: privacy loss. Above 1 there is no bound on the regret.
+        batch: tau; ceil(1/epsilon) by default.
+        horizon: if given, one that ends within the first batch is refused.
+        outside: what happens to a loss outside [0, 1]: "refuse" or "clip".
+
+    Example:
+        >>> import balaclava as bl
+        >>> base = bl.policy("exp3", arms=2, eta=0.1, gamma=0.1)
+        >>> agent = bl.privatise(base, epsilon=0.5, experts=3).agent(seed=1)
+        >>> pulls = [0, 0]
+        >>> for _ in range(1000):
+        ...     decision = agent.ask([[1, 0], [0.5, 0.5], [0, 1]])
+        ...     agent.tell(decision, reward=(0.9, 0.1)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls
+        [140, 860]
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+
+    See Also:
+        privatised, dp-htinf-experts, dp-exp4
+    """
+
+    name = "privatised-experts"
+    reference = "Asi, Raman, Talwar 2025"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"base": {"name": "exp3", "arms": 4, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},
+    )
+    base: Annotated[Policy, Range(meaning="the policy for losses that chooses an expert")]
+    epsilon: Epsilon
+    batch: Batch | None = None
+    horizon: Horizon | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.base, Mapping):
+            object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), self.base))
+        super().__post_init__()
+        if self.base.arms != self.experts:
+            raise self.refuse("experts", f"does not fit the base, which has {self.base.arms} arms")
+        self._try_inner()
+
+    @functools.cached_property
+    def inner(self) -> Policy:
+        shared = ("base", "horizon", "epsilon", "batch", "outside")
+        return Privatised(arms=self.experts, **{name: getattr(self, name) for name in shared})
