@@ -630,6 +630,21 @@ def test_factor_in_the_regret_of_beta_indices() -> None:
     assert shrunk(1.0, 104) - shrunk(1.0 - 0.007, 99_999) < 0  # few pulls of the best arm
 
 
+def test_leading_constant_of_gaussian_indices() -> None:
+    """Wang 9: an index of variance 2/n is beyond sqrt(2 log T / n) far more often than 1/T."""
+    n = 50
+    index = stats.norm(0.0, math.sqrt(2 / n))
+    for T in (1e3, 1e6, 1e9):
+        assert index.sf(math.sqrt(2 * math.log(T) / n)) > 4 / T  # printed: at most 1/T
+        assert index.sf(math.sqrt(4 * math.log(T) / n)) < 1 / T
+    # So 3 log T / gap^2 pulls are not the end: the next one comes long before T rounds are over.
+    T, gap = 1e9, 0.5
+    pulls = 3 * math.log(T) / gap**2
+    assert pulls > 2 * math.log(T) / (gap - 2 * 0.04) ** 2  # the printed term, lambda = 0.04
+    chance = float(stats.norm.sf(gap * math.sqrt(pulls / 2)))
+    assert T * chance > 10
+
+
 # Wu, Zhou, Tao, Wang 2023
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import balaclava as bl
 from balaclava.auditing.recorder import Recorder
@@ -23,6 +24,7 @@ from balaclava.privacy.perturbation import (
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.privacy.truncated_laplace import truncated_laplace_magnitude
 from balaclava.testing.policies import round_of
+from balaclava.theory.gaussian_index import missed_best
 
 MILLION = 10**6
 
@@ -307,7 +309,6 @@ def test_regret_bounds():
         doubled = bl.environment("two-point", values=[2.0] * 3, probabilities=[0.3, 0.5, 0.7])
         assert wide.proved_bound(doubled, 9) == pytest.approx(2 * policy.proved_bound(world, 9))
         assert policy.proved_bound(doubled, 9) is None
-    assert bl.policy("dp-ftpl-gauss", arms=3, epsilon=1.0, delta=0.1).proved_bound(world, 9) is None
 
 
 def plain_noise(rng, epsilon, delta, shape):
@@ -443,3 +444,43 @@ def test_phases_compile_to_what_they_say():
         phases.add(int(phase))
     assert results.pulls("gdp-elim-new")[0].tolist() == pulls
     assert phases == {1, 2, -1}
+
+
+@pytest.mark.parametrize("lam", [0.05, 0.2])
+@pytest.mark.parametrize("mean", [0.3, 0.9])
+def test_what_the_best_arm_costs_gaussian_indices(mean: float, lam: float) -> None:
+    """E[1/p - 1] of Theorem 11, summed exactly for Bernoulli arms, is below the closed form."""
+    first, total = 4, 0.0
+    for n in range(first, 400):
+        s = np.arange(n + 1)
+        p = stats.norm.sf((mean - lam - s / n) * math.sqrt(n / 2))
+        total += float(stats.binom.pmf(s, n, mean) @ (1 / p - 1))
+    assert 0 < total < missed_best(lam, first) - missed_best(lam, 400)
+
+
+def test_the_bound_of_gaussian_indices_holds_and_says_something() -> None:
+    world, T = bl.environment("bernoulli", means=[0.9, 0.2]), 10_000
+    policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
+    bound = policy.regret_bound(world, T)
+    assert bound < 0.2 * T * 0.7  # below what play at random costs, by far
+    regret = bl.simulate(policy, world, horizon=T, repetitions=50, seed=1).final_regret(policy.name)
+    assert 0 < regret.mean() < bound
+    assert policy.regret_bound(bl.environment("bernoulli", means=[0.5, 0.5]), T) == 0.0
+    assert policy.regret_bound(bl.environment("gaussian", means=[0.5, 0.4]), T) is None
+
+
+def test_the_bound_of_dp_se_by_hand() -> None:
+    world, T = bl.environment("bernoulli", means=[0.75, 0.25, 0.5]), 10**6
+    policy = bl.policy("dp-se", arms=3, epsilon=1.0, horizon=T)
+    log = [math.log(8 * 3 * e**2 * T) for e in (1, 2)]
+    lengths = [math.ceil(32 * log[e - 1] * 4**e + 1) for e in (1, 2)]
+    pulls = lengths[0] * 0.5 + sum(lengths) * 0.25  # gaps of 1/2 and 1/4
+    assert policy.regret_bound(world, T) == pytest.approx(pulls + math.pi**2 / 12 * 0.5)
+    assert (
+        bl.policy("dp-se", arms=3, epsilon=1.0, horizon=T, radius_scale=0.5).regret_bound(world, T)
+        is None
+    )
+    regret = bl.simulate(policy, world, horizon=50_000, repetitions=20, seed=1).final_regret(
+        "dp-se"
+    )
+    assert 0 < regret.max() < policy.regret_bound(world, 50_000)

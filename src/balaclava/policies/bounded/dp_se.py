@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.phases import (
@@ -22,7 +24,9 @@ from balaclava.policies.base import (
     failure_probability_of,
     register,
 )
+from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.privacy.laplace import laplace_release
+from balaclava.theory.elimination import most_regret, removal_epochs
 
 
 class Params(NamedTuple):
@@ -138,3 +142,23 @@ class DPSE(PrivateBoundedPolicy):
     def first_epoch(self) -> int:
         """Pulls of each arm in the first epoch: before that nothing can be dropped."""
         return epoch_length(self.constants(), self.arms, 1)
+
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 4.3 with its constants; None for a radius_scale below 1.
+
+        A mean is off by more than h, or its noise by more than c, in some epoch with chance
+        (pi^2/12) beta at most. Otherwise the best arm stays, and an arm of gap 2^-e or more leaves
+        at the end of epoch e, since R makes 4 (h + c) less than that, whatever is active by then.
+        """
+        scaled = unit_gaps(self, environment)
+        if scaled is None or self.radius_scale < 1.0:
+            return None
+        gaps, width = scaled
+        if not (gaps > 0).any():
+            return 0.0
+        params, last = self.constants(), removal_epochs(gaps[gaps > 0])
+        lengths = [float(epoch_length(params, self.arms, e + 1)) for e in range(last.max())]
+        pulls = np.full(self.arms, math.inf)
+        pulls[gaps > 0] = np.cumsum(lengths)[last - 1]
+        fails = min(math.pi**2 / 12.0 * params.beta, 1.0)
+        return width * (most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max()))
