@@ -44,7 +44,7 @@ def privatise(
         )
     if experts is None:
         return Privatised(
-            arms=base.arms,
+            arms=base.parameters["arms"],
             base=base,
             epsilon=epsilon,
             batch=batch,
@@ -52,7 +52,7 @@ def privatise(
             outside=outside,
         )
     return PrivatisedExperts(
-        arms=base.arms,
+        arms=base.parameters["arms"],
         experts=experts,
         base=dataclasses.replace(base, arms=experts),
         epsilon=epsilon,

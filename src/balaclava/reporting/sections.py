@@ -237,7 +237,7 @@ def _pulls(panel: Panel, looks: Mapping[str, Look]) -> str:
 
 
 def _group_name(results: Any, group: np.ndarray, is_best: bool) -> str:
-    called = getattr(results.environment, "arm_labels", range(results.environment.arms))
+    called = results.arm_labels
     arms = f"arm {called[group[0]]}" if group.size == 1 else f"{group.size} arms"
     if is_best:
         return f"best ({arms})"

@@ -79,6 +79,15 @@ class Results:
         """The policies, in the order given."""
         return list(self.policies)
 
+    @property
+    def arm_labels(self) -> tuple[str, ...]:
+        """The names of the arms: the policies' where they agree, the environment's, or numbers."""
+        named = {policy.arm_labels for policy in self.policies.values()} - {None}
+        if len(named) == 1:
+            return tuple(named.pop() or ())
+        own = getattr(self.environment, "arm_labels", None)
+        return tuple(map(str, range(self.environment.arms) if own is None else own))
+
     def regret(self, label: str) -> np.ndarray:
         """The regret of each repetition at each checkpoint."""
         return np.array([run.regret for run in self._of(label)]).reshape(-1, self.checkpoints.size)
