@@ -287,6 +287,14 @@ def test_named_arms():
             bl.policy("ucb1", arms=wrong)
 
 
+def test_names_are_shown_by_results():
+    world = bl.environment("bernoulli", means=[0.2, 0.8])
+    named = bl.policy("ucb1", arms=["plain", "map"])
+    play = {"horizon": 20, "repetitions": 1, "seed": 1}
+    assert bl.simulate(named, world, **play).arm_labels == ("plain", "map")
+    assert bl.simulate(bl.policy("ucb1", arms=2), world, **play).arm_labels == ("0", "1")
+
+
 def test_copies_are_refused():
     agent = bl.policy("ucb1", arms=2).agent()
     for copying in (copy.copy, copy.deepcopy, pickle.dumps):

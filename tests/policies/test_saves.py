@@ -232,6 +232,41 @@ def test_nonsense_is_refused_behind_a_fresh_seal(what):
         bl.restore(damaged)
 
 
+def _pooled() -> Saved:
+    agent = bl.policy("dp-imed", arms=2, epsilon=5.0).agent(seed=1)
+    for _ in range(200):
+        agent.tell(agent.ask(), 0.5)
+    agent.ask()
+    return json.loads(json.dumps(agent.save()))
+
+
+POOLED = _pooled()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("left", -1),
+        ("left", 10**6),
+        ("lost", 10**3),
+        ("lost", -1),
+        ("asked", 150),
+        ("rewards", 10**4),
+        ("sums", np.nan),
+        ("means", np.inf),
+        ("settled", 190),
+    ],
+)
+def test_pools_that_cannot_be(name, value):
+    damaged = copy.deepcopy(POOLED)
+    (found,) = (key for key in damaged["state"] if key.rpartition(".")[2] == name)
+    with_value(found, value)(damaged)
+    damaged["digest"] = digest_of(damaged)
+    assert bl.restore(POOLED).status().rewards == 200
+    with pytest.raises(SavedStateError, match="damaged"):
+        bl.restore(damaged)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -16,6 +16,7 @@ on decisions alone, and when it settles depends on arrivals, which must not depe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,17 @@ class Pools(NamedTuple):
     held: np.ndarray  # whether nothing is to be learned from the decision being made
     chance: np.ndarray  # the chance that the last decision's arm had
     blocks: Blocks
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        if (self.asked > self.size).any() or self.rewards.sum() > decisions:
+            yield "more decisions in a batch than it has, or more rewards than decisions"
+        if (self.left > self.sizes).any() or (self.left < 0).any():
+            yield "a batch that waits for more than it asked"
+        if (self.lost + self.left > self.sizes).any():
+            yield "a batch that lost more than it asked"
+        if (self.sums[self.numbers == 0] != 0).any() or (self.settled > self.number).any():
+            yield "a sum, or a release, of no batch"
 
 
 @kernel
