@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
+
 from balaclava._core.declared import Range
 from balaclava.errors import IncompatibleError
+from balaclava.theory.moments import raw_moment_bound
 
 TailOrder = Annotated[
     float, Range(1, 2, "order 1 + v of the known moment, E|X|^(1+v)", open_low=True)
@@ -31,4 +34,16 @@ def meets_moment_bound(policy: Any, environment: Any, rounding: float = 1e-12) -
         moment = environment.moment(policy.moment_order, central=central)
     except IncompatibleError:
         return False
+    reach = getattr(policy, "mean_range", None)
+    if central and reach is not None and np.abs(environment.means).max() > reach:
+        return False
     return bool(moment <= policy.moment_bound * (1.0 + rounding))
+
+
+def raw_bound(policy: Any) -> float:
+    """u: `moment_bound`, or what follows from it and `mean_range` if it is about |X - mean|."""
+    if policy.mean_range is None:
+        return float(policy.moment_bound)
+    return raw_moment_bound(
+        policy.moment_bound, mean_range=policy.mean_range, order=policy.moment_order
+    )

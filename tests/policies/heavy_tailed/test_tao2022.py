@@ -19,12 +19,14 @@ from balaclava.environments.hard import hard_arms, hard_local_arms, hard_pair
 from balaclava.errors import DecisionError, MomentWarning, ParameterError, RewardError
 from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
 from balaclava.policies.local import LocalRealPolicy
+from balaclava.policies.moments import meets_moment_bound
 from balaclava.privacy.counters import tree_levels
 from balaclava.privacy.laplace import laplace_report
 from balaclava.privacy.report import truncated_report
 from balaclava.privacy.truncation import exact_step, truncated, truncated_onto
 from balaclava.simulation.moments import warn_of_moments
 from balaclava.testing.policies import interpreted_arms, played
+from balaclava.theory.moments import central_moment_bound, raw_moment_bound
 
 NAMES = ["dpr-ucb", "dpr-se", "ldpr-se"]
 U = 8.142063093163385  # of the paper's arms at v = 0.9
@@ -783,3 +785,32 @@ def test_dpr_ucb_learns_whatever_horizon_is_declared() -> None:
     logs = math.log(10**12) / math.log(20_000)
     assert regrets[1] < regrets[0] * logs ** (1.5 + 1 / 0.9) * 1.5
     assert regrets[1] < 800
+
+
+@pytest.mark.parametrize("name", ["dpr-ucb", "dpr-se", "ldpr-se"])
+def test_a_central_moment_and_a_range_of_means_stand_for_a_raw_moment(name: str) -> None:
+    common = {"moment_order": 1.5, "arms": 2}
+    central = make(name, moment_bound=8.0, mean_range=5.0, **common)
+    raw = make(name, moment_bound=(8.0 ** (1 / 1.5) + 5.0) ** 1.5, **common)
+    assert central.constants() == pytest.approx(raw.constants())
+    # What is proved holds for means within the range only.
+    world = bl.environment("gaussian", means=[4.0, 3.5])
+    assert central.central_moments
+    assert not raw.central_moments
+    assert meets_moment_bound(central, world)
+    assert not meets_moment_bound(central, bl.environment("gaussian", means=[6.0, 5.5]))
+
+
+def test_raw_and_central_moments() -> None:
+    """Lemma 10, on laws whose moments are known, and our constant against the printed one."""
+    for order in (1.2, 1.5, 2.0):
+        for world in (
+            bl.environment("gaussian", means=[3.0], scales=2.0),
+            bl.environment("pareto", means=[2.0], shape=2.5),
+            bl.environment("two-point", values=[4.0], probabilities=[0.1]),
+        ):
+            raw, central = world.moment(order), world.moment(order, central=True)
+            mean = abs(float(world.means[0]))
+            bound = raw_moment_bound(central, mean_range=mean, order=order)
+            assert raw <= bound <= 2 * central + 2 * mean**order
+            assert central <= central_moment_bound(raw)

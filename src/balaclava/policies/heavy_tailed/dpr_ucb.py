@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Epsilon, Horizon, MomentBound, RadiusScale
+from balaclava._core.declared import Epsilon, Horizon, MeanRange, MomentBound, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
@@ -15,6 +15,7 @@ from balaclava.policies.classic import ucb1
 from balaclava.policies.moments import (
     TailOrder,
     meets_moment_bound,
+    raw_bound,
     require_levels,
 )
 from balaclava.privacy.counters import (
@@ -119,6 +120,8 @@ class DPRUCB(PrivateRealPolicy):
         moment_order: 1 + v, above 1 and at most 2.
         moment_bound: u. It must not be worked out from the rewards that are to be protected.
         radius_scale: multiplies the bonus; privacy is untouched.
+        mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
+            and (moment_bound^(1/(1+v)) + D)^(1+v) is taken for u.
 
     Example:
         >>> import balaclava as bl
@@ -143,6 +146,7 @@ class DPRUCB(PrivateRealPolicy):
     moment_order: TailOrder
     moment_bound: MomentBound
     radius_scale: RadiusScale = 1.0
+    mean_range: MeanRange | None = None
     examples = ({"radius_scale": 0.01}, {"epsilon": 5.0, "moment_order": 1.3})
 
     def __post_init__(self) -> None:
@@ -150,19 +154,24 @@ class DPRUCB(PrivateRealPolicy):
         require_levels(self, self.level(1), self.level(self.horizon))
 
     @property
+    def central_moments(self) -> bool:
+        """Whether moment_bound is about |X - mean|."""
+        return self.mean_range is not None
+
+    @property
     def _log_horizon(self) -> float:
         return math.log(max(self.horizon, 2))  # one round, which no index decides, has log 0
 
     def level(self, n: int) -> float:
         """B_n: beyond it the n-th reward of an arm counts as 0."""
-        scale = min(self.epsilon, 1.0) * self.moment_bound / self._log_horizon**1.5
+        scale = min(self.epsilon, 1.0) * raw_bound(self) / self._log_horizon**1.5
         return math.exp(math.log(scale * n) / self.moment_order)
 
     def constants(self) -> Params:
         root = 1.0 / self.moment_order
         # (log T)^((1.5 + 1/v) v/(1+v)), without the large power 1/v
         logs = self._log_horizon ** (1.5 * (1.0 - root) + root)
-        bonus = self.moment_bound**root * logs / min(self.epsilon, 1.0) ** (1.0 - root)
+        bonus = raw_bound(self) ** root * logs / min(self.epsilon, 1.0) ** (1.0 - root)
         return Params(
             self.arms,
             self.horizon,

@@ -8,11 +8,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Epsilon, FailureProbability, Horizon, MomentBound, RadiusScale
+from balaclava._core.declared import (
+    Epsilon,
+    FailureProbability,
+    Horizon,
+    MeanRange,
+    MomentBound,
+    RadiusScale,
+)
 from balaclava.policies.base import Policy, failure_probability_of
 from balaclava.policies.moments import (
     TailOrder,
     meets_moment_bound,
+    raw_bound,
     require_levels,
 )
 from balaclava.theory.elimination import most_regret, removal_epochs
@@ -50,6 +58,7 @@ class EpochPolicy(Policy):
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None
     radius_scale: RadiusScale = 1.0
+    mean_range: MeanRange | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,10 +72,15 @@ class EpochPolicy(Policy):
             self.arms,
             self.epsilon,
             self.moment_order,
-            math.log(self.moment_bound),
+            math.log(raw_bound(self)),
             failure_probability_of(self),
             self.radius_scale,
         )
+
+    @property
+    def central_moments(self) -> bool:
+        """Whether moment_bound is about |X - mean|."""
+        return self.mean_range is not None
 
     @property
     def first_epoch(self) -> int:

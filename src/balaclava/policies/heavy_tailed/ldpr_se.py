@@ -160,6 +160,8 @@ class LDPRSE(EpochPolicy, LocalRealPolicy):
         failure_probability: beta, 1/horizon by default.
         radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
             untouched.
+        mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
+            and (moment_bound^(1/(1+v)) + D)^(1+v) is taken for u.
 
     Example:
         The server's agent names the level, the owner's device makes the report.
