@@ -38,6 +38,7 @@ REWARDS = {
     "bounded": "in [0, 1], or in a known range that is rescaled to it",
     "real": "any finite number",
     "loss": "losses in [0, 1]",
+    "any": "of any kind: it learns from none",
 }
 
 CSS = """
@@ -332,7 +333,8 @@ def audit_command(policy: type[bl.Policy]) -> str:
     if "base" in given:
         experts = ", experts=3" if "experts" in given else ""
         return f"bl.audit(bl.privatise(base, epsilon=1.0{experts}))"
-    command = f"balaclava audit {policy.name} --epsilon 1"
+    loss = " --epsilon 1" if "epsilon" in policy.annotations else " --arms 2"
+    command = f"balaclava audit {policy.name}{loss}"
     for name, value in given.items():
         if name in ("delta", "horizon"):
             command += f" --{name} {value}"

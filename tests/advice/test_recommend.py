@@ -40,10 +40,16 @@ def test_the_table_answers_each_question_once() -> None:
 def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
     if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RULES):
         with pytest.raises(ParameterError, match="no policy here fits; with trust = 'local'"):
-            bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust)
+            bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust, simulate=False)
         return
     advice = bl.recommend(
-        arms=3, horizon=5000, epsilon=0.5, rewards=rewards, trust=trust, **MORE.get(rewards, {})
+        arms=3,
+        horizon=5000,
+        epsilon=0.5,
+        rewards=rewards,
+        trust=trust,
+        simulate=False,
+        **MORE.get(rewards, {}),
     )
     assert advice.guarantee.private
     assert advice.guarantee.epsilon == 0.5
@@ -56,11 +62,16 @@ def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
 
 
 def test_single_decisions() -> None:
-    advice = bl.recommend(arms=3, horizon=1000, scope="decision")
+    advice = bl.recommend(arms=3, horizon=1000, scope="decision", simulate=False)
     assert advice.guarantee.scope == "decision"
     assert advice.notes == ()
     heavy = bl.recommend(
-        arms=3, horizon=1000, scope="decision", rewards="heavy-tailed", **MORE["heavy-tailed"]
+        arms=3,
+        horizon=1000,
+        scope="decision",
+        rewards="heavy-tailed",
+        simulate=False,
+        **MORE["heavy-tailed"],
     )
     assert heavy.guarantee.scope == "trajectory"
     assert "no policy here is made for single decisions" in heavy.notes[0]
@@ -95,8 +106,52 @@ def test_expectation() -> None:
     assert found.price == found.regret / found.baseline_regret
     assert found.random_regret == pytest.approx(2_000 * 0.2)
     assert not found.in_vain
-    strict = bl.recommend(arms=2, horizon=100, epsilon=1e-4).expect(repetitions=4)
-    assert strict.in_vain
+    strict = bl.recommend(arms=2, horizon=100, epsilon=1e-4, simulate=False)
+    assert strict.expect(repetitions=4).in_vain
+
+
+def test_short_trials_are_played_at_random() -> None:
+    """Where too little can be learned, "random" is advised, and from when on more would be."""
+    advice = bl.recommend(arms=4, horizon=500, epsilon=0.05)
+    assert advice.policy.name == "random"
+    assert eval(advice.code, {"bl": bl}) == advice.policy
+    assert str(advice.guarantee) == "ε=0 per trajectory"
+    assert advice.contest is not None
+    assert not advice.contest.pays
+    (note,) = advice.notes
+    assert "of the regret of playing at random; dp-imed would pay from a horizon of about" in note
+    longer = int(note.split("horizon of about ")[1].split(" ")[0].replace(",", ""))
+    epsilon = float(note.split("epsilon of about ")[1].split(" ")[0])
+    assert bl.recommend(arms=4, horizon=longer, epsilon=0.05).policy.name == "dp-imed"
+    assert bl.recommend(arms=4, horizon=500, epsilon=1.2 * epsilon).policy.name != "random"
+    output = invoke("--no-ask", "--arms", "4", "--horizon", "500", "--epsilon", "0.05")
+    assert output.startswith("policy:   random, ε=0 per trajectory\n")
+    assert "nothing that fits beats playing at random" in " ".join(output.split())
+
+
+def test_what_did_best_is_advised() -> None:
+    advice = bl.recommend(arms=2, horizon=2_000, epsilon=1.0)
+    assert advice.contest is not None
+    shares = [standing.share for standing in advice.contest.standings]
+    assert shares[0] == min(shares) < 0.9
+    assert advice.policy == advice.contest.best.policy
+    assert advice.contest.rounds == 2_000
+    assert bl.recommend(arms=2, horizon=2_000, epsilon=1.0).contest == advice.contest
+
+
+@pytest.mark.parametrize("rewards", ["adversarial", "experts"])
+def test_playing_at_random_takes_losses_and_advice(rewards: Any) -> None:
+    given = MORE.get(rewards, {})
+    advice = bl.recommend(arms=3, horizon=100, epsilon=0.02, rewards=rewards, **given)
+    assert advice.policy.name == "random"
+    assert advice.expect(repetitions=2).rounds == 100
+
+
+def test_a_long_horizon_is_simulated_as_it_is_or_it_is_said() -> None:
+    advice = bl.recommend(arms=2, horizon=10**7, epsilon=1.0, simulate=False)
+    assert advice.expect(repetitions=1).rounds == 10**6
+    output = invoke("--no-ask", "--arms", "2", "--horizon", "10000000")
+    assert "1,000,000 of the 10,000,000 rounds were simulated" in " ".join(output.split())
 
 
 def invoke(*arguments: str, text: str = "") -> str:
@@ -173,7 +228,12 @@ def test_what_is_assumed_and_what_is_unused_is_said() -> None:
 )
 def test_local_policies_are_found(rewards: Any, name: str) -> None:
     advice = bl.recommend(
-        arms=3, horizon=5000, rewards=rewards, trust="local", **MORE.get(rewards, {})
+        arms=3,
+        horizon=5000,
+        rewards=rewards,
+        trust="local",
+        simulate=False,
+        **MORE.get(rewards, {}),
     )
     assert advice.policy.name == name
     assert getattr(advice.policy, "contamination", 0.05) == 0.05

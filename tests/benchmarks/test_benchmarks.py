@@ -9,6 +9,7 @@ import pytest
 
 import measuring
 import processes
+import short_trials
 import steps
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -65,3 +66,11 @@ def test_a_line_says_whether_its_target_is_met(
     line = measuring.Line("what", "1 ns", "2 ns", value, value, value, sign, target)
     assert line.verdict == verdict
     assert measuring.table([line]).splitlines()[-1].split("|")[-2].strip() == verdict
+
+
+def test_the_advice_for_short_trials_is_no_worse_than_chance() -> None:
+    """Two settings in which the advice was once worse than a coin."""
+    rows = [short_trials.measure(*setting, rounds=2_000_000) for setting in short_trials.QUICK[:2]]
+    assert not any(row.above_random for row in rows)
+    assert all(row.ratio < 1.3 for row in rows)
+    assert "0 of 2" in short_trials.verdict(rows)

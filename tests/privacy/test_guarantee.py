@@ -34,7 +34,11 @@ def test_bad_delta(delta: Any) -> None:
 
 def test_both_zero_is_refused_and_either_is_not() -> None:
     with pytest.raises(ParameterError, match="do not depend on rewards"):
-        Guarantee(epsilon=0.0, delta=0.0)
+        Guarantee(epsilon=0.0, delta=0.0, scope="decision")
+    # No reward enters any decision of the run: what playing at random promises, and no one else.
+    nothing = Guarantee(epsilon=0.0)
+    assert "e^ε = 1." in nothing.explain()
+    assert nothing.over(5) == nothing == nothing.for_rewards(1)
     assert str(Guarantee(epsilon=0.0, delta=0.1)) == "ε=0, δ=0.1 per trajectory"
     assert str(Guarantee(epsilon=1, scope="decision")) == "ε=1 per decision"
 

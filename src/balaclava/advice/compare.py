@@ -9,6 +9,7 @@ from balaclava._core.declared import Epsilon, check
 from balaclava.advice.findings import Log
 from balaclava.advice.recommend import BOLDER, RULES, Recommendation, Rewards, recommend
 from balaclava.policies.base import Policy
+from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.engine import Progress, simulate
 from balaclava.simulation.results import Results
 
@@ -69,11 +70,15 @@ def compare(
         told |= {"moment_order": log.moment_order, "moment_bound": log.moment_bound}
         kinds = ("heavy-tailed", "unknown-tails")
     advice: dict[str, Recommendation] = {}
-    policies: dict[str, Policy] = {}
+    policies: dict[str, Policy] = {"random": make_policy("random", arms=log.world.arms)}
     for rule in RULES:
         if rule.rewards in kinds:
             found = recommend(
-                rewards=rule.rewards, trust=rule.trust, scope=rule.scope or "trajectory", **told
+                rewards=rule.rewards,
+                trust=rule.trust,
+                scope=rule.scope or "trajectory",
+                simulate=False,
+                **told,
             )
             advice[rule.policy] = found
             policies.setdefault(found.baseline_label, found.baseline)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
-
-import numpy as np
 
 from balaclava._core.declared import (
     Arms,
@@ -21,14 +21,15 @@ from balaclava._core.declared import (
     RewardRange,
     check,
 )
+from balaclava.advice.contest import MOST_ROUNDS, Arena, Contest
 from balaclava.advice.experts import recommend_experts
-from balaclava.environments.base import Environment
-from balaclava.environments.base import environment as make_environment
+from balaclava.advice.plausible import plausible
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.simulation.delays import Delay
-from balaclava.simulation.engine import simulate
+from balaclava.simulation.engine import Progress
+from balaclava.simulation.engine import simulate as play
 from balaclava.simulation.statistics import mean_of_regret
 
 Rewards = Literal["bounded", "heavy-tailed", "unknown-tails", "outliers", "adversarial", "experts"]
@@ -107,15 +108,20 @@ RULES = (
 # the same privacy. A policy is recommended as it is proved. A baseline is tuned: of ten settings
 # (two estimators, five radii) at 20,000 rounds this one was the best on resampled Pareto samples
 # and the second on Pareto arms. So prices come out high, and are said to be against a tuned one.
+# What else fits where a policy is recommended, and may do better at some horizons.
+ALSO = {
+    "dp-imed": ("dp-klucb", "dp-ucb", "adap-ucb"),
+    "ldp-ucb-bernoulli": ("ldp-ucb-laplace",),
+    "dp-htinf": ("dp-tsallis-inf",),
+}
 BOLDER = {"dpr-batch-ucb": {"radius_scale": 0.2}}
 _BASELINES: dict[str, dict[str, Any]] = {
     "robust-ucb": {"estimator": "median-of-means", "radius_scale": 0.03}
 }
 
-_ROUNDS = 100_000  # that are simulated at most
-_REPETITIONS = 20
+_ROUNDS_IN_ALL = 20_000_000  # that are simulated to say what a policy costs
+_REPETITIONS = (4, 20)
 _HARDLY = 0.8  # of the regret of choosing at random
-_BEYOND = 1.05  # shape of the tail of the instance, as a multiple of the known moment's order
 
 
 class Expectation(NamedTuple):
@@ -144,11 +150,13 @@ class Recommendation:
     """A policy, why it is, and what it promises; `expect` says what it costs."""
 
     policy: Policy
+    learner: Policy  # of those that learn, the one that did best: the policy, or it is "random"
     baseline: Policy
     why: str
     rewards: Rewards
     horizon: int
     notes: tuple[str, ...] = ()
+    contest: Contest | None = None  # what was played to find it
 
     @property
     def guarantee(self) -> Guarantee:
@@ -170,16 +178,22 @@ class Recommendation:
     def expect(
         self,
         *,
-        repetitions: int = _REPETITIONS,
+        repetitions: int | None = None,
         seed: int = 1,
         delay: Delay | None = None,
         patience: int | None = None,
     ) -> Expectation:
-        """Simulate the policy and its baseline on a plausible instance."""
-        rounds = min(self.horizon, _ROUNDS)
-        world, words = plausible(self.rewards, self.policy, rounds)
+        """Simulate the policy and its baseline on a plausible instance.
+
+        Up to 10^6 rounds are played as they are; of longer runs the first 10^6.
+        """
+        rounds = min(self.horizon, MOST_ROUNDS)
+        world, words = plausible(self.rewards, self.learner, rounds)
+        if repetitions is None:
+            low, high = _REPETITIONS
+            repetitions = min(max(_ROUNDS_IN_ALL // (2 * rounds), low), high)
         both = {"policy": self.policy, "baseline": self.baseline}
-        results = simulate(
+        results = play(
             both,
             world,
             horizon=rounds,
@@ -222,8 +236,18 @@ def recommend(
     moment_bound: float | None = None,
     contamination: float | None = None,
     experts: int | None = None,
+    simulate: bool = True,
+    seed: int = 1,
+    delay: Delay | None = None,
+    patience: int | None = None,
+    progress: Progress | None = None,
 ) -> Recommendation:
-    """The policy that fits the rewards and the need for privacy, by the table `RULES`.
+    """The policy that fits the rewards and the need for privacy, and did best when tried.
+
+    The table `RULES` names the policies that fit. They are played on plausible problems at this
+    horizon, epsilon and number of arms, which takes seconds, and the best is recommended. Where
+    none beats playing at random by a margin that matters, "random" is, and a note says from which
+    horizon or epsilon on one would.
 
     Args:
         arms: number of arms.
@@ -242,6 +266,11 @@ def recommend(
         moment_bound: bound on that moment.
         contamination: bound on the share of outliers.
         experts: number of experts.
+        simulate: play the candidates; without it the first that fits is taken, untried.
+        seed: a whole number; the same seed gives the same advice.
+        delay: how late rewards come, as in `bl.simulate`.
+        patience: rounds after which a decision is given up.
+        progress: called with the rounds played and the rounds in all.
 
     Example:
         >>> import balaclava as bl
@@ -250,8 +279,8 @@ def recommend(
         bl.policy('dp-imed', arms=5, epsilon=1.0)
         >>> print(advice.guarantee)
         ε=1 per trajectory
-        >>> bl.recommend(arms=5, horizon=10_000, epsilon=1.0, trust="local").policy.name
-        'ldp-ucb-bernoulli'
+        >>> bl.recommend(arms=4, horizon=500, epsilon=0.05).policy.name  # too little to learn from
+        'random'
     """
     check("rewards", rewards, Rewards)
     check("trust", trust, Trust)
@@ -269,33 +298,71 @@ def recommend(
         "experts": check("experts", experts, Experts | None),
     }
     offered = {name: value for name, value in offered.items() if value is not None}
-    rule = find_rule(rewards, trust, scope)
+    if rewards == "unknown-tails":
+        # The baseline is told what the policy need not be.
+        offered = {"moment_order": 1.5, "moment_bound": 3.0} | offered
+    if rewards == "outliers" and "contamination" not in offered:
+        raise ParameterError(
+            "contamination is missing; give a bound on the share of outliers, such as 0.05"
+        )
+    first = _first_that_fits(find_rule(rewards, trust, scope), scope, offered)
+    if not simulate or first.policy.arms == 1:
+        return first
+    return _best_of_those_that_fit(first, offered, Arena(rewards, delay, patience, seed, progress))
+
+
+def _first_that_fits(rule: Rule, scope: Wanted, offered: dict[str, Any]) -> Recommendation:
+    """The policy that the table names, untried."""
     notes = []
     if rule.scope is not None and rule.scope != scope:
         notes.append(
             "no policy here is made for single decisions on such rewards; this one protects all "
             "decisions of a run together"
         )
-    if rewards == "unknown-tails":
-        # The baseline is told what the policy need not be.
-        offered.setdefault("moment_order", 1.5)
-        offered.setdefault("moment_bound", 3.0)
-    if rewards == "outliers" and "contamination" not in offered:
-        raise ParameterError(
-            "contamination is missing; give a bound on the share of outliers, such as 0.05"
-        )
-    baseline = _fitted(rule.baseline, {**offered, **_BASELINES.get(rule.baseline, {})})
     if rule.policy in BOLDER:
         notes.append(
             f"a smaller radius_scale, such as {BOLDER[rule.policy]['radius_scale']}, mostly has "
             "less regret, which is not proved: a run may settle on a wrong arm; privacy is the same"
         )
     name, why = rule.policy, rule.why
-    if rewards == "experts" and trust == "central":
-        name, why, note = _for_experts(rule, offered)
-        notes += note
+    baseline = _fitted(rule.baseline, {**offered, **_BASELINES.get(rule.baseline, {})})
+    if rule.rewards == "experts" and rule.trust == "central":
+        name, why, more = _for_experts(rule, offered)
+        notes += more
     policy = _fitted(name, offered)
-    return Recommendation(policy, baseline, why, rewards, horizon, tuple(notes))
+    horizon = offered["horizon"]
+    return Recommendation(policy, policy, baseline, why, rule.rewards, horizon, tuple(notes))
+
+
+def _best_of_those_that_fit(
+    first: Recommendation, offered: dict[str, Any], arena: Arena
+) -> Recommendation:
+    """What did best when played, or "random" if none of them was worth it."""
+    name = first.policy.name
+    candidates = {name: first.policy}
+    for each in ALSO.get(name, ()):
+        with contextlib.suppress(ParameterError):  # it does not take these numbers
+            candidates[each] = _fitted(each, offered)
+    contest = arena.contest(candidates, first.horizon)
+    learner = contest.best.policy
+    if not contest.pays:
+        make = partial(_variant, name, offered)
+        return replace(
+            first,
+            policy=_fitted("random", offered),
+            learner=learner,
+            why="nothing that fits beats playing at random here by a margin that matters",
+            notes=(arena.in_vain(contest, make, offered["epsilon"], first.horizon),),
+            contest=contest,
+        )
+    if learner is first.policy:
+        return replace(first, contest=contest)
+    why = f"of those that fit, {', '.join(candidates)}, it did best at this horizon and epsilon"
+    return replace(first, policy=learner, learner=learner, why=why, contest=contest)
+
+
+def _variant(name: str, offered: dict[str, Any], **changed: Any) -> Policy:
+    return _fitted(name, {**offered, **changed})
 
 
 def _for_experts(rule: Rule, offered: dict[str, Any]) -> tuple[str, str, list[str]]:
@@ -339,50 +406,3 @@ def _arguments(policy: Policy) -> list[str]:
         for name in policy.annotations
         if getattr(policy, name) != defaults[name]
     ]
-
-
-def plausible(rewards: Rewards, policy: Policy, rounds: int) -> tuple[Environment, str]:
-    """An instance on which regret can be judged, and what it is, in words."""
-    arms = policy.arms
-    means = np.linspace(0.3, 0.7, arms) if arms > 1 else np.array([0.7])
-    spread = f"{arms} arms with means from 0.3 to 0.7"
-    if rewards == "bounded":
-        low, high = policy.accepts
-        if (low, high) == (0.0, 1.0):
-            return make_environment("bernoulli", means=means), f"rewards 0 and 1, {spread}"
-        paid = [round(100 * mean) for mean in means]
-        world = make_environment(
-            "empirical", samples=[[high] * n + [low] * (100 - n) for n in paid]
-        )
-        return world, f"rewards {low:g} and {high:g}, {arms} arms: the larger in 30 % to 70 %"
-    if rewards in ("adversarial", "experts"):
-        losses = 1.0 - means
-        if rewards == "adversarial":
-            world = make_environment("stochastic-losses", means=losses)
-            return world, f"losses 0 and 1, {spread}, the same chances in every round"
-        return _advised(policy, losses, rounds)
-    order = getattr(policy, "moment_order", None) or 1.5
-    shape = _BEYOND * order
-    plain = make_environment("pareto", means=means, shape=shape)
-    bound = getattr(policy, "moment_bound", None)
-    if bound is not None:
-        # The largest arms that the bound allows: for smaller ones there is more noise than need be.
-        means = means * (bound / plain.moment(order)) ** (1 / order)
-    world = make_environment("pareto", means=means, shape=shape)
-    words = f"Pareto rewards of shape {shape:.3g}, {arms} arms with means from {means[0]:.3g} to "
-    words += f"{means[-1]:.3g}"
-    if rewards == "outliers":
-        share = float(getattr(policy, "contamination", 0.0))
-        wrong = {"kind": "point", "value": -10 * float(means[-1])}
-        world = make_environment("contaminated", inner=world, fraction=share, outliers=wrong)
-        words += f", {share:.3g} of the rewards replaced by one far below"
-    return world, words
-
-
-def _advised(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environment, str]:
-    count = int(getattr(policy, "experts", 1))
-    drawn = np.random.default_rng(1).random((rounds, losses.size)) < losses
-    advice = np.full((count, losses.size), 0.1 / losses.size)
-    advice[np.arange(count), np.arange(count) % losses.size] += 0.9
-    world = make_environment("advice", losses=drawn.astype(np.float64), advice=advice)
-    return world, f"losses 0 and 1, {losses.size} arms, {count} experts that each like one arm"

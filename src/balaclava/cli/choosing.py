@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from balaclava.cli.delays import delay_options, lateness
+from balaclava.cli.play import _progress
 
 if TYPE_CHECKING:
     from balaclava._core.declared import Range
@@ -81,7 +82,11 @@ _ONLY_SOME = ("delta", "reward_range", *_MORE)
     default=None,
     help="Ask what no option says, or take the usual; by default asks on a terminal.",
 )
-@click.option("--simulate/--no-simulate", default=True, help="Play it on a plausible problem.")
+@click.option(
+    "--simulate/--no-simulate",
+    default=True,
+    help="Try the policies that fit on plausible problems.",
+)
 @delay_options
 def choose(
     ask: bool | None,
@@ -102,7 +107,9 @@ def choose(
 
     ask = sys.stdin.isatty() if ask is None else ask
     answers = _answers(given, ask)
-    advice = recommend(**answers)
+    late = lateness(delay, law, lost, patience)
+    with _progress() as progress:
+        advice = recommend(**answers, simulate=simulate, progress=progress, **late)
     click.echo(f"policy:   {advice.policy.name}, {advice.guarantee}")
     _say("why", advice.why)
     for note in advice.notes:
@@ -111,13 +118,13 @@ def choose(
     if usual and not ask:
         _say("assumed", f"{', '.join(usual)}; give options for what is otherwise, or --ask")
     unused = [name for name in _ONLY_SOME if given[name] is not None]
-    unused = [name for name in unused if name not in advice.policy.annotations]
+    unused = [name for name in unused if name not in advice.learner.annotations]
     if unused:
-        _say("unused", f"{', '.join(unused)}, as {advice.policy.name} takes no such thing")
+        _say("unused", f"{', '.join(unused)}, as {advice.learner.name} takes no such thing")
     _say("promise", advice.guarantee.explain())
     click.echo(f"use:      {advice.code}")
     if simulate:
-        _expectation(advice, **lateness(delay, law, lost, patience))
+        _expectation(advice, **late)
     _say(
         "more",
         f"`balaclava policies {advice.policy.name}` shows its rule and its parameters; `balaclava "
@@ -141,7 +148,12 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
         _say("price", f"not to be told from {other}")
     else:
         _say("price", f"none to be seen here: {found.price:.3g} times {other}")
-    if found.in_vain:
+    if found.rounds < advice.horizon:
+        _say(
+            "short",
+            f"{found.rounds:,} of the {advice.horizon:,} rounds were simulated; more are not",
+        )
+    if found.in_vain and advice.policy is advice.learner:
         _say("warning", "hardly better than at random: raise epsilon or the horizon")
 
 

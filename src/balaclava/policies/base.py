@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from balaclava._core.declared import Arms, Declared, Outside, RewardRange, summary_line
+from balaclava._core.declared import Arms, Declared, Outside, RewardRange, check_claim, summary_line
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava.errors import ContextError, ParameterError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from balaclava.policies.agent import Agent
     from balaclava.policies.settling import Settle
 
-RewardKind = Literal["bounded", "real", "loss"]
+RewardKind = Literal["bounded", "real", "loss", "any"]  # any: it learns from none
 LARGEST_REWARD = 1e150
 
 
@@ -144,9 +144,10 @@ class Policy(Declared):
         """What is promised about the privacy of each reward."""
         if self.model == "none":
             return not_private(f"{self.name} uses rewards without noise", self.reference)
+        epsilon, delta = check_claim(getattr(self, "epsilon", 0.0), getattr(self, "delta", 0.0))
         return Guarantee(
-            epsilon=getattr(self, "epsilon", 0.0),
-            delta=getattr(self, "delta", 0.0),
+            epsilon=epsilon,
+            delta=delta,
             model=self.model,
             scope=self.scope,
             assumptions=(*self.assumptions, *self._about_outside()),

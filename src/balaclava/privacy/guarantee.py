@@ -117,7 +117,8 @@ class Guarantee:
                 f"model {self.model!r} with scope {self.scope!r} is not a guarantee; reports, and "
                 "nothing else, are protected by the local model"
             )
-        if self.model != "none":
+        unmoved = self.scope == "trajectory" and self.epsilon == 0 and self.delta == 0
+        if self.model != "none" and not unmoved:  # 0 and 0: decisions that no reward touches
             epsilon, delta = check_claim(self.epsilon, self.delta)
             object.__setattr__(self, "epsilon", epsilon)
             object.__setattr__(self, "delta", delta)

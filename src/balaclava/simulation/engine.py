@@ -306,7 +306,8 @@ def require_compatible(
         raise IncompatibleError(
             f"{label}: arms = {policy.arms}, but {environment.name} has {environment.arms} arms"
         )
-    if (policy.rewards == "loss") != (environment.feedback == "loss"):
+    mismatch = (policy.rewards == "loss") != (environment.feedback == "loss")
+    if mismatch and policy.rewards != "any":
         wants = "losses" if policy.rewards == "loss" else "rewards"
         gives = "losses" if environment.feedback == "loss" else "rewards"
         raise IncompatibleError(

@@ -1,0 +1,83 @@
+"""Playing at random: the policy that learns nothing, and so tells nothing."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+from balaclava.policies.base import Kernels, Policy, RewardKind, register
+from balaclava.privacy.guarantee import Guarantee, Model, Scope
+
+
+class Nothing(NamedTuple):
+    """No reward leaves a trace."""
+
+    traces: np.ndarray
+
+
+@kernel
+def begin(params: Any) -> Nothing:
+    return Nothing(np.zeros(0))
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: Nothing, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    return int(rng.random() * params.arms), 0
+
+
+@kernel(borrows=True)
+def learn(
+    params: Any, state: Nothing, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    pass
+
+
+@register
+class AtRandom(Policy):
+    """Play each arm with the same chance, whatever the rewards.
+
+    Take it where a private policy could not learn enough to do better: few rounds, a small
+    epsilon, many arms. It is what every other policy has to beat, and it gives each arm the same
+    share of decisions, so that they can be analysed afterwards as those of a plain trial. Analysing
+    the rewards afterwards needs a mechanism of its own: only the decisions tell nothing.
+
+    In each round draw the arm evenly from 1, ..., K.
+
+    Privacy:
+        Epsilon 0 for all decisions of a run together: no reward enters any of them.
+
+    Parameters:
+        arms: K.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("bernoulli", means=[0.2, 0.8])
+        >>> results = bl.simulate(bl.policy("random", arms=2), world,
+        ...                       horizon=10_000, repetitions=10, seed=1)
+        >>> round(float(results.final_regret("random").mean()) / (10_000 * 0.3), 2)
+        1.0
+
+    See Also:
+        dp-imed, ldp-ucb-bernoulli
+    """
+
+    name = "random"
+    rewards: ClassVar[RewardKind] = "any"
+    model: ClassVar[Model] = "central"
+    scope: ClassVar[Scope] = "trajectory"
+    kernels = Kernels(begin, choose, learn)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(epsilon=0.0, assumptions=("no reward is used",))
+
+    def checked_context(self, context: Any) -> Any:
+        """Any context: it is not looked at."""
+        return None
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """Exact: every round costs the mean gap."""
+        gaps = environment.gaps if environment.feedback == "reward" else None
+        return None if gaps is None else float(horizon * gaps.mean())
