@@ -12,7 +12,9 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.audit import plan_games
 from balaclava.auditing.limits import clopper_pearson, epsilon_lower, log_wealth
-from balaclava.auditing.replay import audit_by_replay, choose_neighbours, record
+from balaclava.auditing.recording import record
+from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.search import choose_neighbours
 from balaclava.auditing.statistical import (
     audit_by_betting,
     audit_statistically,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.exact import audit_exactly
+from balaclava.auditing.laws import audit_laws
 from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay import ReplayAudit, audit_by_replay
 from balaclava.auditing.report import AuditReport
+from balaclava.auditing.search import AS_IT_IS
 from balaclava.auditing.statistical import (
     BettingAudit,
     StatisticalAudit,
@@ -25,31 +29,37 @@ from balaclava.policies.base import Policy
 _SCALES = (0.3, 0.1, 0.03, 0.01)
 _SHORT = 100  # rounds within which something should be released
 _THOROUGH = 256  # rounds of a game that looks for late batches
-_AS_IT_IS = 24  # pairs on the policy itself, where games are played on a shorter variant
+_AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorter variant
 _LONG = 20_000  # rounds beyond which no game is played
+_REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
+_STEPS = 25_000_000  # rounds of all games together, by default
+_FEWEST, _MOST = 20_000, 400_000  # games, by default
+_PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
 
 
 def audit(
     policy: Policy,
     *,
-    trials: int = 400_000,
+    trials: int | None = None,
     seed: int = 0,
     confidence: float = 0.95,
-    pairs: int = 1_000,
+    pairs: int | None = None,
     quick: bool = False,
 ) -> AuditReport:
     """Try to refute what the policy claims about privacy.
 
-    Replay checks the proof on `pairs` neighbouring reward streams; the exact audit (for policies
-    that protect single decisions) computes the true delta; the statistical one plays `trials`
-    games and bounds epsilon from below. A policy that claims nothing is shown to leak.
+    Replay checks the proof on `pairs` neighbouring reward streams; mechanisms are drawn and
+    compared with their laws; the exact audit (for policies that protect single decisions)
+    computes the true delta; the statistical one plays `trials` games and bounds epsilon from
+    below. A policy that claims nothing is shown to leak.
 
     Args:
         policy: what to audit.
-        trials: games of the statistical part.
-        seed: a whole number; the same seed gives the same report.
+        trials: games of the statistical part; by default as many as take a few seconds.
+        seed: a whole number; with `pairs` given, the same seed gives the same report.
         confidence: of the statistical lower bound.
-        pairs: neighbouring streams of the replay.
+        pairs: neighbouring streams of the replay; by default 600, or what three seconds of a
+            processor allow.
         quick: bet against the claim instead of measuring epsilon, and stop as soon as it falls.
 
     Example:
@@ -61,50 +71,24 @@ def audit(
     """
     if not isinstance(policy, Policy):
         raise ParameterError(f"{brief(policy)} is not a policy; make one with bl.policy(name, ...)")
-    trials = check("trials", trials, Annotated[int, Range(100)])
-    pairs = check("pairs", pairs, Annotated[int, Range(1)])
     seed = check("seed", seed, Annotated[int, Range(0)])
     inside = Range(0, 1, open_low=True, open_high=True)
     confidence = check("confidence", confidence, Annotated[float, inside])
-    claim = policy.guarantee
-    plan = plan_games(policy)
-    replay = audit_by_replay(plan.policy, claim, rounds=plan.rounds, pairs=pairs, seed=seed)
-    if plan.policy is not policy and replay.verdict == "consistent":
-        # The variant stands for the policy only if the policy itself asks for the same noise.
-        first = first_release(policy, _LONG)
-        if first is not None:
-            as_it_is = audit_by_replay(
-                policy, claim, rounds=_rounds(policy, first), pairs=min(pairs, _AS_IT_IS), seed=seed
-            )
-            if as_it_is.verdict == "violated":
-                replay = as_it_is
+    claim, plan = policy.guarantee, plan_games(policy)
+    if trials is None:
+        trials = min(max(_STEPS // plan.long_rounds, _FEWEST), _MOST)
+    trials = check("trials", trials, Annotated[int, Range(100)])
+    seconds = _SECONDS if pairs is None else math.inf
+    pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
+    entries: dict[Any, Any] = {}
+    replay = replay_plan(plan, policy, pairs, seed, seconds, entries)
     notes = [plan.note] if plan.note else []
     if not claim.private:
         notes.append(f"claims nothing: {'; '.join(claim.assumptions)}")
-    if claim.private and replay.verdict == "consistent" and replay.moved == 0:
+    if claim.private and replay.verdict == "not examined":
         notes.append(
             "no game got as far as a release that depends on rewards, so that replay and games "
             "could find nothing; audit with a longer horizon or a larger epsilon"
-        )
-    epsilon, delta = (claim.epsilon, claim.delta) if claim.private else (0.0, 0.0)
-    statistical: StatisticalAudit | BettingAudit
-    if policy.report_kernel is not None:
-        statistical = audit_reports(
-            policy, epsilon, delta, trials=trials, seed=seed, confidence=confidence
-        )
-    elif quick:
-        statistical = audit_by_betting(
-            plan.policy, epsilon, delta, rounds=plan.rounds, pairs=trials // 2, seed=seed
-        )
-    else:
-        statistical = audit_statistically(
-            plan.policy,
-            epsilon,
-            delta,
-            rounds=plan.long_rounds,
-            trials=trials,
-            seed=seed,
-            confidence=confidence,
         )
     return AuditReport(
         policy=policy.name,
@@ -113,9 +97,58 @@ def audit(
         confidence=confidence,
         replay=replay,
         exact=audit_exactly(policy) if claim.scope == "decision" else None,
-        statistical=statistical,
+        statistical=play_games(plan, policy, trials, seed, confidence, quick),
+        laws=audit_laws(entries.values(), seed) if claim.private and entries else None,
         notes=tuple(notes),
     )
+
+
+def replay_plan(
+    plan: Plan, policy: Policy, pairs: int, seed: int, seconds: float, entries: dict[Any, Any]
+) -> ReplayAudit:
+    """Replay the planned variant, and the policy itself: it must ask for the same noise."""
+    claim = policy.guarantee
+    replay = audit_by_replay(
+        plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed, seconds=seconds,
+        entries=entries,
+    )  # fmt: skip
+    if plan.policy is policy or replay.verdict in ("violated", "unproved"):
+        return replay
+    itself = audit_by_replay(
+        policy, claim, rounds=_SHORT, pairs=min(pairs, _AS_IT_IS), seed=seed,
+        seconds=seconds / 3, kinds=AS_IT_IS, entries=entries,
+    )  # fmt: skip
+    if itself.verdict in ("violated", "unproved"):
+        return itself
+    reached = {*replay.reached, *itself.reached}
+    return dataclasses.replace(
+        replay,
+        pairs=replay.pairs + itself.pairs,
+        moved=replay.moved + itself.moved,
+        verdict="not examined" if not replay.moved + itself.moved else "consistent",
+        reached=tuple(sorted(reached)),
+        missed=tuple(sorted({*replay.missed, *itself.missed} - reached)),
+    )
+
+
+def play_games(
+    plan: Plan, policy: Policy, trials: int, seed: int, confidence: float, quick: bool
+) -> StatisticalAudit | BettingAudit:
+    """The statistical part: games, bets, or reports."""
+    claim = policy.guarantee
+    epsilon, delta = (claim.epsilon, claim.delta) if claim.private else (0.0, 0.0)
+    if policy.report_kernel is not None:
+        return audit_reports(
+            policy, epsilon, delta, trials=trials, seed=seed, confidence=confidence
+        )
+    if quick:
+        return audit_by_betting(
+            plan.policy, epsilon, delta, rounds=plan.rounds, pairs=trials // 2, seed=seed
+        )
+    return audit_statistically(
+        plan.policy, epsilon, delta, rounds=plan.long_rounds, trials=trials, seed=seed,
+        confidence=confidence,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,6 +158,11 @@ class Plan:
     policy: Policy
     rounds: int
     note: str
+
+    @property
+    def replay_rounds(self) -> int:
+        """For replay: the memory of single decisions takes some of them to show."""
+        return max(self.rounds, _REMEMBERED) if self.policy.scope == "decision" else self.rounds
 
     @property
     def long_rounds(self) -> int:
@@ -169,23 +207,30 @@ def _within_horizon(policy: Policy, rounds: int) -> int:
 
 
 def first_release(policy: Policy, limit: int) -> int | None:
-    """The round in which a mechanism was first used for every arm, if within `limit` rounds."""
+    """The round in which a mechanism was first used for every arm, if within `limit` rounds.
+
+    For scope "decision": the first decision that may depend on a release of any arm.
+    """
     params, recorder = policy.constants(), Recorder(0)
     begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     state = begin(params)
     low, high = policy.accepts
     middle = (low + high) / 2 if np.isfinite(low + high) else 0.0
-    released = 0
+    single, released = policy.scope == "decision", 0
     for t in range(1, _within_horizon(policy, limit) + 1):
-        start = len(recorder.tape)
+        recorder.tape.clear()
         try:
             arm, phase = choose(params, state, t, policy.practice_context, recorder)
+            if single and any(entry.terms for entry in recorder.tape):
+                return t
             require_arm(policy.name, t, arm, policy.arms)
             learn(params, state, t, arm, prepare(params, middle), phase, recorder)
         except PrivacyError:
             return t  # a mechanism was asked for what it cannot keep; the replay says so
-        released += sum(entry.terms is not None for entry in recorder.tape[start:])
+        released += sum(entry.terms is not None for entry in recorder.tape)
+        if single and released:
+            return t + 1
         if released >= policy.arms:
             return t
     return None

@@ -43,7 +43,7 @@ class Case(NamedTuple):
 class ExactAudit:
     """What the closed form of the index law says."""
 
-    verdict: str  # "consistent" | "violated": Lemma 8 fails, so that nothing proves the claim
+    verdict: str  # "consistent" | "unproved": Lemma 8 fails, so that nothing proves the claim
     epsilon: float  # the claim
     claimed_delta: float
     delta: float  # the true delta of the index law at the claimed epsilon
@@ -105,7 +105,7 @@ def audit_exactly(
             worst, delta = case, found.delta
         half_lines = max(half_lines, found.half_lines)
         if found.half_lines > claim.delta * (1.0 + rounding) + _SMALLEST_DELTA:
-            verdict = "violated"
+            verdict = "unproved"
     return ExactAudit(
         verdict, claim.epsilon, claim.delta, delta, half_lines, len(sizes), sizes[0], sizes[-1],
         all_until, worst,

@@ -1,9 +1,9 @@
-"""Many short compiled games on given rewards: the raw material of the statistical audit.
+"""Compiled games on a life: the raw material of the statistical audit, and the way far ahead.
 
-A game is summarised by how often each arm was pulled up to some rounds (the probes). What tells
-two reward streams apart is then an event such as "by round 40 arm 1 was pulled at most 3 times":
-an elimination, a late second look, a commitment all show in it. Games are only counted, never
-stored, so memory does not depend on their number.
+A game is summarised by how often each arm was pulled up to some rounds (the probes), and by how
+long its decisions were those of a reference. What tells two reward streams apart is then an event
+such as "by round 40 arm 1 was pulled at most 3 times", or "round 40 was decided as in the
+reference". Games are only counted, never stored, so memory does not depend on their number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import compiled
+from balaclava._core.kernels import compiled, kernel
+from balaclava.auditing.lives import Life, copy_state, plain_life
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
@@ -22,6 +23,7 @@ from balaclava.simulation.engine import available_cores
 
 _WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
+_NOTHING = np.zeros(0, np.int64)
 
 
 class Event(NamedTuple):
@@ -42,47 +44,171 @@ class Event(NamedTuple):
         return f"arm {self.arm} is pulled {how} {self.pulls} times in the first {self.round} rounds"
 
 
-def make_count_games(
+class Counts(NamedTuple):
+    """What is counted over games."""
+
+    pulls: np.ndarray  # [given, arm, probe, n]: games with n pulls of the arm by the probe
+    same: np.ndarray  # [rounds]: games that decided the round as the reference did
+    prefix: np.ndarray  # [rounds]: and all rounds up to it
+
+
+@kernel
+def no_context(contexts: Any, i: int) -> Any:
+    """For policies that take none."""
+    return None
+
+
+@kernel
+def context_of_round(contexts: Any, i: int) -> Any:
+    """For policies that take one."""
+    return contexts[i]
+
+
+def make_play(
     begin: Callable[..., Any],
     choose: Callable[..., Any],
     learn: Callable[..., Any],
+    forget: Callable[..., Any],
     prepare: Callable[..., Any],
+    context: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop over games that counts, for each arm and probe, how many pulls there were."""
+    """A loop over games of one life; from the given state, or from the beginning if `fresh`."""
 
-    def count_games(
+    def play(
         params: Any,
-        context: Any,
+        given_state: Any,
+        fresh: bool,
+        contexts: Any,
+        times: np.ndarray,
         rewards: np.ndarray,
+        offsets: np.ndarray,
+        items: np.ndarray,
+        arms: np.ndarray,
+        phases: np.ndarray,
         games: int,
         place: int,
         probes: np.ndarray,
+        reference_arms: np.ndarray,
+        reference_phases: np.ndarray,
         histogram: np.ndarray,
+        same: np.ndarray,
+        prefix: np.ndarray,
         rng: Any,
     ) -> int:
-        arms, watched = rewards.shape[1], histogram.shape[1]
-        given = 0
-        pulls = np.zeros(arms, np.int64)
+        rounds, watched = offsets.size - 1, histogram.shape[1]
+        pulls = np.zeros(rewards.shape[1], np.int64)
         for _ in range(games):
-            state = begin(params)
+            state = given_state
+            if fresh:
+                state = begin(params)
             pulls[:] = 0
-            t = 0
-            for probe in range(probes.size):
-                while t < probes[probe]:
-                    t += 1
-                    arm, phase = choose(params, state, t, context, rng)
-                    if arm < 0 or arm >= arms:  # compiled code would write anywhere
-                        return t
-                    reward = prepare(params, rewards[t - 1, arm])
-                    learn(params, state, t, arm, reward, phase, rng)
-                    pulls[arm] += 1
-                    if t == place:
-                        given = arm
-                for arm in range(watched):
-                    histogram[min(given, watched), arm, probe, pulls[arm]] += 1
+            probe, given, alike = 0, 0, True
+            for i in range(rounds):
+                arm, phase = choose(params, state, times[i], context(contexts, i), rng)
+                if arm < 0 or arm >= pulls.size:  # compiled code would write anywhere
+                    return times[i]
+                arms[i], phases[i] = arm, phase
+                for item in items[offsets[i] : offsets[i + 1]]:
+                    s = abs(item) - 1
+                    if item > 0:
+                        reward = prepare(params, rewards[s, arms[s]])
+                        learn(params, state, times[s], arms[s], reward, phases[s], rng)
+                    else:
+                        forget(params, state, times[s], arms[s], phases[s], rng)
+                pulls[arm] += 1
+                if i + 1 == place:
+                    given = arm
+                if reference_arms.size > 0:
+                    as_before = arm == reference_arms[i] and phase == reference_phases[i]
+                    alike = alike and as_before
+                    same[i] += as_before
+                    prefix[i] += alike
+                if probe < probes.size and i + 1 == probes[probe]:
+                    for a in range(watched):
+                        histogram[min(given, watched), a, probe, pulls[a]] += 1
+                    probe += 1
         return 0
 
-    return count_games
+    return play
+
+
+def player_of(policy: Policy) -> Callable[..., int]:
+    """The compiled loop of a policy."""
+    context = no_context if policy.practice_context is None else context_of_round
+    loop: Callable[..., int] = compiled(make_play, *policy.kernels, policy.prepare(), context)
+    return loop
+
+
+def play_block(
+    policy: Policy,
+    life: Life,
+    rewards: np.ndarray,
+    games: int,
+    place: int,
+    probes: np.ndarray,
+    reference: np.ndarray | None,
+    state: Any,
+    fresh: bool,
+    rng: Any,
+) -> tuple[Counts, np.ndarray]:
+    """Some games on one random stream, and the decisions of the last: [slots, 2]."""
+    watched = min(policy.arms, _WATCHED)
+    deepest = int(probes[-1]) + 1 if probes.size else 1
+    counts = Counts(
+        np.zeros((watched + 1, watched, probes.size, deepest), np.int64),
+        np.zeros(life.rounds, np.int64),
+        np.zeros(life.rounds, np.int64),
+    )
+    decisions = np.zeros((2, len(life.times)), np.int64)
+    decisions[:, life.rounds :] = life.held.T
+    columns = (_NOTHING, _NOTHING) if reference is None else np.ascontiguousarray(reference.T)
+    lost = player_of(policy)(
+        policy.constants(), state, fresh, life.contexts, life.times, rewards, life.offsets,
+        life.items, decisions[0], decisions[1], games, place, probes, *columns, *counts, rng,
+    )  # fmt: skip
+    if lost:
+        raise no_such_arm(policy.name, lost, policy.arms)
+    counts.pulls[-1] = counts.pulls.sum(axis=0)
+    return counts, decisions.T
+
+
+def play_life(
+    policy: Policy,
+    life: Life,
+    rewards: np.ndarray,
+    games: int,
+    place: int,
+    probes: np.ndarray,
+    reference: np.ndarray | None,
+    seed: int,
+    *path: int,
+) -> Counts:
+    """Many games on a life with these rewards. No probe comes before `place`."""
+    state = policy.kernels.begin(policy.constants())
+    sizes = np.full(_BLOCKS, games // _BLOCKS)
+    sizes[: games % _BLOCKS] += 1
+
+    def block(number: int) -> Counts:
+        rng, size = seeded(seed, *path, number), int(sizes[number])
+        arguments = policy, life, rewards
+        rest = place, probes, reference
+        if life.start is None:
+            return play_block(*arguments, size, *rest, state, True, rng)[0]
+        total = play_block(*arguments, 0, *rest, state, True, rng)[0]
+        for _ in range(size):
+            own = copy_state(life.start)
+            total = _sum(total, play_block(*arguments, 1, *rest, own, False, rng)[0])
+        return total
+
+    if games * life.rounds < 300_000:
+        blocks = [block(number) for number in range(_BLOCKS)]
+    else:
+        with ThreadPoolExecutor(available_cores()) as pool:
+            blocks = list(pool.map(block, range(_BLOCKS)))
+    total = blocks[0]
+    for more in blocks[1:]:
+        total = _sum(total, more)
+    return total
 
 
 def count_games(
@@ -99,24 +225,10 @@ def count_games(
     `given` is the arm that was pulled in round `place`; the last row is the sum over all of them.
     No probe comes before `place`.
     """
-    play = compiled(make_count_games, *policy.kernels[:3], policy.prepare())
-    params, context = policy.constants(), policy.practice_context
-    watched = min(policy.arms, _WATCHED)
-    shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)
-    sizes = np.full(_BLOCKS, games // _BLOCKS)
-    sizes[: games % _BLOCKS] += 1
+    life = plain_life(policy, rewards[: int(probes[-1])])
+    counts = play_life(policy, life, life.rewards, games, place, probes, None, seed, *path)
+    return counts.pulls
 
-    def block(number: int) -> np.ndarray:
-        histogram = np.zeros(shape, np.int64)
-        rng = seeded(seed, *path, number)
-        size = int(sizes[number])
-        lost = play(params, context, rewards, size, place, probes, histogram, rng)
-        if lost:
-            raise no_such_arm(policy.name, lost, policy.arms)
-        histogram[-1] = histogram.sum(axis=0)
-        return histogram
 
-    if games < 10_000:
-        return sum((block(i) for i in range(_BLOCKS)), np.zeros(shape, np.int64))
-    with ThreadPoolExecutor(available_cores()) as pool:
-        return sum(pool.map(block, range(_BLOCKS)), np.zeros(shape, np.int64))
+def _sum(one: Counts, other: Counts) -> Counts:
+    return Counts(*(a + b for a, b in zip(one, other, strict=True)))

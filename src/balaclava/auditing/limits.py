@@ -10,7 +10,7 @@ from balaclava._core.parts import require_part
 
 
 def clopper_pearson(
-    successes: np.ndarray | int, trials: int, error: float
+    successes: np.ndarray | int, trials: np.ndarray | int, error: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """One-sided bounds on a probability, each wrong with probability at most `error`."""
     require_part("scipy", "an audit")
@@ -26,15 +26,21 @@ def clopper_pearson(
 
 
 def epsilon_lower(
-    left: np.ndarray | int, right: np.ndarray | int, trials: int, delta: float, error: float
+    left: np.ndarray | int,
+    right: np.ndarray | int,
+    trials: np.ndarray | int,
+    delta: float,
+    error: float,
+    right_trials: np.ndarray | int | None = None,
 ) -> np.ndarray:
     """A lower bound on epsilon from the counts of an event on two neighbouring streams.
 
     (epsilon, delta)-privacy means P(left) <= e^epsilon P(right) + delta; with each probability
-    bounded at error/2, the bound fails with probability at most `error`.
+    bounded at error/2, the bound fails with probability at most `error`. The right stream may have
+    been played another number of times.
     """
     low, _ = clopper_pearson(left, trials, error / 2)
-    _, high = clopper_pearson(right, trials, error / 2)
+    _, high = clopper_pearson(right, trials if right_trials is None else right_trials, error / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.log((low - delta) / high)
     return np.where(low > delta, np.maximum(found, 0.0), 0.0)

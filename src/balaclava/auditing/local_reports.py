@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.kernels import compiled
 from balaclava.auditing.limits import epsilon_lower
-from balaclava.auditing.statistical import StatisticalAudit
+from balaclava.auditing.statistical import VIOLATED, StatisticalAudit
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 
@@ -58,8 +58,9 @@ def audit_reports(
     _, side, at_least, threshold = best
     test = [_counts(sample(s, 1), np.array([threshold]), at_least) for s in (side, 1 - side)]
     bound = float(epsilon_lower(test[0], test[1], half, delta, 1 - confidence)[0])
+    sure = float(epsilon_lower(test[0], test[1], half, delta, min(1 - confidence, VIOLATED))[0])
     return StatisticalAudit(
-        verdict="violated" if bound > epsilon else "consistent",
+        verdict="violated" if sure > epsilon else "consistent",
         epsilon_lower=bound,
         confidence=confidence,
         games=4 * half,

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from balaclava.privacy.budget import check_budget
-from balaclava.privacy.mechanism import Terms, mechanism_of
+from balaclava.privacy.mechanism import Loss, Terms, distance, mechanism_of
 from balaclava.privacy.randomness import seeded
 
 
@@ -18,6 +20,7 @@ class Entry(NamedTuple):
     terms: Terms | None  # None for a plain draw, which no claim of privacy rests on
     answer: Any
     arguments: tuple[Any, ...] = ()  # of a plain draw
+    body: Callable[..., Any] | None = None  # of a mechanism
 
 
 class Divergence(Exception):  # noqa: N818 (it is a finding, not an error)
@@ -27,8 +30,8 @@ class Divergence(Exception):  # noqa: N818 (it is a finding, not an error)
 class Recorder:
     """Answers like a seeded generator and keeps a tape of all answers."""
 
-    def __init__(self, seed: int) -> None:
-        self._generator = seeded(seed)
+    def __init__(self, seed: int, *path: int) -> None:
+        self._generator = seeded(seed, *path)
         self.tape: list[Entry] = []
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
@@ -37,38 +40,54 @@ class Recorder:
         terms = mechanism.terms(*arguments)
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
         mechanism.require(terms)
-        answer = body(self._generator, *arguments)
-        self.tape.append(Entry(mechanism.name, terms, answer))
-        return answer
+        answer = mechanism.answer(body, self._generator, arguments)
+        self.tape.append(Entry(mechanism.name, terms, answer, (), body))
+        return mechanism.deliver(arguments, answer)
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):
             raise AttributeError(method)
 
-        def draw(*arguments: Any) -> Any:
-            answer = getattr(self._generator, method)(*arguments)
-            self.tape.append(Entry(method, None, answer, arguments))
+        def draw(*arguments: Any, **named: Any) -> Any:
+            before = _plain(arguments, named)
+            answer = getattr(self._generator, method)(*arguments, **named)
+            kept = arguments[0].copy() if method == "shuffle" else answer
+            self.tape.append(Entry(method, None, kept, before))
             return answer
 
         return draw
 
 
+def _plain(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments as values that compare: arrays as lists."""
+    values = [*arguments, *named.items()]
+    return tuple(value.tolist() if isinstance(value, np.ndarray) else value for value in values)
+
+
 class Move(NamedTuple):
-    """A mechanism whose input the neighbouring stream moved."""
+    """A mechanism whose input the neighbouring stream moved, and what that costs."""
 
     name: str
-    distance: float
     terms: Terms
+    loss: Loss
     local: bool = False
+    place: int = 0  # on the tape
+    share: float = 0.0  # how far it moved, in sensitivities
 
 
 @dataclass
 class Player:
-    """Answers from a tape, whatever the input; notes which mechanisms' inputs have moved."""
+    """Answers from a tape, whatever the input; notes which mechanisms' inputs have moved.
+
+    A `lenient` one does not mind that a question has other terms or arguments than before. One
+    that is not `charging` notes no moves.
+    """
 
     tape: list[Entry]
     position: int
     moves: list[Move] = field(default_factory=list)
+    lenient: bool = False
+    charging: bool = True
 
     def _next(self, name: str) -> Entry:
         if self.position >= len(self.tape) or self.tape[self.position].name != name:
@@ -82,24 +101,26 @@ class Player:
         entry = self._next(mechanism.name)
         now, then = mechanism.terms(*arguments), entry.terms
         assert then is not None  # a mechanism's entry always has terms
-        if now[1:] != then[1:]:
-            raise Divergence(f"the sensitivity, epsilon or delta of {mechanism.name} changed")
-        if now.value != then.value:
-            self.moves.append(
-                Move(mechanism.name, abs(now.value - then.value), now, mechanism.local)
-            )
-        return entry.answer
+        if not self.lenient:
+            if now[1:] != then[1:]:
+                raise Divergence(f"the sensitivity, epsilon or delta of {mechanism.name} changed")
+            if self.charging and now.value != then.value:
+                apart = distance(then.value, now.value, mechanism.norm) / now.sensitivity
+                loss, place = mechanism.loss(then, now), self.position - 1
+                self.moves.append(Move(mechanism.name, now, loss, mechanism.local, place, apart))
+        return mechanism.deliver(arguments, entry.answer)
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):
             raise AttributeError(method)
 
-        def draw(*arguments: Any) -> Any:
+        def draw(*arguments: Any, **named: Any) -> Any:
             entry = self._next(method)
-            if arguments != entry.arguments:
-                raise Divergence(
-                    f"what it asked of {method} depends on a reward, past every mechanism"
-                )
+            if not self.lenient and _plain(arguments, named) != entry.arguments:
+                raise Divergence(f"what it asked of {method} depends on a reward")
+            if method == "shuffle":
+                arguments[0][:] = entry.answer
+                return None
             return entry.answer
 
         return draw

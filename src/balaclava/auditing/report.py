@@ -8,20 +8,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from balaclava.auditing.exact import ExactAudit
+from balaclava.auditing.laws import LawAudit
 from balaclava.auditing.replay import ReplayAudit
 from balaclava.auditing.statistical import BettingAudit, StatisticalAudit
 from balaclava.privacy.guarantee import Guarantee
 
-Verdict = Literal["consistent", "violated", "not private"]
+Verdict = Literal["consistent", "violated", "unproved", "not examined", "not private"]
 TIGHT = 0.8  # of the claimed epsilon
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Three attempts to refute a claim of privacy, and what came of them.
+    """Attempts to refute a claim of privacy, and what came of them.
 
-    A consistent verdict is no proof: the proof stands in the policy's docstring. A violated one is
-    a counterexample.
+    - "violated": a counterexample.
+    - "unproved": replay cannot account for it, and games refute nothing.
+    - "not examined": nothing that depends on a reward was released or decided.
+    - "consistent": within the claim wherever it was examined. That is no proof: the proof stands
+      in the policy's docstring.
+    - "not private": claims nothing.
     """
 
     policy: str
@@ -31,15 +36,20 @@ class AuditReport:
     replay: ReplayAudit | None
     exact: ExactAudit | None
     statistical: StatisticalAudit | BettingAudit | None
+    laws: LawAudit | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
-        """Violated as soon as one of the three says so."""
-        parts = [part for part in (self.replay, self.exact, self.statistical) if part is not None]
-        if any(part.verdict == "violated" for part in parts):
-            return "violated" if self.claimed.private else "not private"
-        return "consistent" if self.claimed.private else "not private"
+        """Violated as soon as one part has a counterexample, unproved as soon as one doubts."""
+        if not self.claimed.private:
+            return "not private"
+        parts = (self.replay, self.exact, self.laws, self.statistical)
+        verdicts = {part.verdict for part in parts if part is not None}
+        for verdict in ("violated", "unproved", "not examined"):
+            if verdict in verdicts:
+                return verdict
+        return "consistent"
 
     @property
     def epsilon_lower(self) -> float:
@@ -60,20 +70,34 @@ class AuditReport:
         return whole
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        values = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
         lines = [
-            f"{self.policy}({given})",
+            f"{self.policy}({values})",
             f"claims:      {self.claimed}",
             f"verdict:     {self.verdict.upper()}",
             f"replay:      {self.replay or 'does not apply'}",
+            f"laws:        {self.laws or 'does not apply'}",
             f"exact:       {self.exact or 'does not apply'}",
             f"statistical: {self.statistical or 'does not apply'}",
         ]
-        if isinstance(self.statistical, StatisticalAudit) and self.claimed.private:
-            share = self.epsilon_lower / self.claimed.epsilon if self.claimed.epsilon else 0.0
-            lines.append(
-                f"tightness:   {'tight' if self.tight else 'loose'}: the bound reaches "
-                f"{share:.0%} of the claim"
-                + ("" if self.tight else "; a smaller violation could go unseen by this part")
-            )
+        if self.replay is not None and self.replay.reached:
+            lines.append(f"reached:     {', '.join(self.replay.reached)}")
+        if self.replay is not None and self.replay.missed:
+            lines.append(f"not reached: {', '.join(self.replay.missed)}")
+        if tightness := self._tightness():
+            lines.append(f"tightness:   {tightness}")
         return "\n".join([*lines, *(f"note:        {note}" for note in self.notes)])
+
+    def _tightness(self) -> str:
+        """How near the games came to the claim; nothing for one that they refuted."""
+        if not isinstance(self.statistical, StatisticalAudit) or not self.claimed.private:
+            return ""
+        if self.epsilon_lower > self.claimed.epsilon:
+            return ""
+        share = self.epsilon_lower / self.claimed.epsilon if self.claimed.epsilon else 0.0
+        if self.tight:
+            return f"tight: the bound reaches {share:.0%} of the claim"
+        return (
+            f"loose: the bound reaches {share:.0%} of the claim; a smaller violation could go "
+            "unseen by this part"
+        )

@@ -21,10 +21,11 @@ from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
 _SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
-_GAPS = 21
+_GAPS = 21  # where games are many, half as many otherwise
 _STEPS = 14  # of bisection: enough to find a threshold known to one part in 10^4
 _PROBES = 24
 _FEW_GAMES = 500
+VIOLATED = 1e-4  # the error with which a claim is called violated though it holds
 _MANY_GAMES = 100_000
 _BLOCK = 1_000  # pairs between two looks at the bettor's wealth
 
@@ -54,7 +55,11 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class StatisticalAudit:
-    """What playing neighbouring streams showed."""
+    """What playing neighbouring streams showed.
+
+    `epsilon_lower` holds with the stated confidence. "violated" is said only where a bound that is
+    wrong once in ten thousand audits is above the claim.
+    """
 
     verdict: str
     epsilon_lower: float
@@ -89,8 +94,9 @@ def audit_statistically(
         for side, stream in enumerate(attack.streams)
     )
     bound = float(epsilon_lower(likely, unlikely, half, delta, 1 - confidence))
+    sure = float(epsilon_lower(likely, unlikely, half, delta, min(1 - confidence, VIOLATED)))
     return StatisticalAudit(
-        verdict="violated" if bound > epsilon else "consistent",
+        verdict="violated" if sure > epsilon else "consistent",
         epsilon_lower=bound,
         confidence=confidence,
         games=4 * half,
@@ -199,10 +205,11 @@ def find_neighbours(
         places |= {max(rounds // part, 1) for part in (8, 4, 2)}
     candidates = [
         neighbours_at(policy, gap, place, rounds)
-        for gap in undecided_gaps(policy, rounds, seed)
+        for gap in undecided_gaps(policy, rounds, planned, seed)
         for place in sorted(places)
     ]
-    games, heat = (4 if planned >= _MANY_GAMES else 1) * _FEW_GAMES, 0
+    few = planned // (4 * len(candidates))  # so that all heats together cost about one stage
+    games, heat = min(max(few, 100), 4 * _FEW_GAMES), 0
     while len(candidates) > 1:
         scores = []
         for number, candidate in enumerate(candidates):
@@ -219,9 +226,9 @@ def find_neighbours(
     return candidates[0]
 
 
-def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
+def undecided_gaps(policy: Policy, rounds: int, planned: int, seed: int) -> list[float]:
     """Differences between the rewards of the first two arms at which the outcome is in doubt."""
-    games = 200
+    games = 100
     probes = np.array([rounds])
 
     def share(gap: float) -> float:
@@ -242,7 +249,9 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
     # Well beyond the doubtful range too: the rarer an outcome, the more a single reward shows.
     first, last = gap_at(0.1), gap_at(0.9)
     centre, width = (first + last) / 2, max(last - first, 1e-4)
-    spread = np.linspace(centre - 2.5 * width, centre + 2.5 * width, _GAPS)
+    spread = np.linspace(
+        centre - 2.5 * width, centre + 2.5 * width, _GAPS if planned >= _MANY_GAMES else _GAPS // 2
+    )
     return sorted({-1.0, 0.0, 1.0, *np.clip(spread, -1.0, 1.0).tolist()})
 
 

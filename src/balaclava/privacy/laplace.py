@@ -10,14 +10,20 @@ Proof.
     P(k) proportional to exp(-epsilon |k| / m), to a whole number of grid steps that moves by at
     most m; the ratio is at most exp(epsilon) again, and OpenDP's privacy map, which rounds
     upwards, confirms it for the scale in use. `secure` shows that rounding to the grid is free.
+
+    An array that one reward moves by at most `sensitivity` in the L1 norm gets independent noise
+    of that scale in each part: the logarithms of the ratios add up to at most epsilon. Rounding
+    d parts moves their distance by d steps at most, which are added to m.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from balaclava.privacy.mechanism import Terms, mechanism
-from balaclava.privacy.secure import discrete_laplace, to_steps
+import numpy as np
+
+from balaclava.privacy.mechanism import Terms, mechanism, proportional_loss
+from balaclava.privacy.secure import discrete_laplace, to_steps, vector_to_steps
 
 
 def exact_laplace(terms: Terms) -> float:
@@ -27,13 +33,37 @@ def exact_laplace(terms: Terms) -> float:
     return float(answer * step)
 
 
-@mechanism("Laplace", exact_laplace, borrows=True)
+def exact_laplace_vector(terms: Terms) -> list[float]:
+    """The released answer of an array: one draw for each part."""
+    positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 1.0)
+    answer = discrete_laplace(steps, terms.epsilon)(positions)
+    return [float(part * step) for part in answer]
+
+
+def laplace_law(terms: Terms) -> Any:
+    """The law of the answer, or of the noise in each part of one."""
+    from scipy import stats
+
+    centre = 0.0 if isinstance(terms.value, tuple) else terms.value
+    return stats.laplace(centre, terms.sensitivity / terms.epsilon)
+
+
+@mechanism("Laplace", exact_laplace, loss=proportional_loss, law=laplace_law, borrows=True)
 def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """A value that one reward moves by at most `sensitivity`, with noise of all sizes."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
-@mechanism("Laplace report", exact_laplace, local=True, borrows=True)
+@mechanism("Laplace report", exact_laplace, local=True, loss=proportional_loss, law=laplace_law, borrows=True)
 def laplace_report(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """One reward, as its owner reports it; any two rewards are at most `sensitivity` apart."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
+
+
+@mechanism("Laplace of an array", exact_laplace_vector, loss=proportional_loss, law=laplace_law, borrows=True)
+def laplace_vector_release(
+    rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, out: np.ndarray
+) -> None:
+    """An array that one reward moves by at most `sensitivity` in the L1 norm."""
+    for i in range(value.size):
+        out[i] = value[i] + rng.laplace(0.0, sensitivity / epsilon)

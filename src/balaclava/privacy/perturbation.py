@@ -44,7 +44,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.mechanism import Terms, mechanism
+from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.randomness import SystemRandomness
 
 _LARGEST_LOG = 700.0  # exp overflows soon after
@@ -109,12 +109,12 @@ def require_beta(terms: Terms) -> None:
 
 def exact_gaussian(terms: Terms) -> float:
     """An index for a released run."""
-    return draw_gaussian(SystemRandomness(), terms.value, terms.sensitivity)
+    return draw_gaussian(SystemRandomness(), float(terms.value), terms.sensitivity)
 
 
 def exact_beta(terms: Terms) -> float:
     """An index for a released run."""
-    return float(SystemRandomness().beta(*beta_shape(terms.value, terms.sensitivity)))
+    return float(SystemRandomness().beta(*beta_shape(float(terms.value), terms.sensitivity)))
 
 
 def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
@@ -126,7 +126,33 @@ def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
         )
 
 
-@mechanism("Gaussian index", exact_gaussian, require=require_gaussian, borrows=True)
+def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
+    """How far the index moved, in its standard deviations."""
+    return Loss(shift=apart / math.sqrt(2.0 * terms.sensitivity))
+
+
+def gaussian_index_law(terms: Terms) -> Any:
+    """The law of the index."""
+    from scipy import stats
+
+    return stats.norm(terms.value, math.sqrt(2.0 * terms.sensitivity))
+
+
+def beta_index_law(terms: Terms) -> Any:
+    """The law of the index."""
+    from scipy import stats
+
+    return stats.beta(*beta_shape(float(terms.value), terms.sensitivity))
+
+
+@mechanism(
+    "Gaussian index",
+    exact_gaussian,
+    require=require_gaussian,
+    loss=gaussian_index_loss,
+    law=gaussian_index_law,
+    borrows=True,
+)
 def gaussian_index(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
@@ -134,7 +160,7 @@ def gaussian_index(
     return draw_gaussian(rng, value, sensitivity)
 
 
-@mechanism("Beta index", exact_beta, require=require_beta, borrows=True)
+@mechanism("Beta index", exact_beta, require=require_beta, law=beta_index_law, borrows=True)
 def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:
     """A draw around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity is 1/n."""
     a, b = beta_shape(value, sensitivity)

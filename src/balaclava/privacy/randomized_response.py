@@ -17,7 +17,7 @@ import math
 from typing import Any
 
 from balaclava._core.kernels import kernel
-from balaclava.privacy.mechanism import Terms, mechanism
+from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.secure import bernoulli, randomized_bit, to_unit_grid
 
 
@@ -35,7 +35,32 @@ def exact_bernoulli(terms: Terms) -> float:
     return 1.0 if randomized_bit(terms.epsilon)(coin) else 0.0
 
 
-@mechanism("randomized response", exact_bernoulli, local=True, borrows=True)
+def response_loss(one: Terms, other: Terms) -> Loss:
+    """The largest log-ratio of the chances of an answer."""
+    chances = [report_probability(float(t.value), t.epsilon) for t in (one, other)]
+    p, q = (min(max(chance, 0.0), 1.0) for chance in chances)
+    if p == q:
+        return Loss()
+    if min(p, q) <= 0.0 or max(p, q) >= 1.0:
+        return Loss(math.inf)
+    return Loss(max(abs(math.log(p / q)), abs(math.log1p(-p) - math.log1p(-q))))
+
+
+def response_law(terms: Terms) -> Any:
+    """The law of the report."""
+    from scipy import stats
+
+    return stats.bernoulli(report_probability(float(terms.value), terms.epsilon))
+
+
+@mechanism(
+    "randomized response",
+    exact_bernoulli,
+    local=True,
+    loss_of=response_loss,
+    law=response_law,
+    borrows=True,
+)
 def bernoulli_report(rng: Any, value: float, epsilon: float) -> float:
     """One reward in [0, 1], reported by its owner as 0 or 1."""
     return 1.0 if rng.random() < report_probability(value, epsilon) else 0.0

@@ -32,13 +32,13 @@ class SystemRandomness:
     inherit through a fork.
     """
 
-    def release(self, body: Callable[..., Any], *arguments: Any) -> float:
+    def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """The exact answer of a mechanism."""
         mechanism = mechanism_of(body)
         terms = mechanism.terms(*arguments)
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
         mechanism.require(terms)
-        return mechanism.exact(terms)
+        return mechanism.deliver(arguments, mechanism.exact(terms))
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):

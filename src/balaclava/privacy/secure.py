@@ -72,6 +72,20 @@ def to_steps(value: float, sensitivity: float) -> tuple[int, int, Fraction]:
     return position, steps, step
 
 
+def vector_to_steps(value: Any, sensitivity: float, norm: float) -> tuple[list[int], int, Fraction]:
+    """As `to_steps`, for an array whose sensitivity is in the norm of that order, 1 or 2.
+
+    Each part is rounded by half a step at most, so that the distance of two arrays of d parts
+    grows by at most d steps in the L1 norm and by sqrt(d) in the L2 norm.
+    """
+    parts = [to_steps(part, sensitivity) for part in value]
+    if not parts:
+        raise PrivacyError("an array without parts was to be released; the policy has a fault")
+    _, steps, step = parts[0]
+    spare = len(parts) if norm == 1.0 else math.isqrt(len(parts) - 1) + 1
+    return [position for position, _, _ in parts], steps + spare, step
+
+
 @functools.cache
 def opendp() -> Any:
     """OpenDP, loaded on first use: it takes long and much memory."""
@@ -101,6 +115,14 @@ def discrete_laplace(steps: int, epsilon: float) -> Any:
         f"epsilon = {epsilon!r} is too small for exact noise; give at least 1e-300, or a delta "
         "above 0 where the policy takes one"
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def discrete_gaussian(scale: float) -> Any:
+    """OpenDP's discrete Gaussian on lists of integers."""
+    library = opendp()
+    space = library.vector_domain(library.atom_domain(T="i64")), library.l2_distance(T="i64")
+    return library.m.make_gaussian(*space, scale=scale)
 
 
 @functools.lru_cache(maxsize=256)

@@ -33,7 +33,7 @@ from typing import Any
 
 from balaclava._core.kernels import kernel
 from balaclava.privacy.laplace import exact_laplace
-from balaclava.privacy.mechanism import Terms, mechanism
+from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.secure import bernoulli_exp, to_steps
 
 _NEVER_CUT = 700.0  # exp overflows soon after; long before, nothing is cut off in a double
@@ -108,7 +108,36 @@ def exact_truncated_laplace(terms: Terms) -> float:
     return float((position + truncated_noise(steps, terms.epsilon, terms.delta)) * step)
 
 
-@mechanism("truncated Laplace", exact_truncated_laplace, borrows=True)
+def truncated_laplace_loss(apart: float, terms: Terms) -> Loss:
+    """Epsilon times distance over sensitivity, and the mass within that distance of an end."""
+    share = apart / terms.sensitivity
+    if not share < math.inf:
+        return Loss(math.inf)
+    law = truncated_laplace_law(terms._replace(value=0.0, sensitivity=1.0))
+    _, reach = law.support()
+    delta = float(law.sf(reach - share)) if math.isfinite(reach) else 0.0
+    return Loss(terms.epsilon * share, delta)
+
+
+def truncated_laplace_law(terms: Terms) -> Any:
+    """The law of the answer."""
+    from balaclava.privacy.perturbation import TruncatedLaplaceLaw
+
+    return TruncatedLaplaceLaw(
+        float(terms.value),
+        terms.sensitivity,
+        terms.epsilon,
+        terms.delta,
+    )
+
+
+@mechanism(
+    "truncated Laplace",
+    exact_truncated_laplace,
+    loss=truncated_laplace_loss,
+    law=truncated_laplace_law,
+    borrows=True,
+)
 def truncated_laplace_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:

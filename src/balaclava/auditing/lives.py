@@ -1,0 +1,160 @@
+"""Lives: what an agent goes through in one recorded run.
+
+A life has decisions, rewards that come at once, late, very late or never, decisions that are given
+up, changing contexts, saves and restores. It may begin far ahead, in a state that compiled play has
+reached, with decisions from long ago whose rewards are still to come. Interpreted and compiled
+games follow the same life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from balaclava.errors import ContextError
+from balaclava.policies.base import Policy
+
+
+@dataclass
+class Life:
+    """What happens, round after round.
+
+    Decisions have a slot each: those of this life by round, then those that were made before it
+    and whose rewards are still to come.
+    """
+
+    times: np.ndarray  # [slots]: the round that a policy is told
+    rewards: np.ndarray  # [slots, arms]
+    contexts: Any  # [rounds, ...], or None
+    offsets: np.ndarray  # [rounds + 1]: where each round's items begin
+    items: np.ndarray  # slot + 1: told after that round's choice; -(slot + 1): given up
+    start: Any = None  # the state in which it begins, or None for the beginning
+    held: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))  # arm, phase
+    restored: frozenset[int] = frozenset()  # rounds after which it is saved and restored
+    features: tuple[str, ...] = ()  # what it has that a plain one has not
+
+    @property
+    def rounds(self) -> int:
+        """Decisions of this life."""
+        return int(self.offsets.size) - 1
+
+    def context(self, i: int) -> Any:
+        """That of the i-th round, from 0."""
+        return None if self.contexts is None else self.contexts[i]
+
+    def happenings(self, i: int) -> list[int]:
+        """What is told and given up after the i-th choice."""
+        happenings: list[int] = self.items[self.offsets[i] : self.offsets[i + 1]].tolist()
+        return happenings
+
+    def shortened(self, rounds: int) -> None:
+        """Let it end earlier."""
+        kept = [slot for slot in range(len(self.times)) if slot < rounds or slot >= self.rounds]
+        moved = {slot: number for number, slot in enumerate(kept)}
+        events = [
+            [item for item in self.happenings(i) if abs(item) - 1 in moved] for i in range(rounds)
+        ]
+        events = [
+            [(moved[abs(item) - 1] + 1) * (1 if item > 0 else -1) for item in row] for row in events
+        ]
+        self.times, self.rewards = self.times[kept], self.rewards[kept]
+        self.offsets, self.items = as_arrays(events)
+        self.contexts = None if self.contexts is None else self.contexts[:rounds]
+
+
+def as_arrays(events: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and items of a list for each round."""
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in events])]).astype(np.int64)
+    return offsets, np.array([item for row in events for item in row], np.int64)
+
+
+def plain_life(policy: Policy, rewards: np.ndarray, first: int = 0) -> Life:
+    """Every reward comes at once, and every context is the practice one."""
+    rounds = len(rewards)
+    return Life(
+        times=np.arange(first + 1, first + rounds + 1),
+        rewards=np.ascontiguousarray(rewards),
+        contexts=contexts_of(policy, rounds, None),
+        offsets=np.arange(rounds + 1),
+        items=np.arange(1, rounds + 1),
+    )
+
+
+def late_events(
+    rounds: int, delay: int, lost: float, rng: np.random.Generator, held: int = 0
+) -> list[list[int]]:
+    """Rewards up to `delay` rounds late, in any order; a share is given up instead."""
+    events: list[list[int]] = [[] for _ in range(rounds)]
+    for slot in range(rounds):
+        due = slot + (int(rng.integers(0, delay + 1)) if delay else 0)
+        if due < rounds:
+            events[due].append(-(slot + 1) if rng.random() < lost else slot + 1)
+    for number in range(held):
+        due = int(rng.integers(0, max(rounds // 2, 1)))
+        events[due].append(rounds + number + 1)
+    for row in events:
+        rng.shuffle(row)
+    return events
+
+
+def contexts_of(policy: Policy, rounds: int, rng: np.random.Generator | None) -> Any:
+    """The practice context in every round, or, with an rng, another one in each."""
+    practice = policy.practice_context
+    if practice is None:
+        return None
+    practice = np.asarray(practice)
+    rows = np.repeat(practice[None], rounds, axis=0)
+    if rng is not None:
+        for i in range(rounds):
+            rows[i] = varied_context(policy, practice, rng)
+    return np.ascontiguousarray(rows)
+
+
+def varied_context(policy: Policy, practice: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The practice context with its rows and columns shuffled, or between two of these."""
+
+    def shuffled() -> np.ndarray:
+        result = practice
+        for axis in range(practice.ndim):
+            result = np.take(result, rng.permutation(practice.shape[axis]), axis=axis)
+        return result
+
+    share = rng.choice([0.0, 1.0, rng.random()])
+    for _ in range(3):
+        context = share * shuffled() + (1.0 - share) * shuffled()
+        try:
+            return np.asarray(policy.checked_context(context))
+        except ContextError:
+            continue
+    return practice
+
+
+def copy_state(state: Any) -> Any:
+    """A state with arrays of its own."""
+    return type(state)(
+        *(part.copy() if isinstance(part, np.ndarray) else copy_state(part) for part in state)
+    )
+
+
+def restored_state(policy: Policy, state: Any) -> Any:
+    """What a save and a restore make of a state: a new one with the numbers of the old."""
+
+    def fill(new: Any, old: Any) -> None:
+        for target, source in zip(new, old, strict=True):
+            if isinstance(target, np.ndarray):
+                target[...] = source
+            else:
+                fill(target, source)
+
+    fresh = policy.kernels.begin(policy.constants())
+    fill(fresh, state)
+    return fresh
+
+
+def fingerprint(state: Any) -> bytes:
+    """The bytes of all arrays of a state or of parameters."""
+    if isinstance(state, np.ndarray):
+        return state.tobytes()
+    return b"".join(map(fingerprint, state)) if isinstance(state, tuple) else b""

@@ -1,0 +1,51 @@
+"""Replay of the reports that leave their owners: at every level, whatever the reward."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from balaclava.auditing.charges import charge
+from balaclava.auditing.local_reports import first_level
+from balaclava.auditing.recorder import Divergence, Player, Recorder
+from balaclava.auditing.search import special_values
+from balaclava.errors import PrivacyError
+from balaclava.policies.base import Policy
+from balaclava.privacy.guarantee import Guarantee
+
+_TRIES = 200
+_FURTHEST = 1e240  # the largest level that is tried; a device refuses more
+
+
+def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]:
+    """The verdict on reports, and what is wrong with them."""
+    params, prepare, report = policy.constants(), policy.prepare(), policy.report_kernel
+    assert report is not None  # the caller has looked
+    rng = np.random.default_rng([seed, 1])
+    low, high = policy.accepts
+    bounded = math.isfinite(low) and math.isfinite(high)
+    for _ in range(_TRIES):
+        # A server may send any level: the report must be private at all of them.
+        reach = 6 if rng.random() < 0.8 else 180
+        level = first_level(policy) * float(10.0 ** rng.integers(-reach, reach + 1))
+        level = min(max(level, 1 / _FURTHEST), _FURTHEST)
+        if not bounded:
+            low, high = -level, level
+        rewards = [low, high, *(low + (high - low) * rng.random(4))]
+        rewards += [*rng.choice(special_values(policy), 2), (low + high) / 2]
+        one, other = rng.choice(rewards if bounded else [*rewards, 2 * high], 2)
+        recorder = Recorder(int(rng.integers(2**32)))
+        try:
+            answer = report(params, prepare(params, float(one)), level, recorder)
+            player = Player(recorder.tape, 0)
+            again = report(params, prepare(params, float(other)), level, player)
+        except (Divergence, PrivacyError) as error:
+            return "unproved", f"a report: {error}"
+        if again != answer:
+            fault = "a report depends on the reward though every mechanism answered alike"
+            return ("unproved" if recorder.tape else "violated"), fault
+        cost = charge(player.moves, claim)
+        if not cost.within(claim):
+            return "unproved", f"a report: {cost}; claimed is {claim.epsilon:.4g}"
+    return "consistent", ""
