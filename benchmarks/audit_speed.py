@@ -13,8 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import balaclava as bl
 from benchmarks.full_audit import policy_of
+
+import balaclava as bl
 
 
 def main() -> None:

@@ -274,10 +274,11 @@ def audit_by_replay(
             life = make_life(policy, kind, number, rounds, limits, seed + number, rng)
             if life is None:
                 continue
-            game = record(policy, life, seed + number, _BEYOND if kind.start else None)
-            neighbours = choose_neighbours(policy, game, wanted, limits, rng)
-            others = other_streams(policy, game, limits, rng)
-            search.examine(game, neighbours, others, deadline)
+            with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
+                game = record(policy, life, seed + number, _BEYOND if kind.start else None)
+                neighbours = choose_neighbours(policy, game, wanted, limits, rng)
+                others = other_streams(policy, game, limits, rng)
+                search.examine(game, neighbours, others, deadline)
         except PrivacyError as error:
             return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
         if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
