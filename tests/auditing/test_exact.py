@@ -133,7 +133,7 @@ class NoNoise(DPFTPLNew):
 )
 def test_violators_are_caught(policy, delta):
     audit = audit_exactly(policy, dense=8)
-    assert audit.verdict == "violated"
+    assert audit.verdict == "unproved"
     assert audit.half_lines > 1.3 * policy.delta
     if delta is not None:
         assert audit.delta == pytest.approx(delta, rel=2e-3)
@@ -146,7 +146,7 @@ def test_a_claim_of_half_the_epsilon_is_refuted():
         Guarantee(epsilon=0.9, delta=0.01, scope="decision"),
         Guarantee(epsilon=1.0, delta=0.0099, scope="decision"),
     ):
-        assert audit_exactly(policy, claim, dense=3).verdict == "violated"
+        assert audit_exactly(policy, claim, dense=3).verdict == "unproved"
     assert audit_exactly(policy, Guarantee(epsilon=1.1, delta=0.01, scope="decision"), dense=3)
 
 

@@ -16,7 +16,7 @@ from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import ReplayAudit, audit_by_replay
 from balaclava.auditing.report import AuditReport
-from balaclava.auditing.search import AS_IT_IS
+from balaclava.auditing.search import AS_IT_IS, KINDS
 from balaclava.auditing.statistical import (
     BettingAudit,
     StatisticalAudit,
@@ -32,7 +32,7 @@ _THOROUGH = 256  # rounds of a game that looks for late batches
 _AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorter variant
 _LONG = 20_000  # rounds beyond which no game is played
 _REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
-_STEPS = 25_000_000  # rounds of all games together, by default
+_STEPS = 16_000_000  # rounds of all games together, by default
 _FEWEST, _MOST = 20_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
 
@@ -110,13 +110,13 @@ def replay_plan(
     claim = policy.guarantee
     replay = audit_by_replay(
         plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed, seconds=seconds,
-        entries=entries,
+        kinds=KINDS, games=True, entries=entries,
     )  # fmt: skip
     if plan.policy is policy or replay.verdict in ("violated", "unproved"):
         return replay
     itself = audit_by_replay(
         policy, claim, rounds=_SHORT, pairs=min(pairs, _AS_IT_IS), seed=seed,
-        seconds=seconds / 3, kinds=AS_IT_IS, entries=entries,
+        seconds=seconds / 3, kinds=AS_IT_IS, games=True, entries=entries,
     )  # fmt: skip
     if itself.verdict in ("violated", "unproved"):
         return itself

@@ -14,8 +14,8 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
 ERROR = 1e-4  # with which a claim is called violated though it holds
-_STEPS = 2_500_000  # rounds of a stage on one stream
-_MOST, _LEAST, _AHEAD = 40_000, 400, 2_000  # games
+_STEPS = 2_000_000  # rounds of a stage on one stream
+_MOST, _LEAST, _AHEAD = 40_000, 400, 600  # games
 _PROBES = 24
 _TRAIN, _TEST = 20, 21  # names of random streams
 

@@ -32,7 +32,7 @@ from balaclava.auditing.recording import (
 )
 from balaclava.auditing.report_replay import fault_of_reports
 from balaclava.auditing.search import (
-    KINDS,
+    NEAR,
     Kind,
     about_truncation,
     choose_neighbours,
@@ -233,8 +233,8 @@ def audit_by_replay(
     pairs: int,
     seed: int,
     seconds: float = float("inf"),
-    kinds: tuple[Kind, ...] = KINDS,
-    games: bool = True,
+    kinds: tuple[Kind, ...] = NEAR,
+    games: bool = False,
     entries: dict[tuple[object, ...], Entry] | None = None,
 ) -> ReplayAudit:
     """Try `pairs` neighbours spread over many lives: what one hides another shows.
@@ -246,7 +246,7 @@ def audit_by_replay(
         pairs: neighbours to try.
         seed: of everything drawn.
         seconds: of processor time, after which no further life is begun.
-        kinds: of lives.
+        kinds: of lives; by default those that need no compiled play.
         games: whether what is unproved is played.
         entries: takes one entry of the tape for each mechanism and terms in use.
     """

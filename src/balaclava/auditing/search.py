@@ -84,7 +84,9 @@ def make_life(
     if kind.start:
         length = max(min(_AHEAD, 4 * rounds), 300)
         most = _FURTHEST if kind.start == "release" else 50 * _CHUNK
-        state, first, held, held_times = ahead(policy, target, kind.held, most, limits, seed)
+        state, first, held, held_times = ahead(
+            policy, target, kind.held, most, limits, seed, number % 3 != 2
+        )
     delay = length if kind.delay == -1 else kind.delay
     events = late_events(length, delay, kind.lost, rng, len(held))
     rewards = reward_stream(policy, length + len(held), number, limits, rng, kind.special)
@@ -125,6 +127,7 @@ def ahead(
     most: int,
     limits: tuple[float, float],
     seed: int,
+    quiet: bool,
 ) -> tuple[Any, int, np.ndarray, list[int]]:
     """Compiled play: the state after `target` rounds or later, just before something is drawn.
 
@@ -137,7 +140,8 @@ def ahead(
     while round_ < last:
         before, tape = copy_state(state), str(rng.bit_generator.state)
         size = min(_CHUNK, target - round_ if round_ < target else last - round_)
-        table = reward_stream(policy, size, round_ // _CHUNK, limits, data, False)
+        number = 2 if quiet else round_ // _CHUNK  # all least: nothing drowns what comes later
+        table = reward_stream(policy, size, number, limits, data, False)
         life = plain_life(policy, table, round_)
         if round_ == 0 and hold:
             events = [[] if i < hold else [i + 1] for i in range(size)]

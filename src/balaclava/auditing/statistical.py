@@ -21,7 +21,7 @@ from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
 _SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
-_GAPS = 21  # where games are many, half as many otherwise
+_GAPS = 21
 _STEPS = 14  # of bisection: enough to find a threshold known to one part in 10^4
 _PROBES = 24
 _FEW_GAMES = 500
@@ -205,11 +205,11 @@ def find_neighbours(
         places |= {max(rounds // part, 1) for part in (8, 4, 2)}
     candidates = [
         neighbours_at(policy, gap, place, rounds)
-        for gap in undecided_gaps(policy, rounds, planned, seed)
+        for gap in undecided_gaps(policy, rounds, seed)
         for place in sorted(places)
     ]
     few = planned // (4 * len(candidates))  # so that all heats together cost about one stage
-    games, heat = min(max(few, 100), 4 * _FEW_GAMES), 0
+    games, heat = min(max(few, 200), 4 * _FEW_GAMES), 0
     while len(candidates) > 1:
         scores = []
         for number, candidate in enumerate(candidates):
@@ -226,9 +226,9 @@ def find_neighbours(
     return candidates[0]
 
 
-def undecided_gaps(policy: Policy, rounds: int, planned: int, seed: int) -> list[float]:
+def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
     """Differences between the rewards of the first two arms at which the outcome is in doubt."""
-    games = 100
+    games = 200
     probes = np.array([rounds])
 
     def share(gap: float) -> float:
@@ -249,9 +249,7 @@ def undecided_gaps(policy: Policy, rounds: int, planned: int, seed: int) -> list
     # Well beyond the doubtful range too: the rarer an outcome, the more a single reward shows.
     first, last = gap_at(0.1), gap_at(0.9)
     centre, width = (first + last) / 2, max(last - first, 1e-4)
-    spread = np.linspace(
-        centre - 2.5 * width, centre + 2.5 * width, _GAPS if planned >= _MANY_GAMES else _GAPS // 2
-    )
+    spread = np.linspace(centre - 2.5 * width, centre + 2.5 * width, _GAPS)
     return sorted({-1.0, 0.0, 1.0, *np.clip(spread, -1.0, 1.0).tolist()})
 
 

@@ -53,6 +53,6 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
             )
     page = write_report(story, out, audits=audits)
     click.echo(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser")
-    if audits and any(found.verdict == "violated" for found in audits.values()):
+    if audits and any(found.verdict in ("violated", "unproved") for found in audits.values()):
         click.echo("balaclava: an audit refuted a promise; see the page", err=True)
         raise SystemExit(1)

@@ -54,13 +54,26 @@ def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) 
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
-@mechanism("Laplace report", exact_laplace, local=True, loss=proportional_loss, law=laplace_law, borrows=True)
+@mechanism(
+    "Laplace report",
+    exact_laplace,
+    local=True,
+    loss=proportional_loss,
+    law=laplace_law,
+    borrows=True,
+)
 def laplace_report(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """One reward, as its owner reports it; any two rewards are at most `sensitivity` apart."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
-@mechanism("Laplace of an array", exact_laplace_vector, loss=proportional_loss, law=laplace_law, borrows=True)
+@mechanism(
+    "Laplace of an array",
+    exact_laplace_vector,
+    loss=proportional_loss,
+    law=laplace_law,
+    borrows=True,
+)
 def laplace_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, out: np.ndarray
 ) -> None:

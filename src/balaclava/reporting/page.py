@@ -182,7 +182,7 @@ def _audits(policies: Mapping[str, Policy], audits: Mapping[str, Verdict] | None
     for label in private:
         found = audits.get(label)
         if found is not None:
-            mark = "bad" if found.verdict == "violated" else "good"
+            mark = "good" if found.verdict in ("consistent", "not private") else "bad"
             lines.append(
                 f'<tr><th scope="row">{escape(label)}</th><td>{escape(found.claimed)}</td>'
                 f'<td class="verdict-{mark}">{escape(found.verdict)}</td>'

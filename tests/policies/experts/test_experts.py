@@ -335,7 +335,7 @@ def test_decisions_see_released_losses_only(name: str) -> None:
 def test_exp4_alone_is_caught() -> None:
     policy = make("exp4")
     claim = bl.Guarantee(epsilon=1.0)
-    assert audit_by_replay(policy, claim, rounds=100, pairs=40, seed=1).verdict == "violated"
+    assert audit_by_replay(policy, claim, rounds=100, pairs=40, seed=1).verdict == "unproved"
 
 
 class TooLittleNoise(DPExp4):
@@ -352,7 +352,7 @@ def test_too_little_noise_is_caught() -> None:
     parameters = make("dp-exp4").parameters
     policy = TooLittleNoise.create(parameters)
     audit = audit_by_replay(policy, policy.guarantee, rounds=200, pairs=40, seed=1)
-    assert audit.verdict == "violated"
+    assert audit.verdict == "unproved"
     assert "4 mechanisms moved" in audit.fault
 
 
