@@ -52,7 +52,8 @@ def row(report: AuditReport) -> str:
     delta = f", delta {replay.delta:.2g}" if replay.delta else ""
     return (
         f"| {report.policy} | {report.claimed} | {report.verdict} | {replay.pairs:,}, epsilon "
-        f"{replay.epsilon:.3g}{delta} | {replay.declared:.3g} | {'-' if exact is None else f'{exact.delta:.2g}'} | "
+        f"{replay.epsilon:.3g}{delta} | {replay.declared:.3g} | "
+        f"{'-' if exact is None else f'{exact.delta:.2g}'} | "
         f"{report.epsilon_lower:.2f} | {'yes' if report.tight else 'no'} |"
     )
 
