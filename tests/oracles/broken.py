@@ -13,7 +13,7 @@ from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateBoundedPolicy, PrivateRealPolicy
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.local import LocalBoundedPolicy
-from balaclava.privacy.gaussian import gaussian_vector_release
+from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.mechanism import mechanism
 from balaclava.privacy.truncated_laplace import truncated_laplace_release
@@ -219,9 +219,8 @@ def never(terms: Any) -> float:
 
 @mechanism("own Gaussian", never)
 def own_gaussian(rng, value, sensitivity, epsilon, delta):
-    """Calibrated for ten times its delta, by the textbook formula's exact kin."""
-    scale = sensitivity * math.sqrt(2.0 * math.log(0.125 / delta)) / epsilon
-    return value + 0.9 * scale * rng.standard_normal()
+    """Calibrated for ten times its delta."""
+    return value + sensitivity / gaussian_shift(epsilon, 10.0 * delta) * rng.standard_normal()
 
 
 @mechanism("own uniform", never)

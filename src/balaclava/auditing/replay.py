@@ -47,7 +47,7 @@ from balaclava.privacy.guarantee import Guarantee
 _BEYOND = 32  # rounds that are recorded after the first release, far ahead
 _ENOUGH = 6  # unproved pairs after which the search ends
 _DUELS = 3  # of them that are played
-_READ = 24  # releases of a life whose readers are looked for
+_READ = 1_200  # rounds that are played anew to see who reads a release
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,9 @@ class Search:
         """The loss of a run, or that of each decision."""
         if not moves or self.claim.scope != "decision":
             return [charge(moves, self.claim)]
+        most = max(_READ // game.life.rounds, 2)
         for move in moves:
-            if move.place not in reading and len(reading) < _READ:
+            if move.place not in reading and len(reading) < most:
                 reading[move.place] = readers(self.policy, game, move.place, self.seed)
         costs = []
         for i in range(game.life.rounds):

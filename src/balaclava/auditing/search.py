@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     """One kind of life."""
 
     features: tuple[str, ...] = ()
-    delay: int = 0  # -1: as long as the life
+    delay: int = 0  # -1: half as long as the life
     lost: float = 0.0
     far: bool = False
     start: int | str = 0  # rounds played before, or "horizon", or "release"
@@ -87,7 +87,7 @@ def make_life(
         state, first, held, held_times = ahead(
             policy, target, kind.held, most, limits, seed, number % 3 != 2
         )
-    delay = length if kind.delay == -1 else kind.delay
+    delay = length // 2 if kind.delay == -1 else kind.delay
     events = late_events(length, delay, kind.lost, rng, len(held))
     rewards = reward_stream(policy, length + len(held), number, limits, rng, kind.special)
     varies = policy.practice_context is not None and number % 2 == 1
