@@ -19,7 +19,6 @@ from balaclava.experiments.sweep import open_sweep as open_sweep
 from balaclava.papers.harness.reproduction import Reproduction as Reproduction
 from balaclava.papers.harness.reproduction import reproduce as reproduce
 from balaclava.policies.agent import Agent as Agent
-from balaclava.policies.agent import restore as restore
 from balaclava.policies.base import Kernels as Kernels
 from balaclava.policies.base import Policy as Policy
 from balaclava.policies.base import list_policies as list_policies
@@ -27,6 +26,7 @@ from balaclava.policies.base import policy as policy
 from balaclava.policies.base import register as register
 from balaclava.policies.decisions import Decision as Decision
 from balaclava.policies.privatising import privatise as privatise
+from balaclava.policies.restoring import restore as restore
 from balaclava.policies.status import Status as Status
 from balaclava.privacy.guarantee import Guarantee as Guarantee
 from balaclava.simulation.delays import Delay as Delay

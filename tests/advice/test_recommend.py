@@ -61,6 +61,14 @@ def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
     assert eval(advice.code, {"bl": bl}) == advice.policy
 
 
+def test_arms_by_name() -> None:
+    advice = bl.recommend(arms=["plain", "map"], horizon=1_000)
+    assert advice.policy.arm_labels == ("plain", "map")
+    assert "arms=['plain', 'map']" in advice.code
+    with pytest.raises(ParameterError, match="twice"):
+        bl.recommend(arms=["plain", "plain"], horizon=1_000)
+
+
 def test_single_decisions() -> None:
     advice = bl.recommend(arms=3, horizon=1000, scope="decision", simulate=False)
     assert advice.guarantee.scope == "decision"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
@@ -223,7 +224,7 @@ class Recommendation:
 
 def recommend(
     *,
-    arms: int,
+    arms: int | Sequence[str],
     horizon: int,
     epsilon: float = 1.0,
     delta: float | None = None,
@@ -250,7 +251,7 @@ def recommend(
     horizon or epsilon on one would.
 
     Args:
-        arms: number of arms.
+        arms: number of arms, or their names.
         horizon: number of rounds.
         epsilon: privacy loss.
         delta: probability outside it; left out, 0 where the policy can do without.
@@ -286,7 +287,7 @@ def recommend(
     check("trust", trust, Trust)
     check("scope", scope, Wanted)
     offered: dict[str, Any] = {
-        "arms": check("arms", arms, Arms),
+        "arms": check("arms", len(arms) if isinstance(arms, list | tuple) else arms, Arms),
         "horizon": check("horizon", horizon, Annotated[int, Range(2, 10**12)]),
         "epsilon": check("epsilon", epsilon, Epsilon),
         "delta": check("delta", delta, Delta | None),
@@ -305,10 +306,14 @@ def recommend(
         raise ParameterError(
             "contamination is missing; give a bound on the share of outliers, such as 0.05"
         )
-    first = _first_that_fits(find_rule(rewards, trust, scope), scope, offered)
-    if not simulate or first.policy.arms == 1:
-        return first
-    return _best_of_those_that_fit(first, offered, Arena(rewards, delay, patience, seed, progress))
+    advice = _first_that_fits(find_rule(rewards, trust, scope), scope, offered)
+    if simulate and advice.policy.arms > 1:
+        arena = Arena(rewards, delay, patience, seed, progress)
+        advice = _best_of_those_that_fit(advice, offered, arena)
+    if isinstance(arms, list | tuple):
+        named = {**advice.policy.parameters, "arms": list(arms)}
+        advice = replace(advice, policy=type(advice.policy).create(named))
+    return advice
 
 
 def _first_that_fits(rule: Rule, scope: Wanted, offered: dict[str, Any]) -> Recommendation:
@@ -402,7 +407,7 @@ def _arguments(policy: Policy) -> list[str]:
     """The parameters that are not left at their defaults, as they are written."""
     defaults = {field.name: field.default for field in fields(policy)}
     return [
-        f"{name}={getattr(policy, name)!r}"
+        f"{name}={policy.parameters[name] if name == 'arms' else getattr(policy, name)!r}"
         for name in policy.annotations
         if getattr(policy, name) != defaults[name]
     ]

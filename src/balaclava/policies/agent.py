@@ -11,51 +11,22 @@ from typing import Any, NoReturn
 
 from balaclava._core.declared import brief
 from balaclava.errors import (
-    BalaclavaError,
     ParameterError,
     PrivacyError,
     ProcessError,
     RewardError,
     SavedStateError,
-    UnknownNameError,
     require_arm,
 )
 from balaclava.policies.base import REGISTRY, Policy
-from balaclava.policies.decisions import (
-    HAS_REWARD,
-    WAS_CANCELLED,
-    WAS_GIVEN_UP,
-    Book,
-    Decision,
-    Open,
-    id_parts,
-)
-from balaclava.policies.reception import REPORT, REWARD, Arrival, Lesson, Window, checked_clock
-from balaclava.policies.saving import (
-    DamageError,
-    exactly,
-    fill_state,
-    items_of,
-    pack_state,
-    packed_numbers,
-    plain_generator,
-    seal,
-    set_generator,
-    unseal,
-    whole_number,
-)
+from balaclava.policies.decisions import Book, Decision, Open
+from balaclava.policies.reception import REPORT, REWARD, Arrival, Lesson, Window
+from balaclava.policies.saving import pack_state, plain_generator, seal
 from balaclava.policies.settling import Settle, Settling, checked_settling, require_missing
 from balaclava.policies.status import Status
 from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.privacy.report import checked_number
-
-_PARTS = (
-    *("policy", "settling", "agent", "origins", "clock", "unlearned", "open", "closed"),
-    *("reception", "lost", "state", "generator"),
-)
-_MANY_ARMS = 10**6  # beyond, what a save holds must show that they were there
-_MOST_PHASE = 2**62
 
 GOES_ON_ONCE = (
     "of an agent and its copies (restored from a save, or left by a fork) only one went on: every "
@@ -188,7 +159,9 @@ class Agent:
             require_arm(policy.name, t, arm, policy.arms)
             known = self._book.enter(int(arm), int(phase))
             self._unlearned += known.phase < 0
-            chance = policy.propensity(self._state, known.arm)
+            chance = None  # where single decisions are protected: it would be made of raw means
+            if policy.scope != "decision":
+                chance = policy.propensity(self._state, known.arm)
             return Decision(known.id, known.arm, known.phase, policy.arm_label(known.arm), chance)
 
     def tell(self, decision: Decision | str, reward: float) -> None:
@@ -361,84 +334,3 @@ def checked_reward(policy: Policy, reward: Any) -> float:
     """The reward as a float that the policy takes, or an error that does not repeat it."""
     limits = (-math.inf, math.inf) if policy.clips else policy.accepts
     return checked_number(policy.name, "reward", reward, *limits)
-
-
-def restore(saved: dict[str, Any]) -> Agent:
-    """The agent that `agent.save()` described, going on exactly where that one stood.
-
-    Everything is checked: the digest, then each number against what it can be. New decisions get
-    ids of their own; those that were open keep theirs.
-    """
-    try:
-        return _restored(unseal(saved))
-    except (SavedStateError, UnknownNameError):
-        raise
-    except BalaclavaError as error:
-        raise SavedStateError(f"the saved agent cannot be made: {error}") from None
-    except (
-        *(KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError),
-        *(RecursionError, MemoryError),
-    ) as error:
-        why = str(error) if isinstance(error, DamageError) else type(error).__name__
-        raise SavedStateError(
-            f"the saved agent is incomplete or damaged ({why}); use an intact copy"
-        ) from None
-
-
-def _restored(content: dict[str, Any]) -> Agent:
-    exactly(content, *_PARTS)
-    named = exactly(content["policy"], "name", "parameters")
-    policy = REGISTRY.create(named["name"], named["parameters"])
-    if policy.arms > max(_MANY_ARMS, packed_numbers(content["state"])):
-        raise DamageError("more arms than the state has")
-    settling = exactly(content["settling"], *Settling._fields)
-    seed = None if content["generator"] is None else 0
-    agent = Agent(policy, seed=seed, **settling)
-    if seed is not None:
-        set_generator(agent._rng, content["generator"])
-    agent._copied = True
-    clock = checked_clock(content["clock"])
-    agent._unlearned = whole_number(content["unlearned"], 0, clock)
-    _fill_book(agent._book, content, clock, policy.arms)
-    agent._reception.load(content["reception"])
-    for arm, phase in items_of(content["lost"]):
-        if not policy.phased:
-            raise DamageError("a lost pull of a policy that has none")
-        pull = whole_number(arm, 0, policy.arms - 1), whole_number(phase, 0, _MOST_PHASE)
-        agent._lost.append(pull)
-    fill_state(agent._state, content["state"], clock)
-    return agent
-
-
-def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> None:
-    """The decisions of a saved agent, under the names that they were given out by."""
-    names = {content["agent"]: clock}
-    for name, last in items_of(content["origins"]):
-        names.setdefault(name, whole_number(last, 0, clock))
-    book.origins = {name: last for name, last in names.items() if id_parts(f"{name}-1")}
-    if len(book.origins) != 1 + len(content["origins"]):
-        raise DamageError("an agent's name that is none")
-    book.origins[content["agent"]] = book.origins.pop(content["agent"])
-    book.clock = clock
-    last = 0
-    for key, number, arm, phase in items_of(content["open"]):
-        known = Open(
-            key,
-            whole_number(number, last + 1, clock),
-            whole_number(arm, 0, arms - 1),
-            whole_number(phase, -1, _MOST_PHASE),
-        )
-        name, counted = id_parts(key) or ("", 0)
-        if counted != known.round or book.origins.get(name, 0) < counted:
-            raise DamageError("a decision that was never made")
-        book.open[key] = known
-        last = known.round
-    for key, how in items_of(content["closed"]):
-        name, counted = id_parts(key) or ("", 0)
-        if not 0 < counted <= book.origins.get(name, 0) or key in book.open:
-            raise DamageError("a decision that was never made")
-        if how not in (HAS_REWARD, WAS_CANCELLED, WAS_GIVEN_UP):
-            raise DamageError("an ending that is none")
-        book.closed[key] = how
-    if len(book.closed) != len(content["closed"]):
-        raise DamageError("an ending that is there twice")

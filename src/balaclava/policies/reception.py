@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from balaclava._core.declared import MOST_ROUNDS
 from balaclava.errors import DecisionError, SilenceWarning
 from balaclava.frames.patience import (
     ENDLESS,
@@ -211,8 +210,3 @@ class Window:
             raise DamageError("windows that should have ended")
         if book.closed:
             raise DamageError("endings, which windows do not have")
-
-
-def checked_clock(value: Any) -> int:
-    """A number of decisions."""
-    return whole_number(value, 0, MOST_ROUNDS)

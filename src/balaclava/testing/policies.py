@@ -13,9 +13,10 @@ import numpy as np
 
 from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError, ParameterError, RewardError
-from balaclava.policies.agent import Agent, restore
+from balaclava.policies.agent import Agent
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.decisions import Decision, id_parts
+from balaclava.policies.restoring import restore
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.delays import LOST, Delay, draw_delay
