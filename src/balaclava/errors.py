@@ -66,6 +66,10 @@ class PrivacyError(BalaclavaError, ValueError):
     """A privacy statement that cannot be made."""
 
 
+class EstimateError(BalaclavaError, ValueError):
+    """An estimate that cannot be given: nothing was released that it could be made from."""
+
+
 class MissingPartError(BalaclavaError, ImportError):
     """A part that is not installed; the message names the extra that brings it."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from balaclava._core.declared import Arms, Declared, Outside, RewardRange, check_claim, summary_line
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
-from balaclava.errors import ContextError, ParameterError
+from balaclava.errors import ContextError, EstimateError, ParameterError
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 from balaclava.privacy.secure import to_unit_grid
 
@@ -34,6 +34,21 @@ class Released(NamedTuple):
     mean: float  # with noise, in the policy's own unit
     draws: int  # of noise in it
     batches: int  # settled, of which it was released
+
+
+class Estimation(NamedTuple):
+    """How the mean of an arm is read off a state, and how well it is known.
+
+    - `shown(params, state, arm) -> (rewards, mean, draws)`: of what was released, how many rewards
+      and draws of noise are in it, and their mean in the policy's own unit. It reads nothing else.
+    - `limits(params, rewards, mean, draws, failure) -> (low, high)`: an interval for the mean of
+      the rewards that ever fails, at any round, with probability `failure` at most.
+
+    Both are kernels.
+    """
+
+    shown: Callable[..., tuple[int, float, int]]
+    limits: Callable[..., tuple[float, float]]
 
 
 class Kernels(NamedTuple):
@@ -106,6 +121,7 @@ class Policy(Declared):
     learn_report: ClassVar[Callable[..., None] | None] = None
     reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
     kernels: ClassVar[Kernels]
+    estimation: ClassVar[Estimation | None] = None  # where an interval is proved
 
     arms: Arms
     arm_labels: ClassVar[tuple[str, ...] | None] = None  # an object's own, where arms were named
@@ -211,6 +227,25 @@ class Policy(Declared):
         """What was released of each arm; None for policies that release decisions only."""
         return None
 
+    def require_estimates(self, failure: float) -> Estimation:
+        """What gives intervals that fail with probability `failure` an arm, or why nothing does."""
+        if self.estimation is not None:
+            return self.estimation
+        if self.rewards == "loss":
+            why = "its losses need not be drawn from any law, so arms have no means to estimate"
+        elif self.scope == "decision":
+            why = "it releases decisions only; a mean of its rewards would cost privacy on top"
+        else:
+            why = "no interval is proved for what it releases"
+        raise EstimateError(
+            f"{self.name} offers no estimates: {why}. dp-imed, dp-klucb and dpr-batch-ucb do, as "
+            "do kl-ucb and imed without privacy"
+        )
+
+    def in_units(self, value: float) -> float:
+        """A mean in the policy's own unit, in that of the rewards."""
+        return value
+
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """The proved bound on the expected regret, constants included; None where there is none.
 
@@ -265,6 +300,10 @@ class BoundedPolicy(Policy):
 
     def prepare(self) -> Callable[..., float]:
         return into_unit_interval
+
+    def in_units(self, value: float) -> float:
+        low, high = self.reward_range
+        return low + (high - low) * value
 
 
 class PrivateBoundedPolicy(BoundedPolicy):

@@ -24,6 +24,7 @@ from balaclava.reporting.charts import (
 from balaclava.reporting.panels import BAND, SPREAD, Final, Panel
 from balaclava.reporting.scales import number
 from balaclava.simulation.statistics import CONFIDENCE
+from balaclava.simulation.winners import recorded
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -49,6 +50,7 @@ def panel_section(
         "Final regret": _intervals(panel, looks),
         "Regret against epsilon": _against_epsilon(panel, looks),
         "Which arms were pulled": _pulls(panel, looks),
+        "Winners": _winners(panel),
         "Table": _table(panel),
     }
     shown = "".join(
@@ -84,6 +86,31 @@ def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:
         f'<th scope="col"{_NUMBER}>mean regret</th>'
         f'<th scope="col"{_NUMBER}>times the baseline</th></tr>'
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _winners(panel: Panel) -> str:
+    """How many runs name the right arm, where that was recorded."""
+    if not recorded(panel.results):
+        return ""
+    winners = panel.results.winners()
+    header, *rows = winners.cells
+    columns = "".join(
+        f'<th scope="col"{_NUMBER if i else ""}>{escape(cell)}</th>'
+        for i, cell in enumerate(header)
+    )
+    lines = "".join(
+        f'<tr><th scope="row">{escape(label)}</th>'
+        + "".join(f"<td{_NUMBER}>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for label, *cells in rows
+    )
+    return (
+        f"<p>Share of runs whose releases tell, at {winners.confidence:.0%} confidence, which arm "
+        "is the best: the right one, a wrong one or none by the horizon. A run stops at the first "
+        "checkpoint at which it can be told.</p>"
+        '<div class="wide" tabindex="0" role="region" aria-label="Winners"><table>'
+        f"<thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 
 

@@ -66,6 +66,7 @@ def simulate(
     settle: Settle = "arrival",
     missing: float | None = None,
     device: Device = "cpu",
+    winners: bool = False,
     progress: Progress | None = None,
 ) -> Results:
     """Play each policy `repetitions` times for `horizon` rounds.
@@ -91,6 +92,7 @@ def simulate(
         device: "cpu"; "cuda" plays one game a thread of a GPU, from streams of its own, so that
             its results agree with those of the CPU in law and not number by number; "auto" takes a
             GPU if there is one. `workers` is for the CPU.
+        winners: record what was released at the checkpoints, for `results.winners()`.
         progress: called with the rounds played and the rounds in all, several times a second.
 
     Raises:
@@ -110,6 +112,7 @@ def simulate(
     workers = (
         check("workers", workers, _whole(1, 1024)) if workers is not None else available_cores()
     )
+    winners = check("winners", winners, bool)
     rounds = checkpoint_rounds(checkpoints, horizon)
     feedback = Feedback.create(delay, patience, settle, missing)
     labelled = label_policies(policies)
@@ -120,13 +123,13 @@ def simulate(
         labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds, feedback=feedback
     )
     try:
-        if chosen_device(device, feedback) == "cuda":
+        if chosen_device(device, feedback, winners) == "cuda":
             from balaclava.simulation.gpu.engine import runs_on_device
 
             for run in runs_on_device(results, repetitions, progress):
                 results.add(run)
         else:
-            for run in _runs_on_threads(results, repetitions, workers, progress):
+            for run in _runs_on_threads(results, repetitions, workers, winners, progress):
                 results.add(run)
     except KeyboardInterrupt:
         raise Interrupted(results) from None
@@ -134,13 +137,12 @@ def simulate(
 
 
 def _runs_on_threads(
-    results: Results, repetitions: int, workers: int, progress: Progress | None
+    results: Results, repetitions: int, workers: int, winners: bool, progress: Progress | None
 ) -> Iterator[Run]:
     """Each repetition that `results` describes, as it is finished."""
+    rounds, seed, feedback = results.checkpoints, results.seed, results.feedback
     plays = [
-        player(
-            label, policy, results.environment, results.checkpoints, results.seed, results.feedback
-        )
+        player(label, policy, results.environment, rounds, seed, feedback, winners=winners)
         for label, policy in results.policies.items()
     ]
     horizon = results.horizon
@@ -150,7 +152,9 @@ def _runs_on_threads(
             yield run
 
 
-def chosen_device(device: Device, feedback: Feedback) -> Literal["cpu", "cuda"]:
+def chosen_device(
+    device: Device, feedback: Feedback, winners: bool = False
+) -> Literal["cpu", "cuda"]:
     """Where to play, or an error that says why not there."""
     check("device", device, Device)
     if device == "cpu":
@@ -158,6 +162,8 @@ def chosen_device(device: Device, feedback: Feedback) -> Literal["cpu", "cuda"]:
     from balaclava.simulation.gpu.device import gpu_fault
 
     fault = gpu_fault() if feedback.prompt else "delays are played on the CPU alone"
+    if winners:
+        fault = "winners are recorded on the CPU alone"
     if device == "cuda" and fault:
         raise DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
     return "cpu" if fault else "cuda"
@@ -209,25 +215,32 @@ def player(
     rounds: np.ndarray,
     seed: int,
     feedback: Feedback = PROMPT,
+    *,
+    winners: bool = False,
 ) -> Play:
     """What plays a repetition of a pair: all it depends on are the arguments. Compiled now."""
-    prepared = _prepared(policy, environment, rounds, feedback)
+    recorded = winners and policy.estimation is not None
+    prepared = _prepared(policy, environment, rounds, feedback, recorded)
     streams = (POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM)[: 2 if feedback.prompt else 3]
 
     def play(repetition: int, signals: np.ndarray) -> Run:
         generators = [seeded(seed, repetition, stream) for stream in streams]
-        history, totals = prepared(*generators, signals)
+        history, totals, released = prepared(*generators, signals)
         if signals[1] == NO_SUCH_ARM:
             raise no_such_arm(label, int(signals[0]), environment.arms)
         regret = environment.regret(rounds, history, totals)
-        return Run(label, repetition, regret, history[-1])
+        return Run(label, repetition, regret, history[-1], released if recorded else None)
 
     return play
 
 
 def _prepared(
-    policy: Policy, environment: Environment, rounds: np.ndarray, feedback: Feedback
-) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    policy: Policy,
+    environment: Environment,
+    rounds: np.ndarray,
+    feedback: Feedback,
+    recorded: bool,
+) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """The compiled loop of a pair with everything but its streams filled in, compiled now."""
     fixed: tuple[Any, ...] = (policy.constants(), environment.constants(), environment.arms)
     kernels: tuple[Callable[..., Any], ...] = (
@@ -241,6 +254,8 @@ def _prepared(
         make, kernels = make_play, (*kernels[:3], *kernels[4:])
     else:
         fixed += (feedback.constants(int(rounds[-1])),)
+    if recorded and policy.estimation is not None:
+        kernels += (policy.estimation.shown,)
     streams = 2 if feedback.prompt else 3
     if any(is_foreign(function) for function in kernels):
         # Python checks every index, which compiled code does not, and names the faulty line.

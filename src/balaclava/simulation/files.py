@@ -39,6 +39,7 @@ SCHEMA = 1
 _KEY = b"balaclava"
 _DIGEST = b"sha256"  # of the description and the numbers: pages have checksums, the footer has none
 _COLUMNS = ("label", "repetition", "regret", "pulls")
+_RELEASED = "released"  # a column of files of simulations that recorded it
 
 
 def save(results: Results, path: str | os.PathLike[str]) -> None:
@@ -56,17 +57,16 @@ def encode(results: Results) -> bytes:
 
     runs = [run for label in results.labels for run in results._of(label)]
     said = json.dumps(_description(results), ensure_ascii=False).encode()
-    schema = pa.schema(
-        [
-            ("label", pa.string()),
-            ("repetition", pa.int64()),
-            ("regret", pa.list_(pa.float64())),
-            ("pulls", pa.list_(pa.int64())),
-        ],
-        metadata={_KEY: said, _DIGEST: _digest(said, runs)},
-    )
-    columns = dict(zip(Run._fields, zip(*runs, strict=True), strict=True)) if runs else {}
-    table = pa.table({name: list(columns.get(name, ())) for name in _COLUMNS}, schema=schema)
+    columns = {
+        "label": pa.array([run.label for run in runs], pa.string()),
+        "repetition": pa.array([run.repetition for run in runs], pa.int64()),
+        "regret": pa.array([run.regret for run in runs], pa.list_(pa.float64())),
+        "pulls": pa.array([run.pulls for run in runs], pa.list_(pa.int64())),
+    }
+    if any(run.released is not None for run in runs):
+        flat = [None if run.released is None else run.released.ravel() for run in runs]
+        columns[_RELEASED] = pa.array(flat, pa.list_(pa.float64()))
+    table = pa.table(columns, metadata={_KEY: said, _DIGEST: _digest(said, runs)})
     with pa.BufferOutputStream() as stream:
         pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
         return stream.getvalue().to_pybytes()
@@ -78,6 +78,8 @@ def _digest(said: bytes, runs: Sequence[Run]) -> bytes:
         digest.update(f"\0{run.label}\0{run.repetition}\0".encode())
         digest.update(run.regret.astype("<f8").tobytes())
         digest.update(run.pulls.astype("<i8").tobytes())
+        if run.released is not None:
+            digest.update(run.released.astype("<f8").tobytes())
     return digest.hexdigest().encode()
 
 
@@ -108,7 +110,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
         columns = [table.column(name) for name in _COLUMNS]
         labels, repetitions = (column.to_pylist() for column in columns[:2])
         regret, pulls = (_rows(column) for column in columns[2:])
-        runs = list(map(Run, labels, repetitions, regret, pulls))
+        released: list[np.ndarray | None] = [None] * len(labels)
+        if _RELEASED in table.column_names:
+            rows = [row.as_py() for row in table.column(_RELEASED)]
+            released = [
+                None if row is None else np.array(row).reshape(-1, arms.size, 3)
+                for row, arms in zip(rows, pulls, strict=True)
+            ]
+        runs = list(map(Run, labels, repetitions, regret, pulls, released))
     if metadata.get(_DIGEST, b"") not in (b"", _digest(said, runs)):
         raise _damaged(path, "its digest does not fit")
     return description, runs
@@ -282,7 +291,8 @@ def _rebuild(
     )
     results.versions = description["versions"]
     for run in runs:
-        if run.regret.shape != checkpoints.shape or run.pulls.shape != (environment.arms,):
+        shapes = run.regret.shape == checkpoints.shape and run.pulls.shape == (environment.arms,)
+        if not shapes or (run.released is not None and len(run.released) != checkpoints.size):
             raise _damaged(path, "a row has the wrong length")
         results.add(run)
     return results

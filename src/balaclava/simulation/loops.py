@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.kernels import kernel
 from balaclava.frames.patience import begin_patience, longest_wait, note_wait
 from balaclava.simulation.delays import LOST, draw_delay
 from balaclava.simulation.feedback import FeedbackConstants
@@ -25,6 +26,18 @@ STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
 BREATH = 1 << 16  # rounds between two looks at the stop flag
 
 
+@kernel(borrows=True)
+def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, int]:
+    """Where nobody asked for what was released."""
+    return 0, 0.0, 0
+
+
+@kernel(borrows=True)
+def record(row: np.ndarray, shown: tuple[int, float, int]) -> None:
+    """Keep what was released of an arm: rewards, mean, draws."""
+    row[0], row[1], row[2] = shown
+
+
 def make_play(
     begin: Callable[..., Any],
     choose: Callable[..., Any],
@@ -32,8 +45,14 @@ def make_play(
     prepare: Callable[..., Any],
     draw: Callable[..., Any],
     advise: Callable[..., Any],
+    shown: Callable[..., Any] = nothing_shown,
 ) -> Callable[..., Any]:
-    """The loop, closed over one policy's and one environment's kernels."""
+    """The loop, closed over one policy's and one environment's kernels.
+
+    It returns pulls and the total of rewards at checkpoints and, where `shown` says what was
+    released, that too: rewards, mean and draws of each arm.
+    """
+    recorded = shown is not nothing_shown
 
     def play(
         params: Any,
@@ -43,11 +62,12 @@ def make_play(
         policy_rng: Any,
         environment_rng: Any,
         signals: np.ndarray,  # [rounds played, 0 or why to stop]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state = begin(params)
         pulls = np.zeros(arms, np.int64)
         history = np.zeros((checkpoints.size, arms), np.int64)
         totals = np.zeros(checkpoints.size)
+        released = np.zeros((checkpoints.size if recorded else 0, arms, 3))
         total = 0.0
         t = 0
         for c in range(checkpoints.size):
@@ -58,7 +78,7 @@ def make_play(
                     arm, phase = choose(params, state, t, advise(world, t), policy_rng)
                     if arm < 0 or arm >= arms:  # compiled code would write anywhere
                         signals[0], signals[1] = t, NO_SUCH_ARM
-                        return history, totals
+                        return history, totals, released
                     drawn = draw(world, t, arm, environment_rng)
                     total += drawn
                     reward = prepare(params, drawn)
@@ -68,7 +88,9 @@ def make_play(
             totals[c] = total
             for arm in range(arms):  # `history[c] = pulls` takes a second longer to compile
                 history[c, arm] = pulls[arm]
-        return history, totals
+                if recorded:
+                    record(released[c, arm], shown(params, state, arm))
+        return history, totals, released
 
     return play
 
@@ -81,12 +103,15 @@ def make_late_play(
     prepare: Callable[..., Any],
     draw: Callable[..., Any],
     advise: Callable[..., Any],
+    shown: Callable[..., Any] = nothing_shown,
 ) -> Callable[..., Any]:
     """The loop where rewards come late or never.
 
     In each round: decisions that have waited long enough are given up, one is made, and the
-    rewards that are due now come, in the order of their decisions.
+    rewards that are due now come, in the order of their decisions. What it returns is
+    what `make_play` returns.
     """
+    recorded = shown is not nothing_shown
 
     def play(
         params: Any,
@@ -98,7 +123,7 @@ def make_late_play(
         environment_rng: Any,
         delay_rng: Any,
         signals: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state = begin(params)
         law, limit, window = feedback.law, feedback.patience, feedback.window
         longest = limit if window else law.longest if limit == 0 else min(limit, law.longest)
@@ -108,6 +133,7 @@ def make_late_play(
         pulls = np.zeros(arms, np.int64)
         history = np.zeros((checkpoints.size, arms), np.int64)
         totals = np.zeros(checkpoints.size)
+        released = np.zeros((checkpoints.size if recorded else 0, arms, 3))
         t, total = 0, 0.0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
@@ -123,7 +149,7 @@ def make_late_play(
                     arm, phase = choose(params, state, t, advise(world, t), policy_rng)
                     if arm < 0 or arm >= arms:
                         signals[0], signals[1] = t, NO_SUCH_ARM
-                        return history, totals
+                        return history, totals, released
                     drawn = draw(world, t, arm, environment_rng)
                     total += drawn
                     pulls[arm] += 1
@@ -147,6 +173,8 @@ def make_late_play(
             totals[c] = total
             for arm in range(arms):
                 history[c, arm] = pulls[arm]
-        return history, totals
+                if recorded:
+                    record(released[c, arm], shown(params, state, arm))
+        return history, totals, released
 
     return play

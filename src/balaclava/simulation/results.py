@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from balaclava.simulation.summary import Summary
+    from balaclava.simulation.winners import Winners
 
 
 class Run(NamedTuple):
@@ -27,6 +28,7 @@ class Run(NamedTuple):
     repetition: int
     regret: np.ndarray  # at each checkpoint
     pulls: np.ndarray  # of each arm, at the end
+    released: np.ndarray | None = None  # [checkpoint, arm]: rewards, mean, draws; where recorded
 
 
 @dataclass
@@ -111,6 +113,16 @@ class Results:
         from balaclava.simulation.summary import summarise
 
         return summarise(self)
+
+    def winners(self, confidence: float = 0.95) -> Winners:
+        """How many runs name the right arm, the wrong one or none, and when: print it.
+
+        A run stops at the first checkpoint at which `agent.winner(confidence)` would name an arm.
+        For simulations with `winners=True`.
+        """
+        from balaclava.simulation.winners import find_winners
+
+        return find_winners(self, confidence)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
         """Draw the mean regret of each policy; the options are those of `simulation.plots.plot`."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 import numpy as np
 
 from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
+from balaclava.simulation.winners import Winners, recorded
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -39,10 +40,13 @@ class SummaryRow(NamedTuple):
 
 
 class Summary(Sequence[SummaryRow]):
-    """The rows, and a table of them as text."""
+    """The rows, and a table of them as text; with winners, where they were recorded."""
 
-    def __init__(self, title: str, rows: Sequence[SummaryRow]) -> None:
+    def __init__(
+        self, title: str, rows: Sequence[SummaryRow], winners: Winners | None = None
+    ) -> None:
         self.title = title
+        self.winners = winners
         self._rows = tuple(rows)
 
     @overload
@@ -68,7 +72,8 @@ class Summary(Sequence[SummaryRow]):
             )
             for row in cells
         ]
-        return "\n".join([self.title, "", *lines])
+        named = [] if self.winners is None else ["", str(self.winners)]
+        return "\n".join([self.title, "", *lines, *named])
 
     __repr__ = __str__
 
@@ -79,7 +84,8 @@ def summarise(results: Results) -> Summary:
     title = f"{world.name}, {world.arms} arms, horizon {results.horizon}, seed {results.seed}"
     if str(results.feedback):
         title += f", {results.feedback}"
-    return Summary(title, [_row(results, label) for label in results.labels])
+    rows = [_row(results, label) for label in results.labels]
+    return Summary(title, rows, results.winners() if recorded(results) else None)
 
 
 def _row(results: Results, label: str) -> SummaryRow:

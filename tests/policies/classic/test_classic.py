@@ -406,7 +406,7 @@ def test_compiled_and_interpreted_make_the_same_decisions(name: str) -> None:
     played = bl.simulate(policy, world, horizon=300, repetitions=2, seed=9, checkpoints=300)
     play = make_play(*policy.kernels[:3], policy.prepare(), world.draw, world.advise)
     for repetition in range(2):
-        history, _ = play(
+        history, *_ = play(
             policy.constants(),
             world.constants(),
             3,

@@ -17,6 +17,7 @@ from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.adap_ucb import Alpha
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_episode
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import FROM_POOLS
 
 
 @kernel(borrows=True)
@@ -89,5 +90,6 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     name = "adap-klucb"
     reference = "Azize, Basu 2022"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
+    estimation = FROM_POOLS
     epsilon: Epsilon
     alpha: Alpha = 3.1

@@ -16,6 +16,7 @@ from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_episode
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import FROM_POOLS
 
 Alpha = Annotated[float, Range(3, meaning="scale of exploration", open_low=True)]
 
@@ -86,6 +87,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     name = "adap-ucb"
     reference = "Azize, Basu 2022"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
+    estimation = FROM_POOLS
     epsilon: Epsilon
     alpha: Alpha = 3.1
 

@@ -22,6 +22,7 @@ from balaclava.policies.bounded.batched import (
     learn_growing,
     play_growing,
 )
+from balaclava.policies.shown import FROM_POOLS
 
 
 @kernel(borrows=True)
@@ -97,5 +98,6 @@ class DPIMED(GrowingBatchPolicy):
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_growing, forget_growing)
+    estimation = FROM_POOLS
     most_draws = 8
     batch_ratio: BatchRatio = 1.5

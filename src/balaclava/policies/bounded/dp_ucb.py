@@ -7,9 +7,16 @@ from typing import Any, ClassVar, NamedTuple
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import learn_tally
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.classic import ucb1
-from balaclava.privacy.counters import Hybrid, begin_hybrid, hybrid_insert, hybrid_sum
+from balaclava.privacy.counters import (
+    Hybrid,
+    begin_hybrid,
+    hybrid_insert,
+    hybrid_sum,
+    tree_levels,
+)
+from balaclava.theory.confidence import laplace_scale, mean_interval
 
 begin_indices, choose_arm, renew = ucb1.begin, ucb1.choose, ucb1.renew
 
@@ -38,6 +45,24 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
     learn_tally(params, tally, t, arm, 0.0, phase, rng)  # counts; the sum comes next
     tally.sums[arm] = hybrid_sum(state.counters, arm)
     renew(state.indices, arm)
+
+
+@kernel(borrows=True)
+def shown(params: Any, state: State, arm: int) -> tuple[int, float, int]:
+    """Up to the last power of two: one release each, with far less noise than the trees after."""
+    whole = state.counters.whole
+    n, draws = 0, tree_levels(whole.items[arm])
+    if draws > 0:
+        n = 1 << (draws - 1)
+    return n, whole.released[arm] / max(n, 1), draws
+
+
+@kernel(borrows=True)
+def limits(
+    params: Any, rewards: int, mean: float, draws: int, failure: float
+) -> tuple[float, float]:
+    """These releases have half of epsilon."""
+    return mean_interval(mean, rewards, draws, laplace_scale(0.5 * params.epsilon), failure)
 
 
 @register
@@ -89,5 +114,6 @@ class DPUCB(PrivateBoundedPolicy):
     name = "dp-ucb"
     reference = "Tossou, Dimitrakakis 2016"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    estimation = Estimation(shown, limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -10,10 +10,10 @@ import numpy as np
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import unknown_arm
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import dp_ucb
 
-begin_sums, learn_sums = dp_ucb.begin, dp_ucb.learn
+begin_sums, learn_sums, shown_sums = dp_ucb.begin, dp_ucb.learn, dp_ucb.shown
 
 
 class State(NamedTuple):
@@ -53,6 +53,11 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
     n = state.known.indices.tally.pulls[arm]
     # At a power of two the counter's answer has no tree in it.
     state.spread[arm] = 1.0 if n & (n - 1) == 0 else 1.0 + math.log(n)
+
+
+@kernel(borrows=True)
+def shown(params: Any, state: State, arm: int) -> tuple[int, float, int]:
+    return shown_sums(params, state.known, arm)
 
 
 @register
@@ -101,5 +106,6 @@ class DPUCBBound(PrivateBoundedPolicy):
     name = "dp-ucb-bound"
     reference = "Tossou, Dimitrakakis 2016"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    estimation = Estimation(shown, dp_ucb.limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -14,6 +14,7 @@ from balaclava.frames.pools import (
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import FROM_POOLS
 
 
 @kernel(borrows=True)
@@ -80,4 +81,5 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     name = "lazy-dp-ts"
     reference = "Hu, Hegde 2022"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
+    estimation = FROM_POOLS
     epsilon: Epsilon

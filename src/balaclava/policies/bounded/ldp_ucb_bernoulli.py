@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.policies.base import Kernels, register
+from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1
 from balaclava.policies.local import LocalBoundedPolicy
 from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.theory.confidence import mean_interval
 
 
 @kernel(borrows=True)
@@ -24,6 +26,33 @@ def learn(
     params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     learn_ucb1(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+
+
+@kernel(borrows=True)
+def chance_of_one(params: Any, mean: float) -> float:
+    """The mean of reports of rewards with this mean."""
+    return 0.5 + (mean - 0.5) * math.tanh(0.5 * params.epsilon)
+
+
+@kernel(borrows=True)
+def mean_behind(params: Any, chance: float) -> float:
+    """The mean of rewards whose reports have this mean."""
+    return 0.5 + (chance - 0.5) / math.tanh(0.5 * params.epsilon)
+
+
+@kernel(borrows=True)
+def shown(params: Any, state: Indices, arm: int) -> tuple[int, float, int]:
+    return state.tally.pulls[arm], mean_behind(params, state.means[arm]), 0
+
+
+@kernel(borrows=True)
+def limits(
+    params: Any, rewards: int, mean: float, draws: int, failure: float
+) -> tuple[float, float]:
+    """Those of the reports, which are all the noise there is, taken back to the rewards."""
+    low, high = mean_interval(chance_of_one(params, mean), rewards, 0, 0.0, failure)
+    low, high = mean_behind(params, low), mean_behind(params, high)
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
 @register
@@ -82,5 +111,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     learn_report = staticmethod(learn_ucb1)
     reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    estimation = Estimation(shown, limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

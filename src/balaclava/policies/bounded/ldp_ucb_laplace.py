@@ -10,6 +10,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
+from balaclava.policies.shown import FROM_REPORTS
 
 
 @kernel(borrows=True)
@@ -86,5 +87,6 @@ class LDPUCBLaplace(LocalBoundedPolicy):
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_tally)
     kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
+    estimation = FROM_REPORTS
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.counters import Trees, begin_trees, tree_insert, tree_levels, tree_sum
+from balaclava.theory.confidence import laplace_scale, mean_interval
 
 
 class Params(NamedTuple):
@@ -63,6 +64,30 @@ def learn(
     state.tally.sums[arm] = tree_sum(state.trees, arm)
 
 
+@kernel(borrows=True)
+def shown(params: Params, state: State, arm: int) -> tuple[int, float, int]:
+    """The largest node, which holds the first 2^j rewards."""
+    levels = tree_levels(state.trees.items[arm])
+    if levels == 0:
+        return 0, 0.0, 0
+    n = 1 << (levels - 1)
+    return n, state.trees.noisy[arm, levels - 1] / n, 1
+
+
+@kernel(borrows=True)
+def limits(
+    params: Params, rewards: int, mean: float, draws: int, failure: float
+) -> tuple[float, float]:
+    """Nodes hold each other's rewards, so each has its own share of the failure: 1/((j+1)(j+2)).
+
+    For one n the evidence has mean at most 1, and Markov's inequality takes the place of Ville's.
+    """
+    nodes = tree_levels(rewards)
+    share = failure / (nodes * (nodes + 1.0)) if nodes > 0 else failure
+    node_epsilon = params.tree_epsilon / tree_levels(params.horizon)
+    return mean_interval(mean, rewards, draws, laplace_scale(node_epsilon), share)
+
+
 @register
 class PrivateUCB(PrivateBoundedPolicy):
     """UCB1 on running sums that a tree counter keeps private, with a bonus for their noise.
@@ -111,6 +136,7 @@ class PrivateUCB(PrivateBoundedPolicy):
     name = "private-ucb"
     reference = "Mishra, Thakurta 2015"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    estimation = Estimation(shown, limits)
     epsilon: Epsilon
     horizon: Horizon
     failure_probability: FailureProbability = 0.1

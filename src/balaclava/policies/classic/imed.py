@@ -9,6 +9,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl, kl_exceeds
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
+from balaclava.policies.shown import FROM_TALLY
 
 
 @kernel(borrows=True)
@@ -77,3 +78,4 @@ class IMED(BoundedPolicy):
     name = "imed"
     reference = "Honda, Takemura 2015"
     kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    estimation = FROM_TALLY

@@ -10,6 +10,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl_exceeds, kl_upper
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
+from balaclava.policies.shown import FROM_TALLY
 
 Exploration = Annotated[float, Range(0, meaning="weight of log log t in the confidence level")]
 
@@ -87,5 +88,6 @@ class KLUCB(BoundedPolicy):
     name = "kl-ucb"
     reference = "Garivier, Cappé 2011"
     kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    estimation = FROM_TALLY
     examples = ({}, {"c": 3.0})
     c: Exploration = 0.0

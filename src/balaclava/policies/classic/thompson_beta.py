@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import BoundedPolicy, Kernels, register
+from balaclava.policies.shown import FROM_TALLY
 
 
 @kernel(borrows=True)
@@ -59,3 +60,4 @@ class ThompsonBeta(BoundedPolicy):
     name = "thompson-beta"
     reference = "Agrawal, Goyal 2012"
     kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
+    estimation = FROM_TALLY

@@ -1,0 +1,206 @@
+"""What an agent's releases show of the arms: means, intervals, a winner.
+
+All of it is made from what was released, so that it costs no epsilon.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, overload
+
+from balaclava._core.declared import Range, brief, check
+from balaclava.errors import UnknownNameError, nearest
+from balaclava.policies.base import Policy
+
+Confidence = Annotated[
+    float, Range(0, 1, "chance that all intervals hold", open_low=True, open_high=True)
+]
+_MOST_GROWTH = 2.0**40  # times the decisions so far: nobody will wait for longer
+_PRECISION = 1.01  # of the estimate of how many decisions it takes
+
+
+class Shown(NamedTuple):
+    """What was released of an arm, in the policy's own unit."""
+
+    rewards: int
+    mean: float
+    draws: int  # of noise
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is known of one arm."""
+
+    arm: int
+    label: str
+    decisions: int  # that were made for it
+    rewards: int  # behind the release; with settle="window" closed windows
+    mean: float | None  # as released, in the unit of the rewards; None before the first release
+    interval: tuple[float, float]
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.label}: {_number(self.mean)} in [{_number(low)}, {_number(high)}]"
+
+
+class Estimates(Sequence[Estimate]):
+    """The arms' means: one entry an arm, whose intervals hold all together and at all times.
+
+    The chance that any of them ever fails to hold its arm's mean, in any round of the run, is at
+    most 1 - confidence. So one may look as often as one likes, and stop when one likes.
+    """
+
+    def __init__(self, entries: Sequence[Estimate], confidence: float) -> None:
+        self.confidence = confidence
+        self._entries = tuple(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Estimate: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Estimate, ...]: ...
+    def __getitem__(self, index: int | slice) -> Estimate | tuple[Estimate, ...]:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self._entries)
+
+    @property
+    def winner(self) -> int | None:
+        """The arm whose interval is above all others, or None while there is none."""
+        return winner_of([entry.interval for entry in self])
+
+    def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
+        """An interval for the mean of arm `a` less that of `b`, from their two intervals."""
+        first, second = self.of(a).interval, self.of(b).interval
+        return first[0] - second[1], first[1] - second[0]
+
+    def of(self, arm: int | str) -> Estimate:
+        """The entry of an arm, by its number or its name."""
+        labels = [entry.label for entry in self]
+        if isinstance(arm, str) and arm in labels:
+            return self[labels.index(arm)]
+        if isinstance(arm, int) and not isinstance(arm, bool) and 0 <= arm < len(self):
+            return self[arm]
+        hint = nearest(arm, labels) if isinstance(arm, str) else f"known: 0 to {len(self) - 1}"
+        raise UnknownNameError(f"no arm is called {brief(arm)}; {hint}")
+
+    def __str__(self) -> str:
+        rows = [_HEADER, *map(_cells, self)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if i else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        return "\n".join([*lines, self._caption()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def row(cells: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+        body = "".join(row(_cells(entry), "td") for entry in self)
+        caption = html.escape(self._caption())
+        return f"<table><caption>{caption}</caption>{row(_HEADER, 'th')}{body}</table>"
+
+    def _caption(self) -> str:
+        held = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
+        if self.winner is None:
+            return f"{held}; no winner yet."
+        return f"{held}; the winner is {self[self.winner].label}."
+
+
+_HEADER = ("arm", "decisions", "rewards", "mean", "low", "high")
+
+
+def _cells(entry: Estimate) -> tuple[str, ...]:
+    numbers = map(_number, (entry.mean, *entry.interval))
+    return (entry.label, f"{entry.decisions:,}", f"{entry.rewards:,}", *numbers)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}" if abs(value) < 10 else f"{value:.6g}"
+
+
+def winner_of(intervals: Sequence[tuple[float, float]]) -> int | None:
+    """The place of the interval that is above all others; None if there is none."""
+    best = max(range(len(intervals)), key=lambda place: intervals[place][0])
+    others = [high for place, (_, high) in enumerate(intervals) if place != best]
+    return best if all(intervals[best][0] > high for high in others) else None
+
+
+class Reading:
+    """What a state shows of its arms at some confidence; `decisions` were made for each."""
+
+    def __init__(
+        self, policy: Policy, params: Any, state: Any, decisions: Sequence[int], confidence: Any
+    ) -> None:
+        self.confidence = check("confidence", confidence, Confidence)
+        self._failure = (1.0 - self.confidence) / policy.arms  # of an arm
+        self._estimation = policy.require_estimates(self._failure)
+        self._policy, self._params, self._decisions = policy, params, decisions
+        shown = self._estimation.shown
+        self._shown = [Shown(*shown(params, state, arm)) for arm in range(policy.arms)]
+
+    def estimates(self) -> Estimates:
+        """One entry an arm."""
+        policy = self._policy
+        entries = []
+        for arm, shown in enumerate(self._shown):
+            low, high = self._limits(shown)
+            entries.append(
+                Estimate(
+                    arm,
+                    policy.arm_label(arm),
+                    int(self._decisions[arm]),
+                    int(shown.rewards),
+                    policy.in_units(float(shown.mean)) if shown.rewards else None,
+                    (policy.in_units(low), policy.in_units(high)),
+                )
+            )
+        return Estimates(entries, self.confidence)
+
+    def remaining(self) -> int | None:
+        """How many more decisions it would take to name a winner if nothing changed.
+
+        The released means stay what they are, and every arm gets the share of decisions, and of
+        rewards, that it has had so far. None if there is a winner, or if there would never be one.
+        """
+        total = sum(map(int, self._decisions))
+        if self._tells(1.0) or not all(shown.rewards for shown in self._shown):
+            return None
+        enough = 2.0
+        while not self._tells(enough):
+            enough *= 2.0
+            if enough > _MOST_GROWTH:
+                return None
+        few = enough / 2.0
+        while enough > _PRECISION * few:
+            middle = math.sqrt(few * enough)
+            few, enough = (few, middle) if self._tells(middle) else (middle, enough)
+        return max(math.ceil((enough - 1.0) * total), 1)
+
+    def _limits(self, shown: Shown) -> tuple[float, float]:
+        low, high = self._estimation.limits(self._params, *shown, self._failure)
+        return float(low), float(high)
+
+    def _tells(self, growth: float) -> bool:
+        """Whether there would be a winner with so many times the rewards."""
+        grown = [self._limits(_grown(shown, growth)) for shown in self._shown]
+        return winner_of(grown) is not None
+
+
+def _grown(shown: Shown, growth: float) -> Shown:
+    """Reports have a draw each; sums have one more as often as their rewards double."""
+    rewards, mean, draws = shown
+    more = draws * growth if draws == rewards else draws + math.log2(growth)
+    return Shown(int(rewards * growth), mean, int(more) if draws else 0)
