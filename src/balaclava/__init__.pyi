@@ -25,6 +25,7 @@ from balaclava.policies.base import list_policies as list_policies
 from balaclava.policies.base import policy as policy
 from balaclava.policies.base import register as register
 from balaclava.policies.decisions import Decision as Decision
+from balaclava.policies.estimates import Estimates as Estimates
 from balaclava.policies.privatising import privatise as privatise
 from balaclava.policies.restoring import restore as restore
 from balaclava.policies.status import Status as Status

@@ -51,6 +51,8 @@ def shown(agent: bl.Agent, events: list[Event]) -> list[Any]:
         decisions.append(agent.ask())
         status = agent.status()
         lines += [decisions[-1], status, str(status), repr(agent), str(agent.guarantee)]
+        if t % 60 == 59 and agent.policy.estimation is not None:
+            lines += [str(agent.estimates()), agent.remaining()]
         for s in range(max(0, t - 2 * WINDOW), t + 1):
             if s + events[s].delay == t:
                 try:

@@ -20,6 +20,7 @@ from balaclava.errors import (
 )
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.decisions import Book, Decision, Open
+from balaclava.policies.estimates import Estimates, Reading
 from balaclava.policies.reception import REPORT, REWARD, Arrival, Lesson, Window
 from balaclava.policies.saving import pack_state, plain_generator, seal
 from balaclava.policies.settling import Settle, Settling, checked_settling, require_missing
@@ -102,6 +103,7 @@ class Agent:
         self._book = Book()
         self._reception = self._receive(self._settling)
         self._unlearned = 0
+        self._decisions = [0] * policy.arms  # made for each
         self._lost: list[tuple[int, int]] = []  # arm and phase of pulls to be handed out again
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -158,6 +160,7 @@ class Agent:
                 arm, phase = policy.kernels.choose(self._params, self._state, t, context, self._rng)
             require_arm(policy.name, t, arm, policy.arms)
             known = self._book.enter(int(arm), int(phase))
+            self._decisions[known.arm] += 1
             self._unlearned += known.phase < 0
             chance = None  # where single decisions are protected: it would be made of raw means
             if policy.scope != "decision":
@@ -222,6 +225,52 @@ class Agent:
                 awaited=reception.awaited(),
             )
 
+    def estimates(self, confidence: float = 0.95) -> Estimates:
+        """What was released of each arm, with an interval for its mean: print it.
+
+        The intervals hold all together, and in every round, except with probability
+        1 - confidence: look as often as you like, and stop when you like. They are made from what
+        was released, so that they cost no epsilon. What is estimated is the mean of the rewards
+        that come; with `settle="window"` of the rewards with `missing` for those that do not.
+        Rewards must be independent, and an arm's mean must not change.
+
+        Raises:
+            EstimateError: where the policy releases decisions only, or no interval is proved.
+        """
+        return self._reading(confidence).estimates()
+
+    def winner(self, confidence: float = 0.95) -> int | None:
+        """The arm that is the best, or None while it cannot be told.
+
+        The chance that this ever names a wrong arm, in any round, is at most 1 - confidence. A
+        policy that keeps regret low plays poor arms seldom, so that telling may take long;
+        `explore`, on policies that have it, gives every arm a share.
+        """
+        return self.estimates(confidence).winner
+
+    def difference(
+        self, a: int | str, b: int | str, confidence: float = 0.95
+    ) -> tuple[float, float]:
+        """An interval for the mean of arm `a` less that of arm `b`, numbers or names.
+
+        All differences hold together and in every round, with the intervals of `estimates`.
+        """
+        return self.estimates(confidence).difference(a, b)
+
+    def remaining(self, confidence: float = 0.95) -> int | None:
+        """About how many more decisions it would take to name a winner.
+
+        A forecast and no promise: it takes the released means for the true ones, and gives every
+        arm the share of decisions and rewards that it has had so far. None if there is a winner,
+        if an arm has no release yet, or if at these means and shares there would never be one.
+        """
+        return self._reading(confidence).remaining()
+
+    def _reading(self, confidence: Any) -> Reading:
+        with self._lock:
+            decisions = tuple(self._decisions)
+            return Reading(self._policy, self._params, self._state, decisions, confidence)
+
     def adopt(self) -> None:
         """Go on in this process, after a fork: the caller knows that no other copy goes on.
 
@@ -262,6 +311,7 @@ class Agent:
                 "agent": book.name,
                 "origins": [list(item) for item in book.origins.items()],
                 "clock": book.clock,
+                "decisions": list(self._decisions),
                 "unlearned": self._unlearned,
                 "open": [list(known) for known in book.open.values()],
                 "closed": [list(item) for item in book.closed.items()],

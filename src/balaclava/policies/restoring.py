@@ -29,8 +29,8 @@ from balaclava.policies.saving import (
 from balaclava.policies.settling import Settling
 
 _PARTS = (
-    *("policy", "settling", "agent", "origins", "clock", "unlearned", "open", "closed"),
-    *("reception", "lost", "state", "generator"),
+    *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
+    *("closed", "reception", "lost", "state", "generator"),
 )
 _MANY_ARMS = 10**6  # beyond, what a save holds must show that they were there
 _MOST_PHASE = 2**62
@@ -72,6 +72,9 @@ def _restored(content: dict[str, Any]) -> Agent:
     agent._copied = True
     clock = whole_number(content["clock"], 0, MOST_ROUNDS)
     agent._unlearned = whole_number(content["unlearned"], 0, clock)
+    agent._decisions = [whole_number(count, 0, clock) for count in items_of(content["decisions"])]
+    if len(agent._decisions) != policy.arms or sum(agent._decisions) != clock:
+        raise DamageError("decisions of arms that do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
     agent._reception.load(content["reception"])
     for arm, phase in items_of(content["lost"]):

@@ -1,0 +1,131 @@
+"""How often the intervals of `agent.estimates` fail, and how much wider privacy makes them.
+
+Each line is one problem and one epsilon. A run fails if at any moment, of all at which something of
+any arm is released, any interval does not hold its arm's mean: it is stopped at its worst moment.
+The share of such runs must be at most 1 - confidence. The last line compares, at epsilon 10, the
+width of each interval with that of the same number of rewards without noise.
+
+    python benchmarks/winners.py            # 10,000 runs a line
+    python benchmarks/winners.py --quick    # 500 runs a line
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+import balaclava as bl
+from balaclava.authoring import compiled
+from balaclava.policies.base import Policy
+from balaclava.privacy.randomness import seeded
+from balaclava.theory.confidence import laplace_scale, log_evidence, mean_interval
+
+CONFIDENCE = 0.95
+HORIZON = 20_000
+PROBLEMS: dict[str, Sequence[float]] = {
+    "two, equal": [0.5, 0.5],
+    "two, far apart": [0.2, 0.8],
+    "two, rare": [0.01, 0.02],
+    "two, nearly sure": [0.98, 0.99],
+    "three, spread": [0.1, 0.5, 0.9],
+    "the clinic's four": [0.55, 0.60, 0.65, 0.75],
+    "four, equal": [0.3] * 4,
+    "five, with 0 and 1": [0.0, 0.25, 0.5, 0.75, 1.0],
+    "nine in a row": [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7],
+    "ten, one better": [0.5] * 9 + [0.6],
+}
+
+
+def make_count(
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    shown: Callable[..., Any],
+) -> Callable[..., Any]:
+    """A loop that counts the runs of which some interval fails at some moment."""
+
+    def count(
+        params: Any, means: np.ndarray, horizon: int, runs: int, threshold: float, rng: Any
+    ) -> int:
+        scale = laplace_scale(params.epsilon)
+        failed = 0
+        for _ in range(runs):
+            state = begin(params)
+            fails = False
+            for t in range(1, horizon + 1):
+                arm, phase = choose(params, state, t, None, rng)
+                before = shown(params, state, arm)[0]
+                reward = 1.0 if rng.random() < means[arm] else 0.0
+                learn(params, state, t, arm, reward, phase, rng)
+                rewards, mean, draws = shown(params, state, arm)
+                if rewards != before:
+                    total, mu = mean * rewards, means[arm]
+                    below = log_evidence(total, rewards, draws, scale, mu)
+                    above = log_evidence(rewards - total, rewards, draws, scale, 1.0 - mu)
+                    if max(below[0], above[0]) >= threshold:
+                        fails = True
+                        break
+            failed += fails
+        return failed
+
+    return count
+
+
+def failures(policy: Policy, means: Sequence[float], horizon: int, runs: int, seed: int) -> int:
+    """Of that many runs, those of which some interval fails at some moment."""
+    kernels, estimation = policy.kernels, policy.require_estimates(0.01)
+    count = compiled(make_count, kernels.begin, kernels.choose, kernels.learn, estimation.shown)
+    threshold = math.log(2.0 * policy.arms / (1.0 - CONFIDENCE))  # two sides, all arms
+    params, truth = policy.constants(), np.array(means)
+    count(params, truth, 0, 0, threshold, seeded(0))
+    parts = [runs // 2, runs - runs // 2]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        jobs = [
+            pool.submit(count, params, truth, horizon, part, threshold, seeded(seed, i))
+            for i, part in enumerate(parts)
+        ]
+        return sum(int(job.result()) for job in jobs)
+
+
+def width_ratios(means: Sequence[float], runs: int, seed: int) -> np.ndarray:
+    """At epsilon 10, widths of intervals over those of the same without privacy."""
+    policy = bl.policy("dp-imed", arms=len(means), epsilon=10.0)
+    world = bl.environment("bernoulli", means=means)
+    results = bl.simulate(
+        policy, world, horizon=HORIZON, repetitions=runs, seed=seed, checkpoints=20, winners=True
+    )
+    failure, scale = (1.0 - CONFIDENCE) / policy.arms, laplace_scale(10.0)
+    ratios = []
+    for run in results.runs["dp-imed"].values():
+        assert run.released is not None
+        for rewards, mean, draws in np.unique(run.released.reshape(-1, 3), axis=0):
+            low, high = mean_interval(mean, int(rewards), int(draws), scale, failure)
+            least, most = mean_interval(mean, int(rewards), 0, 0.0, failure)
+            ratios.append((high - low) / (most - least))
+    return np.array(ratios)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="500 runs a line")
+    runs = 500 if parser.parse_args().quick else 10_000
+    print(f"dp-imed, {HORIZON:,} rounds, {runs:,} runs a line, confidence {CONFIDENCE}\n")
+    print(f"{'problem':20} {'epsilon 0.1':>12} {'epsilon 1':>12}   runs with a failure, in percent")
+    for number, (name, means) in enumerate(PROBLEMS.items()):
+        shares = []
+        for epsilon in (0.1, 1.0):
+            policy = bl.policy("dp-imed", arms=len(means), epsilon=epsilon)
+            shares.append(failures(policy, means, HORIZON, runs, number) / runs)
+        print(f"{name:20} {100 * shares[0]:12.2f} {100 * shares[1]:12.2f}", flush=True)
+    ratios = np.concatenate([width_ratios(means, 3, 1) for means in PROBLEMS.values()])
+    print(f"\nwidth at epsilon 10 over that without privacy: mean {ratios.mean():.4f}, ", end="")
+    print(f"largest {ratios.max():.4f}")
+
+
+if __name__ == "__main__":
+    main()

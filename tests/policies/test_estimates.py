@@ -1,0 +1,199 @@
+"""`agent.estimates`, `winner`, `difference` and `remaining`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.errors import EstimateError, ParameterError, UnknownNameError
+from balaclava.policies.estimates import winner_of
+from balaclava.testing.examples import examples
+
+MEANS = {"plain": 0.2, "friendly": 0.5, "map": 0.8}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dp-imed": {"epsilon": 1.0, "explore": 0.5},
+    "dp-klucb": {"epsilon": 1.0, "explore": 0.5},
+    "adap-ucb": {"epsilon": 1.0},
+    "adap-klucb": {"epsilon": 1.0},
+    "lazy-dp-ts": {"epsilon": 1.0, "explore": 0.5},
+    "lazy-dp-ucb": {"epsilon": 1.0},
+    "dp-ucb": {"epsilon": 20.0},
+    "dp-ucb-bound": {"epsilon": 20.0},
+    "private-ucb": {"epsilon": 20.0, "horizon": 2_000},
+    "ldp-ucb-laplace": {"epsilon": 3.0},
+    "ldp-ucb-bernoulli": {"epsilon": 3.0},
+    "kl-ucb": {},
+    "imed": {},
+    "thompson-beta": {},
+}
+
+
+def played(policy: bl.Policy, rounds: int, **options: Any) -> bl.Agent:
+    """An agent that was told rewards of 0 and 1, in the policy's range."""
+    agent = policy.agent(seed=1, **options)
+    low, high = policy.accepts
+    rng = np.random.default_rng(1)
+    for _ in range(rounds):
+        decision = agent.ask()
+        reward = low + (high - low) * float(rng.random() < list(MEANS.values())[decision.arm])
+        agent.tell(decision, reward)
+    return agent
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_intervals_hold_the_means(name):
+    """One seed each; a correct interval fails here once in 20 policies at the very most."""
+    policy = bl.policy(name, arms=list(MEANS), **SETTINGS[name])
+    estimates = played(policy, 1_500).estimates()
+    assert [entry.label for entry in estimates] == list(MEANS)
+    assert sum(entry.decisions for entry in estimates) == 1_500
+    for entry, mu in zip(estimates, MEANS.values(), strict=True):
+        low, high = entry.interval
+        assert 0.0 <= low <= mu <= high <= 1.0
+        assert 1 <= entry.rewards <= entry.decisions
+        assert math.isfinite(entry.mean)
+    assert max(high - low for low, high in (entry.interval for entry in estimates)) < 1.0
+
+
+def test_every_policy_estimates_or_says_why_not():
+    """By the registry: whatever is added later is under this test, too."""
+    offered = set()
+    for policy in (made for entry in bl.list_policies() for made in examples(entry.policy)):
+        agent = policy.agent(seed=1)
+        if policy.estimation is None:
+            with pytest.raises(EstimateError, match=policy.name):
+                agent.estimates()
+            continue
+        offered.add(policy.name)
+        estimates = agent.estimates()
+        assert all(entry.mean is None and entry.rewards == 0 for entry in estimates)
+        assert policy.arms == 1 or estimates.winner is agent.remaining() is None
+    assert set(SETTINGS) <= offered
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "why"),
+    [
+        ("dp-ftpl-gauss", {"epsilon": 1.0, "delta": 0.01}, "decisions only"),
+        ("exp3", {}, "losses"),
+        ("ucb1", {}, "no interval is proved"),
+    ],
+)
+def test_no_estimates_where_none_can_be_given(name, parameters, why):
+    agent = bl.policy(name, arms=2, **parameters).agent(seed=1)
+    for method in (agent.estimates, agent.winner, agent.remaining):
+        with pytest.raises(EstimateError, match=why):
+            method()
+
+
+def test_units_are_those_of_the_rewards():
+    there = bl.policy("kl-ucb", arms=3, reward_range=(-10.0, 30.0))
+    unit = played(bl.policy("kl-ucb", arms=3), 300).estimates()
+    for wide, entry in zip(played(there, 300).estimates(), unit, strict=True):
+        assert wide.mean == pytest.approx(-10.0 + 40.0 * entry.mean)
+        assert wide.interval == pytest.approx([-10.0 + 40.0 * x for x in entry.interval])
+
+
+def test_a_winner_is_named_when_it_can_be():
+    policy = bl.policy("dp-imed", arms=list(MEANS), epsilon=2.0, explore=0.5)
+    agent = played(policy, 60)
+    assert agent.winner() is None
+    forecast = agent.remaining()
+    assert forecast is not None
+    assert 60 < forecast < 10_000
+    agent = played(policy, 60 + 2 * forecast)
+    assert agent.winner() == 2
+    assert agent.remaining() is None
+    assert agent.winner(1 - 1e-12) is None or agent.winner(0.5) == 2
+    low, high = agent.difference("map", "plain")
+    assert 0.0 < low < 0.6 < high
+    assert agent.difference(0, 2) == (-high, -low)
+    assert str(agent.estimates()).endswith("the winner is map.")
+
+
+def test_the_table():
+    estimates = played(bl.policy("kl-ucb", arms=list(MEANS)), 300).estimates(0.9)
+    assert estimates.confidence == 0.9
+    first = str(estimates).splitlines()[0].split()
+    assert first == ["arm", "decisions", "rewards", "mean", "low", "high"]
+    assert "0.9 confidence" in str(estimates)
+    assert "<td>friendly</td>" in estimates._repr_html_()
+    named = bl.policy("kl-ucb", arms=["<b>", "&"]).agent(seed=1).estimates()
+    assert "&lt;b&gt;" in named._repr_html_()
+    assert "<b>" not in named._repr_html_()
+
+
+def test_more_confidence_is_wider():
+    agent = played(bl.policy("dp-klucb", arms=3, epsilon=1.0), 600)
+    for sure, less in zip(agent.estimates(0.99), agent.estimates(0.5), strict=True):
+        assert sure.interval[0] <= less.interval[0] <= less.interval[1] <= sure.interval[1]
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, math.nan, "high", None, True])
+def test_confidence_out_of_range(confidence):
+    agent = bl.policy("kl-ucb", arms=2).agent(seed=1)
+    with pytest.raises(ParameterError, match="confidence"):
+        agent.estimates(confidence)
+
+
+@pytest.mark.parametrize("arm", ["mpa", "3", 3, -1, 1.0, True, None])
+def test_unknown_arms(arm):
+    agent = bl.policy("kl-ucb", arms=list(MEANS)).agent(seed=1)
+    with pytest.raises(UnknownNameError, match="no arm is called"):
+        agent.difference(arm, "map")
+
+
+def test_estimates_are_kept_over_a_save():
+    agent = played(bl.policy("dp-imed", arms=3, epsilon=2.0), 200)
+    assert str(bl.restore(agent.save()).estimates()) == str(agent.estimates())
+
+
+def test_only_what_was_released_counts():
+    """A raw reward that is in no release changes nothing that is shown."""
+    texts = set()
+    for last in (0.0, 1.0):
+        agent = played(bl.policy("dp-imed", arms=2, epsilon=2.0), 0)
+        for reward in (1.0, 1.0, 0.0, last):  # the first batches have 15 decisions
+            agent.tell(agent.ask(), reward)
+        texts.add(str(agent.estimates()) + str(agent.winner()) + str(agent.remaining()))
+    assert len(texts) == 1
+
+
+def test_rewards_that_never_come_are_not_counted():
+    agent = bl.policy("dp-imed", arms=2, epsilon=2.0).agent(seed=1)
+    for t in range(400):
+        decision = agent.ask()
+        if t % 4 == 0:
+            agent.cancel(decision)
+        else:
+            agent.tell(decision, 0.25 + 0.5 * decision.arm)
+    for entry in agent.estimates():
+        assert 0 < entry.rewards < entry.decisions
+        assert entry.interval[0] <= 0.25 + 0.5 * entry.arm <= entry.interval[1]
+
+
+def test_with_windows_the_missing_count():
+    policy = bl.policy("dp-imed", arms=2, epsilon=2.0)
+    agent = policy.agent(seed=1, patience=5, settle="window", missing=0.0)
+    for t in range(600):
+        decision = agent.ask()
+        if t % 2:
+            agent.tell(decision, 1.0)
+    estimates = agent.estimates()
+    assert 200 < sum(entry.rewards for entry in estimates) <= 600  # closed windows
+    assert all(entry.interval[0] <= 0.5 <= entry.interval[1] for entry in estimates)
+
+
+def test_of_equal_arms_there_is_no_winner():
+    assert winner_of([(0.4, 0.6), (0.4, 0.6)]) is None
+    assert winner_of([(0.4, 0.5), (0.5, 0.6)]) is None
+    assert winner_of([(0.4, 0.49), (0.5, 0.6)]) == 1
+    assert winner_of([(0.4, 0.6)]) == 0
+    agent = bl.policy("kl-ucb", arms=2).agent(seed=1)
+    for _ in range(200):
+        agent.tell(agent.ask(), 0.5)
+    assert agent.remaining() is None  # never, at these means

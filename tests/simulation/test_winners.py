@@ -1,0 +1,99 @@
+"""`results.winners`: what simulated runs name, in tables, files and pages."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.errors import DeviceError, EstimateError, ParameterError
+from balaclava.policies.estimates import winner_of
+from balaclava.simulation.engine import chosen_device
+from balaclava.simulation.feedback import PROMPT
+from balaclava.simulation.results import Results
+
+WORLD = bl.environment("bernoulli", means=[0.2, 0.8])
+POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0, explore=0.3)
+
+
+def play(**options: object) -> Results:
+    return bl.simulate(
+        {"private": POLICY, "plain": bl.policy("ucb1", arms=2)},
+        WORLD,
+        **{"horizon": 1_000, "repetitions": 10, "seed": 1, "checkpoints": 50, **options},
+    )
+
+
+RESULTS = play(winners=True)
+
+
+def test_far_apart_arms_are_told_apart():
+    """Ten runs; a wrong winner at 99.9 % confidence is seen once in 100 tests at most."""
+    private, plain = RESULTS.winners(0.999)
+    assert private.right == 1.0
+    assert private.wrong == private.none == 0.0
+    assert 100 < private.median_round < 1_000
+    assert math.isnan(plain.right)
+    assert RESULTS.winners(0.5)[0].median_round <= private.median_round
+    assert "100.0 %" in str(RESULTS.winners())
+
+
+def test_shares_are_those_of_the_agents_rule():
+    """The compiled search against the intervals of the agent, checkpoint by checkpoint."""
+    limits, params = POLICY.require_estimates(0.01).limits, POLICY.constants()
+    rounds = []
+    for run in RESULTS.runs["private"].values():
+        assert run.released is not None
+        for c, row in enumerate(run.released):
+            shown = [(int(n), mean, int(draws)) for n, mean, draws in row]
+            if winner_of([limits(params, *each, 0.025) for each in shown]) is not None:
+                rounds.append(RESULTS.checkpoints[c])
+                break
+    assert np.median(rounds) == RESULTS.winners(0.95)[0].median_round
+
+
+def test_recording_changes_nothing_else():
+    bare = play()
+    for label in bare.labels:
+        assert np.array_equal(bare.regret(label), RESULTS.regret(label))
+    with pytest.raises(EstimateError, match="winners=True"):
+        bare.winners()
+    assert "winners" not in str(bare.summary())
+    assert "winners named" in str(RESULTS.summary())
+
+
+def test_with_delays_too():
+    late = play(winners=True, delay=bl.Delay(mean=20, lost=0.2))
+    released = late.runs["private"][0].released
+    assert released is not None
+    assert released[-1, :, 0].sum() < 900
+    assert late.winners()[0].right > 0.5
+
+
+def test_files_keep_it(tmp_path):
+    RESULTS.save(tmp_path / "results.parquet")
+    again = bl.load(tmp_path / "results.parquet")
+    assert str(again.winners()) == str(RESULTS.winners())
+    assert again.runs["plain"][0].released is None
+    assert str(again.summary()) == str(RESULTS.summary())
+
+
+def test_a_page_shows_it(tmp_path):
+    from balaclava.reporting.page import write_report
+
+    RESULTS.save(tmp_path / "results.parquet")
+    page = write_report(tmp_path / "results.parquet", tmp_path / "page.html")
+    text = page.read_text(encoding="utf-8")
+    assert "<h2>Winners</h2>" in text
+    assert "median round" in text
+
+
+def test_bad_input():
+    with pytest.raises(ParameterError, match="confidence"):
+        RESULTS.winners(1.0)
+    with pytest.raises(ParameterError, match="winners"):
+        play(winners="yes")
+    with pytest.raises(DeviceError, match="CPU alone"):
+        chosen_device("cuda", PROMPT, winners=True)
