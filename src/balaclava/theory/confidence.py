@@ -121,7 +121,7 @@ def mean_interval(
     Example:
         >>> low, high = mean_interval(0.6123, 1_000, 4, 1.0, 0.05)
         >>> f"{low:.3f} {high:.3f}"
-        '0.557 0.666'
+        '0.558 0.665'
     """
     if rewards < 1:
         return 0.0, 1.0
