@@ -32,6 +32,19 @@ def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, int]:
     return 0, 0.0, 0
 
 
+@kernel
+def begin_records(
+    arms: int, checkpoints: int, recorded: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pulls so far; pulls, total and, where it is recorded, what was released, at checkpoints."""
+    return (
+        np.zeros(arms, np.int64),
+        np.zeros((checkpoints, arms), np.int64),
+        np.zeros(checkpoints),
+        np.zeros((checkpoints if recorded else 0, arms, 3)),
+    )
+
+
 @kernel(borrows=True)
 def record(row: np.ndarray, shown: tuple[int, float, int]) -> None:
     """Keep what was released of an arm: rewards, mean, draws."""
@@ -64,10 +77,7 @@ def make_play(
         signals: np.ndarray,  # [rounds played, 0 or why to stop]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state = begin(params)
-        pulls = np.zeros(arms, np.int64)
-        history = np.zeros((checkpoints.size, arms), np.int64)
-        totals = np.zeros(checkpoints.size)
-        released = np.zeros((checkpoints.size if recorded else 0, arms, 3))
+        pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
         total = 0.0
         t = 0
         for c in range(checkpoints.size):
@@ -130,10 +140,7 @@ def make_late_play(
         waiting, patience = begin_waiting(feedback.most_open, longest), begin_patience(limit)
         missing = prepare(params, feedback.missing)
         notes, mask = waiting.notes, waiting.is_open.size - 1
-        pulls = np.zeros(arms, np.int64)
-        history = np.zeros((checkpoints.size, arms), np.int64)
-        totals = np.zeros(checkpoints.size)
-        released = np.zeros((checkpoints.size if recorded else 0, arms, 3))
+        pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
         t, total = 0, 0.0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
