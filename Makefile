@@ -20,7 +20,7 @@ $(READY): pyproject.toml requirements.lock requirements-examples.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a picture, a report
+demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a picture, a page
 	$(BIN)/balaclava demo --out out/demo
 
 test: $(READY) lint ## everything that must hold before a change lands

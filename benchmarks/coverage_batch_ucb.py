@@ -38,13 +38,13 @@ def make_estimates(
 ) -> Callable[..., Any]:
     """A loop that fills `found` with the estimates of one arm after each of its batches."""
 
-    def estimates(params: Any, world: Any, found: np.ndarray, policy_rng: Any, rng: Any) -> None:
-        for run in range(found.shape[0]):
+    def estimates(params: Any, world: Any, means: np.ndarray, policy_rng: Any, rng: Any) -> None:
+        for run in range(means.shape[0]):
             state = begin(params)
-            for m in range(found.shape[1]):
+            for m in range(means.shape[1]):
                 while state.batches.number[0] == m + 1:
                     learn(params, state, 1, 0, draw(world, 1, 0, rng), m + 1, policy_rng)
-                found[run, m] = state.batches.means[0]
+                means[run, m] = state.batches.means[0]
 
     return estimates
 
@@ -67,9 +67,9 @@ def setting(name: str, **parameters: Any) -> BatchUCBPolicy:
 def coverage(policy: BatchUCBPolicy, world: bl.Environment, runs: int, seed: int) -> Coverage:
     """Play one arm so often."""
     loop = compiled(make_estimates, policy.kernels.begin, policy.kernels.learn, world.draw)
-    found = np.zeros((runs, policy.schedule.radii.size))
-    loop(policy.constants(), world.constants(), found, seeded(seed, 0), seeded(seed, 1))
-    errors = (found - world.means[0]) / policy.schedule.radii
+    means = np.zeros((runs, policy.schedule.radii.size))
+    loop(policy.constants(), world.constants(), means, seeded(seed, 0), seeded(seed, 1))
+    errors = (means - world.means[0]) / policy.schedule.radii
     sides = np.stack([errors, -errors])
     return Coverage(
         float((sides > 1).mean(axis=1).max()),
@@ -81,29 +81,31 @@ def cases() -> list[tuple[str, BatchUCBPolicy, bl.Environment]]:
     """Laws at their moment bound, and what each policy is told of them."""
     pareto = bl.environment("pareto", means=[0.9], shape=1.95)
     student = bl.environment("student-t", means=[3.0], degrees=2.2)
-    found = []
+    trials = []
     for name in ("dpr-batch-ucb", "ldpr-batch-ucb"):
         for order, epsilon in ((1.5, 1.0), (1.9, 0.2), (1.9, 1.0), (1.9, 5.0)):
-            told = {"moment_order": order, "epsilon": epsilon}
-            policy = setting(name, **told, moment_bound=pareto.moment(order))
-            found.append(("pareto", policy, pareto))
-            found.append(("all cut off", policy, cut_off(policy)))
-        told = {"moment_order": 1.9, "epsilon": 1.0}
-        policy = setting(name, **told, moment_bound=pareto.moment(1.9), contamination=0.05)
-        found.append(("outliers", policy, with_outliers(pareto, float(policy.schedule.levels[-1]))))
-        policy = setting(name, **told, moment_bound=student.moment(1.9))
-        found.append(("student-t", policy, student))
+            terms = {"moment_order": order, "epsilon": epsilon}
+            policy = setting(name, **terms, moment_bound=pareto.moment(order))
+            trials.append(("pareto", policy, pareto))
+            trials.append(("all cut off", policy, cut_off(policy)))
+        terms = {"moment_order": 1.9, "epsilon": 1.0}
+        policy = setting(name, **terms, moment_bound=pareto.moment(1.9), contamination=0.05)
+        trials.append(
+            ("outliers", policy, with_outliers(pareto, float(policy.schedule.levels[-1])))
+        )
+        policy = setting(name, **terms, moment_bound=student.moment(1.9))
+        trials.append(("student-t", policy, student))
     for share in (0.0, 0.1):
         policy = setting(
             "dpr-batch-ucb",
-            **told,
+            **terms,
             moment_bound=student.moment(1.9, central=True),
             mean_range=4.0,
             contamination=share,
         )
         law = with_outliers(student, 3.0 + float(policy.schedule.levels[-1]), share)
-        found.append(("student-t, central", policy, law))
-    return found
+        trials.append(("student-t, central", policy, law))
+    return trials
 
 
 def cut_off(policy: BatchUCBPolicy) -> bl.Environment:

@@ -35,10 +35,12 @@ def policy_of(name: str) -> bl.Policy:
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
     wanted = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
     if cls.rewards == "bounded":
-        given = {**USUAL, **wanted}
+        parameters = {**USUAL, **wanted}
     else:
-        given = completed(cls, {"horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0})
-    return cls.create({key: value for key, value in given.items() if key in cls.annotations})
+        parameters = completed(
+            cls, {"horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0}
+        )
+    return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
 def type_of(name: str) -> type[bl.Policy]:

@@ -50,13 +50,13 @@ def lines(quick: bool) -> list[Line]:
     for name, (play, count) in rivals.items():
         contenders[name] = partial(play, count)
     seconds = in_turns(contenders, repeats)
-    found = []
+    rows = []
     for name, (_, count) in rivals.items():
         each = sorted(
             (theirs / count) / (mine / rounds)
             for theirs, mine in zip(seconds[name], seconds["ours"], strict=True)
         )
-        found.append(
+        rows.append(
             Line(
                 f"ucb1, {ARMS} arms, times faster than {name}",
                 f"{min(seconds['ours']) / rounds * 1e9:.1f} ns",
@@ -68,4 +68,4 @@ def lines(quick: bool) -> list[Line]:
                 TARGETS[name],
             )
         )
-    return found
+    return rows

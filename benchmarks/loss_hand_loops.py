@@ -53,9 +53,9 @@ def dp_exp3(
 ) -> np.ndarray:
     arms = means.size
     pulls, losses, chances = np.zeros(arms, np.int64), np.zeros(arms), np.zeros(arms)
-    chosen, chance, told, total_loss = 0, 0.0, 0, 0.0
+    chosen, chance, losses_in_batch, total_loss = 0, 0.0, 0, 0.0
     for _ in range(rounds):
-        if told == 0:
+        if losses_in_batch == 0:
             least = losses.min()
             total = 0.0
             for arm in range(arms):
@@ -70,9 +70,9 @@ def dp_exp3(
                     break
         if environment_rng.random() < means[chosen]:
             total_loss += 1.0
-        told += 1
+        losses_in_batch += 1
         pulls[chosen] += 1
-        if told == batch:
+        if losses_in_batch == batch:
             losses[chosen] += (total_loss + policy_rng.laplace(0.0, 1.0 / epsilon)) / batch / chance
-            told, total_loss = 0, 0.0
+            losses_in_batch, total_loss = 0, 0.0
     return pulls

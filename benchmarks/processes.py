@@ -55,13 +55,13 @@ def child(*arguments: str, **environment: str) -> str:
 
 def play(name: str, rounds: int, **environment: str) -> dict[str, Any]:
     """Simulate a policy at 9 arms in a fresh process."""
-    given = {
+    options = {
         "name": name,
         "parameters": steps.usual(name, max(rounds, 2)).parameters,
         "means": steps.PROBLEMS[9].tolist(),
         "rounds": rounds,
     }
-    printed: dict[str, Any] = json.loads(child("-c", PLAY, json.dumps(given), **environment))
+    printed: dict[str, Any] = json.loads(child("-c", PLAY, json.dumps(options), **environment))
     return printed
 
 
@@ -126,7 +126,7 @@ def memory(quick: bool) -> list[Line]:
 
 def compilation(quick: bool) -> list[Line]:
     """The first `simulate` of a fresh process, without and with its machine code on disk."""
-    found = []
+    rows = []
     for name in COMPILED[:1] if quick else COMPILED:
         with tempfile.TemporaryDirectory() as cache:
             first = play(name, 1, BALACLAVA_CACHE_DIR=cache)
@@ -134,7 +134,7 @@ def compilation(quick: bool) -> list[Line]:
         for what, runs, limit in (("compiling", [first], 5.0), ("cached", again, 1.0)):
             each = sorted(run["simulate"] for run in runs)
             imported = min(run["numba"] for run in runs)
-            found.append(
+            rows.append(
                 Line(
                     f"{what} {name}, s",
                     f"{each[0]:.2f} s",
@@ -146,7 +146,7 @@ def compilation(quick: bool) -> list[Line]:
                     limit,
                 )
             )
-    return found
+    return rows
 
 
 def start_up(quick: bool) -> list[Line]:

@@ -58,9 +58,9 @@ def make_estimates(
     """A loop that fills `found` with estimates of the first arm from a batch of `size` pulls."""
 
     def estimates(
-        params: Any, world: Any, size: int, found: np.ndarray, policy_rng: Any, rng: Any
+        params: Any, world: Any, size: int, estimate_of_run: np.ndarray, policy_rng: Any, rng: Any
     ) -> None:
-        for run in range(found.size):
+        for run in range(estimate_of_run.size):
             state = begin(params)
             batch = batch_of(state)
             batch.phases.length[0] = size // 2
@@ -70,7 +70,7 @@ def make_estimates(
             batch.phases.active[1] = False
             for t in range(1, size + 1):
                 learn(params, state, t, 0, draw(world, t, 0, rng), phase, policy_rng)
-            found[run] = batch.means[0]
+            estimate_of_run[run] = batch.means[0]
 
     return estimates
 
@@ -82,9 +82,9 @@ def estimates_of(
     batch_of = its_batch if policy.name == "prae-central" else as_it_is
     kernels = policy.kernels
     loop = compiled(make_estimates, kernels.begin, kernels.learn, world.draw, batch_of)
-    found = np.empty(runs)
-    loop(policy.constants(), world.constants(), size, found, seeded(seed, 0), seeded(seed, 1))
-    return found
+    estimates = np.empty(runs)
+    loop(policy.constants(), world.constants(), size, estimates, seeded(seed, 0), seeded(seed, 1))
+    return estimates
 
 
 def coverage(policy: Any, world: bl.Environment, size: int, runs: int, seed: int = 1) -> Coverage:
@@ -163,8 +163,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="2,000 estimates a line")
     parser.add_argument("--policy", choices=SIZES, action="append", help="only this one")
-    given = parser.parse_args()
-    for line in lines(given.policy or list(SIZES), 2_000 if given.quick else 100_000):
+    options = parser.parse_args()
+    for line in lines(options.policy or list(SIZES), 2_000 if options.quick else 100_000):
         print(line, flush=True)
 
 

@@ -49,8 +49,8 @@ def trajectory_policies(arms: int, epsilon: float, horizon: int) -> dict[str, bl
     for entry in bl.list_policies():
         if entry.guarantee == "central, trajectory" and entry.rewards == "bounded":
             fields = [field.name for field in dataclasses.fields(entry.policy)]  # type: ignore[arg-type]
-            given: dict[str, Any] = {key: usual[key] for key in usual if key in fields}
-            chosen[entry.name] = bl.policy(entry.name, **given)
+            parameters: dict[str, Any] = {key: usual[key] for key in usual if key in fields}
+            chosen[entry.name] = bl.policy(entry.name, **parameters)
     return chosen
 
 

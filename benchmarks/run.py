@@ -47,11 +47,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure balaclava beside its references.")
     parser.add_argument("--quick", action="store_true", help="short runs, rough numbers")
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="GROUP")
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines: list[Line] = []
-    for name in given.only:
+    for name in options.only:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        lines += GROUPS[name](given.quick)
+        lines += GROUPS[name](options.quick)
     print(table(lines))
 
 

@@ -39,8 +39,8 @@ class Rival(NamedTuple):
         """The pulls after so many rounds by the loop, on the streams that `simulate` uses."""
         constants = self.policy(arms).constants()
         streams = seeded(SEED, 0, 0), seeded(SEED, 0, 1)
-        given = [getattr(constants, name) for name in self.constants]
-        return self.loop(PROBLEMS[arms], rounds, *streams, *given)
+        arguments = [getattr(constants, name) for name in self.constants]
+        return self.loop(PROBLEMS[arms], rounds, *streams, *arguments)
 
 
 PRIVATE = {"epsilon": 1.0, "delta": 0.01}
@@ -98,8 +98,8 @@ def problem(policy: bl.Policy) -> bl.Environment:
 def simulate(policy: bl.Policy, rounds: int, **changes: Any) -> bl.Results:
     """One repetition on one thread."""
     world = problem(policy)
-    given = {"repetitions": 1, "seed": SEED, "workers": 1, **changes}
-    return bl.simulate(policy, world, horizon=rounds, **given)
+    options = {"repetitions": 1, "seed": SEED, "workers": 1, **changes}
+    return bl.simulate(policy, world, horizon=rounds, **options)
 
 
 def sequential(quick: bool) -> list[Line]:

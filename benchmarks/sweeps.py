@@ -114,7 +114,7 @@ def overhead(quick: bool) -> list[Line]:
 def many(quick: bool) -> list[Line]:
     """A finished sweep of ten thousand cells, less one: listed, and gone on with."""
     repeats, epsilons = (1, 2) if quick else (5, 100)
-    found: dict[str, list[tuple[float, float]]] = {"listed": [], "gone on with": []}
+    seconds: dict[str, list[tuple[float, float]]] = {"listed": [], "gone on with": []}
     with tempfile.TemporaryDirectory() as room:
         file, out = Path(room) / "many.toml", Path(room) / "out"
         file.write_text(MANY.format(epsilons=epsilons))
@@ -123,10 +123,10 @@ def many(quick: bool) -> list[Line]:
         for repeat in range(repeats):
             cells[repeat].path.unlink()
             printed = json.loads(child("-c", RESUME, str(file), str(out)))
-            for what, pair in zip(found, printed, strict=True):
-                found[what].append(tuple(pair))
+            for what, pair in zip(seconds, printed, strict=True):
+                seconds[what].append(tuple(pair))
     lines = []
-    for what, pairs in found.items():
+    for what, pairs in seconds.items():
         wall, spent = (sorted(column) for column in zip(*pairs, strict=True))
         lines.append(
             Line(
@@ -200,9 +200,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short runs, rough numbers")
     groups = {"overhead": overhead, "many": many, "cluster": cluster}
     parser.add_argument("--only", nargs="+", choices=groups, default=list(groups))
-    given = parser.parse_args()
-    for name in given.only:
-        print(table(groups[name](given.quick)), flush=True)
+    options = parser.parse_args()
+    for name in options.only:
+        print(table(groups[name](options.quick)), flush=True)
 
 
 if __name__ == "__main__":

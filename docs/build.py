@@ -328,14 +328,16 @@ def policy_page(policy: type[bl.Policy], audits: dict[str, tuple[str, str]]) -> 
 
 def audit_command(policy: type[bl.Policy]) -> str:
     """How to audit a policy, with a value for everything that it requires."""
-    given = {each.name: USUAL.get(each.name) for each in policy.parameter_list() if each.required}
-    given |= policy.examples[0]
-    if "base" in given:
-        experts = ", experts=3" if "experts" in given else ""
+    parameters = {
+        each.name: USUAL.get(each.name) for each in policy.parameter_list() if each.required
+    }
+    parameters |= policy.examples[0]
+    if "base" in parameters:
+        experts = ", experts=3" if "experts" in parameters else ""
         return f"bl.audit(bl.privatise(base, epsilon=1.0{experts}))"
     loss = " --epsilon 1" if "epsilon" in policy.annotations else " --arms 2"
     command = f"balaclava audit {policy.name}{loss}"
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name in ("delta", "horizon"):
             command += f" --{name} {value}"
         elif name not in ("arms", "epsilon"):
@@ -400,11 +402,11 @@ def api_entry(label: str, thing: Any, level: str) -> Iterator[str]:
 def signature(label: str, thing: Any) -> str:
     """How a thing is called, on one line if it fits."""
     try:
-        found = inspect.signature(thing)
+        shape = inspect.signature(thing)
     except (TypeError, ValueError):
         return label
     arguments, starred = [], False
-    for parameter in found.parameters.values():
+    for parameter in shape.parameters.values():
         if parameter.name == "self":
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
@@ -419,8 +421,8 @@ def signature(label: str, thing: Any) -> str:
             words += f" = {'...' if default.startswith('<') else default}"
         arguments.append(words)
     result = ""
-    if not isinstance(thing, type) and found.return_annotation is not found.empty:
-        result = f" -> {annotation_text(found.return_annotation)}"
+    if not isinstance(thing, type) and shape.return_annotation is not shape.empty:
+        result = f" -> {annotation_text(shape.return_annotation)}"
     line = f"{label}({', '.join(arguments)}){result}"
     if len(line) <= 88:
         return line

@@ -24,7 +24,7 @@ class Docstring:
 def parse(thing: Any) -> Docstring:
     """Read `thing.__doc__`; sections are headings with an indented body."""
     title, _, rest = (inspect.getdoc(thing) or "").partition("\n")
-    found = Docstring(title)
+    parts = Docstring(title)
     name, bodies = "", {"": []}  # type: tuple[str, dict[str, list[str]]]
     for line in rest.split("\n"):
         heading = _HEADING.match(line)
@@ -36,9 +36,9 @@ def parse(thing: Any) -> Docstring:
             bodies[name].append(line)
         else:
             bodies[name].append(line)
-    found.text = _tidy(bodies.pop(""))
-    found.sections = {name: _tidy(body) for name, body in bodies.items()}
-    return found
+    parts.text = _tidy(bodies.pop(""))
+    parts.sections = {name: _tidy(body) for name, body in bodies.items()}
+    return parts
 
 
 def _tidy(lines: list[str]) -> str:
@@ -63,13 +63,13 @@ def markdown(text: str) -> str:
 
 def definitions(text: str) -> dict[str, str]:
     """A `Parameters` or `Args` section by name."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     name = ""
     for line in text.split("\n"):
         start = re.match(r"(\w+): (.*)", line)
         if start:
             name = start[1]
-            found[name] = start[2]
+            meanings[name] = start[2]
         elif name:
-            found[name] += " " + line.strip()
-    return found
+            meanings[name] += " " + line.strip()
+    return meanings

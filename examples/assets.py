@@ -37,37 +37,37 @@ def main() -> None:
     arguments.add_argument("--repetitions", type=int, default=20)
     arguments.add_argument("--epsilon", type=float, default=1.0)
     arguments.add_argument("--out", type=Path, default=Path("out/examples"))
-    given = arguments.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    options = arguments.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
 
     world = bl.environment("empirical", samples=daily_returns(*SHARES))
-    private = {"arms": len(SHARES), "epsilon": given.epsilon}
-    known = {**private, **MOMENT, "horizon": given.horizon}
+    private = {"arms": len(SHARES), "epsilon": options.epsilon}
+    known = {**private, **MOMENT, "horizon": options.horizon}
     calibrated = bl.calibrate(
         bl.policy("dpr-batch-ucb", **known),
         [plausible(0.06), plausible(0.12)],
-        horizon=given.horizon,
-        repetitions=given.repetitions,
+        horizon=options.horizon,
+        repetitions=options.repetitions,
         seed=1,
     )
     print(calibrated, "\n")
     policies = {
-        "robust-ucb": bl.policy("robust-ucb", arms=len(SHARES), horizon=given.horizon, **MOMENT),
+        "robust-ucb": bl.policy("robust-ucb", arms=len(SHARES), horizon=options.horizon, **MOMENT),
         "dpr-se": bl.policy("dpr-se", **known),
         "dpr-batch-ucb, proved": bl.policy("dpr-batch-ucb", **known),
         "dpr-batch-ucb, calibrated": calibrated.policy,
         "dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", **private),
     }
     results = bl.simulate(
-        policies, world, horizon=given.horizon, repetitions=given.repetitions, seed=2
+        policies, world, horizon=options.horizon, repetitions=options.repetitions, seed=2
     )
     print(results.summary(), "\n")
     print(f"share of customers who were offered each of {', '.join(world.arm_labels)}:")
     for label in results.labels:
-        shares = results.pulls(label).mean(axis=0) / given.horizon
+        shares = results.pulls(label).mean(axis=0) / options.horizon
         print(f"  {label:26}", "  ".join(f"{share:5.1%}" for share in shares))
-    results.plot(given.out / "assets.png")
-    print(f"\npicture: {given.out / 'assets.png'}")
+    results.plot(options.out / "assets.png")
+    print(f"\npicture: {options.out / 'assets.png'}")
 
 
 if __name__ == "__main__":

@@ -33,18 +33,18 @@ def main() -> None:
     arguments.add_argument("--repetitions", type=int, default=40)
     arguments.add_argument("--epsilon", type=float, default=1.0)
     arguments.add_argument("--out", type=Path, default=Path("out/examples"))
-    given = arguments.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    options = arguments.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
 
     world = bl.environment("empirical", samples=doctor_visits())
-    known = {**MOMENT, "arms": world.arms, "horizon": given.horizon}
-    private = {**known, "epsilon": given.epsilon}
+    known = {**MOMENT, "arms": world.arms, "horizon": options.horizon}
+    private = {**known, "epsilon": options.epsilon}
     calibrated = {
         name: bl.calibrate(
             bl.policy(name, **private),
             [plausible(0.5), plausible(1.0)],
-            horizon=given.horizon,
-            repetitions=given.repetitions,
+            horizon=options.horizon,
+            repetitions=options.repetitions,
             seed=1,
         )
         for name in ("dpr-batch-ucb", "ldpr-batch-ucb")
@@ -52,22 +52,22 @@ def main() -> None:
     policies = {
         "robust-ucb": bl.policy("robust-ucb", **known),
         "dpr-batch-ucb, proved": bl.policy("dpr-batch-ucb", **private),
-        **{f"{name}, calibrated": found.policy for name, found in calibrated.items()},
-        "dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", arms=world.arms, epsilon=given.epsilon),
+        **{f"{name}, calibrated": calibration.policy for name, calibration in calibrated.items()},
+        "dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", arms=world.arms, epsilon=options.epsilon),
     }
     results = bl.simulate(
-        policies, world, horizon=given.horizon, repetitions=given.repetitions, seed=3
+        policies, world, horizon=options.horizon, repetitions=options.repetitions, seed=3
     )
     print(results.summary(), "\n")
     width = max(map(len, world.arm_labels))
     print("share of people on each plan:", "; ".join(results.labels))
     for arm, plan in enumerate(world.arm_labels):
-        shares = [results.pulls(label)[:, arm].mean() / given.horizon for label in results.labels]
+        shares = [results.pulls(label)[:, arm].mean() / options.horizon for label in results.labels]
         print(f"  {plan:{width}}", "  ".join(f"{share:6.1%}" for share in shares))
     print()
     print(policies["dpr-batch-ucb, proved"].guarantee.explain())
-    results.plot(given.out / "health_plans.png")
-    print(f"\npicture: {given.out / 'health_plans.png'}")
+    results.plot(options.out / "health_plans.png")
+    print(f"\npicture: {options.out / 'health_plans.png'}")
 
 
 if __name__ == "__main__":

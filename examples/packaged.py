@@ -16,10 +16,10 @@ import numpy as np
 
 def packaged_file(package: str, *path: str) -> Path:
     """The path of a file inside an installed package."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise SystemExit(f"{package} is not installed; run `make examples`, which installs it")
-    return Path(found.submodule_search_locations[0], *path)
+    return Path(spec.submodule_search_locations[0], *path)
 
 
 def daily_returns(*symbols: str) -> dict[str, np.ndarray]:

@@ -301,9 +301,11 @@ def test_panels_of_a_sweep() -> None:
     assert list(panels) == ["a1", "a2"]
     assert panels["a2"].environment.gaps.tolist() == pytest.approx([0.2, 0.0])
     desk = Desk("name", "tiny", Path())
-    assert wu2023.sweep(
+    assert wu2023.regret_against(
         desk,
-        wu2023.Plan("α", [1.0, 2.0, 3.0], lambda _: wu2023.Point(wu2023.Arms(5.0)), (), 1.0, ""),
+        wu2023.FigurePlan(
+            "α", [1.0, 2.0, 3.0], lambda _: wu2023.Point(wu2023.Arms(5.0)), (), 1.0, ""
+        ),
         wu2023.PROVED,
         {},
     ).values == [1.0, 3.0]

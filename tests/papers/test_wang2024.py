@@ -14,7 +14,7 @@ from scipy import stats
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError
-from balaclava.papers.harness.curves import Sweep
+from balaclava.papers.harness.curves import CurveFamily
 from balaclava.papers.harness.registry import figures
 from balaclava.papers.harness.scopes import share_of_one, whole_run_policies
 from balaclava.papers.harness.statements import below, only, strays
@@ -133,7 +133,7 @@ def test_what_the_first_figures_find(tmp_path: Path) -> None:
 # Figures 4 to 7.
 
 
-def test_a_sweep(tmp_path: Path) -> None:
+def test_curves_against_delta(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     made = bl.reproduce(
         "wang2024-fig6",
@@ -247,11 +247,11 @@ def test_verdicts_on_claims() -> None:
 
 
 def test_the_steepest_slope() -> None:
-    sweep = Sweep("delta", [0.1, 0.01, 0.001], {"epsilon": 0.0}, ("p",))
-    labels = [sweep.label("p", value) for value in sweep.values]
+    family = CurveFamily("delta", [0.1, 0.01, 0.001], {"epsilon": 0.0}, ("p",))
+    labels = [family.label("p", value) for value in family.values]
     results = made_up(**dict(zip(labels, ([1, 1], [10, 10], [30, 30]), strict=True)))
-    assert sweep.steepest(results, "p") == pytest.approx(1.0)
-    assert "regret from p 1 to 30. Steepest growth: p 1/δ^1.0" in sweep.describe(results)
+    assert family.steepest(results, "p") == pytest.approx(1.0)
+    assert "regret from p 1 to 30. Steepest growth: p 1/δ^1.0" in family.describe(results)
 
 
 # What is refused.

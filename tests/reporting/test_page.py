@@ -23,7 +23,7 @@ from balaclava.experiments.files import Experiment, Plan, read_experiment
 from balaclava.experiments.running import run_sweep
 from balaclava.reporting import audits
 from balaclava.reporting.charts import Look
-from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, audit_command, write_report
+from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, audit_command, write_page
 from balaclava.reporting.panels import confidence_interval, read_story, story_of, to_toml
 from balaclava.reporting.scales import Scale, fit, short
 from balaclava.simulation.results import Results, Run
@@ -67,7 +67,7 @@ def some_policies() -> dict[str, bl.Policy]:
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     invent(some_policies()).save(tmp_path / "some.parquet")
-    return write_report(tmp_path / "some.parquet", tmp_path / "some.html")
+    return write_page(tmp_path / "some.parquet", tmp_path / "some.html")
 
 
 class Outline(HTMLParser):
@@ -145,13 +145,13 @@ def test_equal_results_give_equal_pages(tmp_path: Path) -> None:
     results = invent(some_policies())
     pages = []
     for name in ("one.html", "two.html"):
-        pages.append(write_report(story_of(results, "same"), tmp_path / name).read_bytes())
+        pages.append(write_page(story_of(results, "same"), tmp_path / name).read_bytes())
     assert pages[0] == pages[1]
 
 
 def test_labels_are_only_text(tmp_path: Path) -> None:
     results = invent({EVIL: bl.policy("ucb1", arms=3), "$title": bl.policy("imed", arms=3)})
-    page = write_report(story_of(results, EVIL), tmp_path / "evil.html")
+    page = write_page(story_of(results, EVIL), tmp_path / "evil.html")
     parsed = outline(page)
     assert parsed.text.count(EVIL) >= 5
     assert "$title" in parsed.text
@@ -164,7 +164,7 @@ def test_levels_where_a_bound_is_proved(tmp_path: Path) -> None:
     results = invent({"ucb1": policy})
     bound = policy.regret_bound(results.environment, results.horizon)
     assert bound is not None
-    text = write_report(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
+    text = write_page(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
     assert f'<td class="number">{bound:,.0f}</td>' in text
     # Ten times above the curve: in the table, and not in a linear picture.
     assert 'class="bound' not in re.findall(r'<div class="plot regret-linear.*?</svg>', text)[0]
@@ -175,11 +175,11 @@ def test_one_repetition_and_none(tmp_path: Path) -> None:
     results = invent({"ucb1": bl.policy("ucb1", arms=3)}, repetitions=1)
     results.policies["late"] = bl.policy("imed", arms=3)
     results.runs["late"] = {}
-    parsed = outline(write_report(story_of(results, "x"), tmp_path / "x.html"))
+    parsed = outline(write_page(story_of(results, "x"), tmp_path / "x.html"))
     assert "late" not in parsed.text.split("Run it again")[0]
     assert "0 to 1 repetitions" in parsed.text
     results.runs["ucb1"] = {}
-    parsed = outline(write_report(story_of(results, "x"), tmp_path / "x.html"))
+    parsed = outline(write_page(story_of(results, "x"), tmp_path / "x.html"))
     assert "No repetition was finished." in parsed.text
 
 
@@ -188,7 +188,7 @@ def test_no_reward_of_a_log(tmp_path: Path) -> None:
     world = bl.environment("empirical", samples={"a": [secrets[0]] * 3, "b": [secrets[1]] * 3})
     policies = {"ucb1": bl.policy("ucb1", arms=2)}
     results = invent(policies, environment=world)
-    text = write_report(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
+    text = write_page(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
     assert NOT_PRIVATE_TO_LOOK in text
     assert "0.1234" not in text
     assert "0.9876" not in text
@@ -293,7 +293,7 @@ def test_a_real_audit_is_shown(tmp_path: Path) -> None:
     assert found["local"].verdict == "consistent"
     world = bl.environment("bernoulli", means=[0.4, 0.6])
     story = story_of(invent(policies, environment=world), "x")
-    parsed = outline(write_report(story, tmp_path / "x.html", audits=found))
+    parsed = outline(write_page(story, tmp_path / "x.html", audits=found))
     assert "ε=1 per reportconsistent" in parsed.text
 
 
@@ -420,7 +420,7 @@ def test_hovering_names_the_policy_and_its_scope(page: Path) -> None:
 @needs_browser
 def test_a_hostile_label_runs_nothing(tmp_path: Path) -> None:
     results = invent({EVIL: bl.policy("ucb1", arms=3)})
-    page = write_report(story_of(results, EVIL), tmp_path / "evil.html")
+    page = write_page(story_of(results, EVIL), tmp_path / "evil.html")
     found, console = look(page, DRAWN)
     assert console == []
     assert found["hacked"] is None
@@ -445,7 +445,7 @@ def test_fifty_policies_open_at_once(tmp_path: Path) -> None:
         f"dp-imed {i}": bl.policy("dp-imed", arms=101, epsilon=0.1 * (i + 1)) for i in range(50)
     }
     results = invent(policies, environment=world, checkpoints=200, repetitions=10)
-    page = write_report(story_of(results, "many"), tmp_path / "many.html")
+    page = write_page(story_of(results, "many"), tmp_path / "many.html")
     assert page.stat().st_size < 5e6
     found, console = look(page, DRAWN)
     assert console == []

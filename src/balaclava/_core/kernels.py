@@ -159,10 +159,10 @@ def compiling(what: str) -> Iterator[None]:
             raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         starts = [i for i, line in enumerate(lines[:-1]) if "Failed in nopython mode" in line]
-        told = lines[starts[-1] + 1] if starts else lines[0]
+        reason = lines[starts[-1] + 1] if starts else lines[0]
         places = [line for line in lines if line.startswith("File ") and "loops.py" not in line]
         raise PolicyError(
-            f"{what} cannot be compiled: {told} {(places or [''])[0]} "
+            f"{what} cannot be compiled: {reason} {(places or [''])[0]} "
             "Kernels may use numbers, arrays, named tuples, math, numpy and other functions "
             "marked @bl.kernel"
         ) from error

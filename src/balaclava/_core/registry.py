@@ -69,9 +69,9 @@ class Registry(Generic[Kind]):
         """An object of the class of that name."""
         return self.get(name).create(parameters)
 
-    def from_mapping(self, label: str, given: Mapping[str, Any]) -> Kind:
+    def from_mapping(self, label: str, description: Mapping[str, Any]) -> Kind:
         """The object that a mapping with its `name` and parameters describes."""
-        parameters = dict(given)
+        parameters = dict(description)
         name = parameters.pop("name", None)
         if not isinstance(name, str):
             raise ParameterError(

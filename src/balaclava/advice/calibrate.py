@@ -120,7 +120,7 @@ def calibrate(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Choose a policy's scale by simulation on environments that you hold for plausible.
+    """Choose a policy's scale by simulation on environments that you consider plausible.
 
     Constants of proofs are large: a radius that always holds is often ten times as wide as one
     that nearly always does. This tries scales on a grid, first with few runs and factors of two,

@@ -29,7 +29,7 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 class _Refused(click.ClickException):
-    """An error that a user can mend: no traceback, one line, or one for each of a list."""
+    """An error that a user can fix: no traceback, one line, or one for each of a list."""
 
     exit_code = 2
 

@@ -53,15 +53,15 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
     from balaclava.policies.base import REGISTRY
 
     cls = REGISTRY.get(policy)
-    given = {name: options[name] for name in ("arms", "epsilon", "delta", "horizon")}
-    parameters = {name: value for name, value in given.items() if value is not None}
+    shortcuts = {name: options[name] for name in ("arms", "epsilon", "delta", "horizon")}
+    parameters = {name: value for name, value in shortcuts.items() if value is not None}
     if "horizon" in cls.annotations:
         parameters.setdefault("horizon", 1_000)
     parameters |= dict(parameter(text) for text in others)
-    audited = cls.create(parameters)
+    subject = cls.create(parameters)
     with Console(stderr=True).status(f"trying to refute {policy} ..."):  # on a terminal only
         report = run_audit(
-            audited,
+            subject,
             trials=options["trials"],
             pairs=options["pairs"],
             seed=options["seed"],

@@ -95,7 +95,7 @@ def choose(
     law: str | None,
     lost: float | None,
     patience: int | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Answer a few questions and get a policy, what it promises and what it costs.
 
@@ -106,7 +106,7 @@ def choose(
     from balaclava.advice.recommend import recommend
 
     ask = sys.stdin.isatty() if ask is None else ask
-    answers = _answers(given, ask)
+    answers = _answers(options, ask)
     late = lateness(delay, law, lost, patience)
     with _progress() as progress:
         advice = recommend(**answers, simulate=simulate, progress=progress, **late)
@@ -114,10 +114,10 @@ def choose(
     _say("why", advice.why)
     for note in advice.notes:
         _say("note", note)
-    usual = [f"{name}={value}" for name, value in answers.items() if given[name] is None]
+    usual = [f"{name}={value}" for name, value in answers.items() if options[name] is None]
     if usual and not ask:
         _say("assumed", f"{', '.join(usual)}; give options for what is otherwise, or --ask")
-    unused = [name for name in _ONLY_SOME if given[name] is not None]
+    unused = [name for name in _ONLY_SOME if options[name] is not None]
     unused = [name for name in unused if name not in advice.learner.annotations]
     if unused:
         _say("unused", f"{', '.join(unused)}, as {advice.learner.name} takes no such thing")
@@ -133,27 +133,27 @@ def choose(
 
 
 def _expectation(advice: Recommendation, **late: Any) -> None:
-    found = advice.expect(**late)
+    outlook = advice.expect(**late)
     _say(
         "regret",
-        f"{_number(found.regret)} ± {_number(found.plus_minus)} after {found.rounds:,} rounds, "
-        f"simulated on {found.instance}; choosing at random {_number(found.random_regret)}",
+        f"{_number(outlook.regret)} ± {_number(outlook.plus_minus)} after {outlook.rounds:,} rounds, "
+        f"simulated on {outlook.instance}; choosing at random {_number(outlook.random_regret)}",
     )
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
-    other = f"the {_number(found.baseline_regret)} of {baseline}"
-    if found.price >= 1:
-        _say("price", f"{found.price:.3g} times {other}")
-    elif math.isnan(found.price):
+    other = f"the {_number(outlook.baseline_regret)} of {baseline}"
+    if outlook.price >= 1:
+        _say("price", f"{outlook.price:.3g} times {other}")
+    elif math.isnan(outlook.price):
         _say("price", f"not to be told from {other}")
     else:
-        _say("price", f"none to be seen here: {found.price:.3g} times {other}")
-    if found.rounds < advice.horizon:
+        _say("price", f"none to be seen here: {outlook.price:.3g} times {other}")
+    if outlook.rounds < advice.horizon:
         _say(
             "short",
-            f"{found.rounds:,} of the {advice.horizon:,} rounds were simulated; more are not",
+            f"{outlook.rounds:,} of the {advice.horizon:,} rounds were simulated; more are not",
         )
-    if found.in_vain and advice.policy is advice.learner:
+    if outlook.in_vain and advice.policy is advice.learner:
         _say("warning", "hardly better than at random: raise epsilon or the horizon")
 
 
@@ -168,25 +168,25 @@ def _say(what: str, text: str) -> None:
     )
 
 
-def _answers(given: dict[str, Any], ask: bool) -> dict[str, Any]:
+def _answers(from_options: dict[str, Any], ask: bool) -> dict[str, Any]:
     """What was said by options, then by answers, then what is usual."""
-    answers = {name: value for name, value in given.items() if value is not None}
+    answers = {name: value for name, value in from_options.items() if value is not None}
     for name, (question, options) in _QUESTIONS.items():
         if name == "scope" and answers["trust"] == "local":
             continue  # a report covers both
         if name not in answers:
             answers[name] = _pick(question, options) if ask else next(iter(options))
-    asked = dict(_NUMBERS)
+    questions = dict(_NUMBERS)
     for name, (kinds, question, kind, usual) in _MORE.items():
         if answers["rewards"] in kinds:
-            asked[name] = (question, kind, usual)
+            questions[name] = (question, kind, usual)
     if ask and answers["rewards"] == "bounded" and "reward_range" not in answers:
         from balaclava._core.declared import Range
 
         low = _ask("The smallest reward?", float, 0.0, Range())
         above = Range(low, open_low=True)
         answers["reward_range"] = (low, _ask("The largest?", float, max(1.0, low + 1.0), above))
-    for name, (question, kind, usual) in asked.items():
+    for name, (question, kind, usual) in questions.items():
         if name not in answers:
             answers[name] = _ask(question, kind, usual, _allowed(name)) if ask else usual
     return answers

@@ -48,7 +48,7 @@ def compare(
     out: Path | None,
     workers: int | None,
 ) -> None:
-    """Look at a log, say which policies fit it, play them on it, and write a report.
+    """Look at a log, say which policies fit it, play them on it, and write a page.
 
     LOG is a CSV or Parquet file with one row for each decision: which arm, and what reward.
     Looking at a log is not itself private; no single reward is shown.
@@ -64,13 +64,13 @@ def compare(
 
     out = Path(f"{log.stem}-report.html") if out is None else out
     require_place(out)
-    found = read(log, arm=arm, reward=reward, reward_range=reward_range, outside=outside)
+    rewards_log = read(log, arm=arm, reward=reward, reward_range=reward_range, outside=outside)
     click.echo(f"{NOT_PRIVATE}\n")
-    for sentence in found.findings():
+    for sentence in rewards_log.findings():
         click.echo(sentence)
     with _progress() as progress:
-        done = play(
-            found,
+        comparison = play(
+            rewards_log,
             epsilon=epsilon,
             horizon=horizon,
             repetitions=repetitions,
@@ -79,7 +79,7 @@ def compare(
             progress=progress,
         )
     click.echo("\nThe policies that fit:")
-    for label, why in done.why().items():
-        click.echo(f"- {label} ({done.results.guarantee(label)}): {why}")
-    click.echo(f"\n{done.results.summary()}")
-    click.echo(f"\nwrote {write_comparison(done, out)}: open it in a browser")
+    for label, why in comparison.why().items():
+        click.echo(f"- {label} ({comparison.results.guarantee(label)}): {why}")
+    click.echo(f"\n{comparison.results.summary()}")
+    click.echo(f"\nwrote {write_comparison(comparison, out)}: open it in a browser")

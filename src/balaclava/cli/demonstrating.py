@@ -37,7 +37,7 @@ _POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
-@click.command(short_help="Play and audit a few policies; a table, a picture, a report.")
+@click.command(short_help="Play and audit a few policies; a table, a picture, a page.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("."), help="Where to write.")
 def demo(out: Path) -> None:
     """Play a few policies against each other, and try to refute what they promise.
@@ -66,11 +66,11 @@ def demo(out: Path) -> None:
     _print_table(
         ("policy", "promises", "verdict", "epsilon is at least"),
         [
-            (label, str(found.claimed), found.verdict, f"{found.epsilon_lower:.2f}")
-            for label, found in audits.items()
+            (label, str(report.claimed), report.verdict, f"{report.epsilon_lower:.2f}")
+            for label, report in audits.items()
         ],
     )
-    _report(results, audits, out / "report.html")
+    _write_page(results, audits, out / "report.html")
     click.echo(f"\nwrote {out / 'demo.png'}")
     click.echo(f"wrote {out / 'report.html'}: open it in a browser")
 
@@ -78,7 +78,7 @@ def demo(out: Path) -> None:
 def _demo_policies() -> list[Policy]:
     from balaclava.policies.base import policy
 
-    return [policy(name, arms=len(_MEANS), **given) for name, given in _POLICIES.items()]
+    return [policy(name, arms=len(_MEANS), **parameters) for name, parameters in _POLICIES.items()]
 
 
 def _audit(results: Results) -> dict[str, AuditReport]:
@@ -87,19 +87,19 @@ def _audit(results: Results) -> dict[str, AuditReport]:
 
     from balaclava.auditing.audit import audit
 
-    found = {}
+    reports = {}
     with Console(stderr=True).status("auditing ...") as status:  # on a terminal only
         for label, policy in results.policies.items():
             if policy.guarantee.private:
                 status.update(f"trying to refute {label} ...")
-                found[label] = audit(policy, trials=_TRIALS, pairs=_PAIRS, seed=1)
-    return found
+                reports[label] = audit(policy, trials=_TRIALS, pairs=_PAIRS, seed=1)
+    return reports
 
 
-def _report(results: Results, audits: dict[str, AuditReport], page: Path) -> None:
+def _write_page(results: Results, audits: dict[str, AuditReport], page: Path) -> None:
     from balaclava.reporting.audits import verdict_of
-    from balaclava.reporting.page import write_report
+    from balaclava.reporting.page import write_page
     from balaclava.reporting.panels import story_of
 
-    verdicts = {label: verdict_of(found) for label, found in audits.items()}
-    write_report(story_of(results, "demo"), page, audits=verdicts)
+    verdicts = {label: verdict_of(report) for label, report in audits.items()}
+    write_page(story_of(results, "demo"), page, audits=verdicts)

@@ -198,8 +198,8 @@ def _progress() -> Iterator[Callable[..., None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("compiling", total=None)
 
-        def report(played: int, total: int, done: int = 0, cells: int = 1) -> None:
+        def show(played: int, total: int, done: int = 0, cells: int = 1) -> None:
             what = f"playing, {done} of {cells} cells done" if cells > 1 else "playing"
             bar.update(task, description=what, completed=played, total=total)
 
-        yield report
+        yield show

@@ -36,7 +36,7 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
 
     from balaclava._core.files import require_place
     from balaclava.reporting.audits import run_audits
-    from balaclava.reporting.page import write_report
+    from balaclava.reporting.page import write_page
     from balaclava.reporting.panels import read_story
 
     story = read_story(source)
@@ -51,8 +51,8 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
                 trials=trials,
                 progress=lambda label: status.update(f"trying to refute {label} ..."),
             )
-    page = write_report(story, out, audits=audits)
+    page = write_page(story, out, audits=audits)
     click.echo(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser")
-    if audits and any(found.verdict in ("violated", "unproved") for found in audits.values()):
+    if audits and any(verdict.verdict in ("violated", "unproved") for verdict in audits.values()):
         click.echo("balaclava: an audit refuted a promise; see the page", err=True)
         raise SystemExit(1)

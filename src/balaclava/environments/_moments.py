@@ -39,14 +39,14 @@ def average_moment(rewards: np.ndarray, order: float, *, central: bool) -> float
     return float((np.abs(rewards - centre) ** order).mean())
 
 
-def checked_rewards(label: str, given: Any, dimensions: int) -> np.ndarray:
+def checked_rewards(label: str, values: Any, dimensions: int) -> np.ndarray:
     """A read-only copy as finite numbers; the error names a place, never a reward."""
     place = "row" if dimensions == 1 else "row and column"
     shape = "a list of numbers" if dimensions == 1 else "one row a round, one column an arm"
     try:
-        rewards = np.array(given, dtype=np.float64, order="C")
+        rewards = np.array(values, dtype=np.float64, order="C")
     except (TypeError, ValueError):
-        at = first_not_a_number(given)
+        at = first_not_a_number(values)
         why = f"is not a number at {place} {at} (from 0)" if at else f"is not {shape}"
         raise ParameterError(f"{label} {why}") from None
     if rewards.ndim != dimensions or rewards.size == 0:
@@ -61,11 +61,11 @@ def checked_rewards(label: str, given: Any, dimensions: int) -> np.ndarray:
     return rewards
 
 
-def first_not_a_number(given: Any) -> str:
+def first_not_a_number(values: Any) -> str:
     """The indices of the first entry that is not a number; empty if the shape is what is wrong."""
-    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         return ""
-    for i, item in enumerate(given):
+    for i, item in enumerate(values):
         if not isinstance(item, str | bytes) and hasattr(item, "__iter__"):
             deeper = first_not_a_number(item)
             if deeper:

@@ -84,28 +84,28 @@ class Advice(LossEnvironment):
     advice: np.ndarray
 
     def __post_init__(self) -> None:
-        given: Any = self.losses
-        if isinstance(given, Mapping):
-            given = REGISTRY.from_mapping(self._label("losses"), given)
-        elif not isinstance(given, Environment):
-            given = Losses(losses=given)
-        if not isinstance(given, LossEnvironment):
+        losses: Any = self.losses
+        if isinstance(losses, Mapping):
+            losses = REGISTRY.from_mapping(self._label("losses"), losses)
+        elif not isinstance(losses, Environment):
+            losses = Losses(losses=losses)
+        if not isinstance(losses, LossEnvironment):
             raise ParameterError(
-                f"{self._label('losses')}: {given.name} gives rewards; give an environment of "
+                f"{self._label('losses')}: {losses.name} gives rewards; give an environment of "
                 "losses"
             )
-        object.__setattr__(self, "losses", given)
-        checked = as_advice(self.advice)
-        if checked is None or checked.ndim > 3:
+        object.__setattr__(self, "losses", losses)
+        advice = as_advice(self.advice)
+        if advice is None or advice.ndim > 3:
             raise ParameterError(
                 f"{self._label('advice')} is not advice[N, K] or advice[T, N, K] in numbers"
             )
-        if fault := fault_of_advice(checked, None, given.arms):
+        if fault := fault_of_advice(advice, None, losses.arms):
             raise ParameterError(f"{self._label('advice')} {fault}")
-        object.__setattr__(self, "advice", checked)
-        if checked.ndim == 3 and self.rounds is not None and checked.shape[0] < self.rounds:
+        object.__setattr__(self, "advice", advice)
+        if advice.ndim == 3 and self.rounds is not None and advice.shape[0] < self.rounds:
             raise ParameterError(
-                f"{self._label('advice')} is for {checked.shape[0]} rounds; give it for the "
+                f"{self._label('advice')} is for {advice.shape[0]} rounds; give it for the "
                 f"{self.rounds} rounds of the losses, or once for all"
             )
 

@@ -102,10 +102,10 @@ def advice_from_log(contexts: Sequence[Any], rules: Sequence[Rule], arms: int) -
     return advice
 
 
-def _distribution(given: Any, arms: int) -> Any:
+def _distribution(answer: Any, arms: int) -> Any:
     """All chance on an arm, where a rule names one; a distribution as it is."""
-    if isinstance(given, int | np.integer) and not isinstance(given, bool):
-        if not 0 <= given < arms:
-            raise ParameterError(f"a rule names arm {given}; there are arms 0 to {arms - 1}")
-        return np.eye(arms)[given]
-    return given
+    if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
+        if not 0 <= answer < arms:
+            raise ParameterError(f"a rule names arm {answer}; there are arms 0 to {arms - 1}")
+        return np.eye(arms)[answer]
+    return answer

@@ -185,30 +185,30 @@ class Contaminated(Environment):
         return self.inner.moments(order, central=central)
 
 
-def checked_outliers(label: str, given: object, arms: int) -> dict[str, Any]:
+def checked_outliers(label: str, entries: object, arms: int) -> dict[str, Any]:
     """A copy in a fixed order, with every entry checked."""
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{label} = {brief(given)} is not a mapping; give one with a `kind`")
-    kind = given.get("kind")
+    if not isinstance(entries, Mapping):
+        raise ParameterError(f"{label} = {brief(entries)} is not a mapping; give one with a `kind`")
+    kind = entries.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ParameterError(
             f"{label}: kind = {kind!r} is not allowed; give one of {', '.join(map(repr, KINDS))}"
         )
-    wanted = KINDS[kind]
-    for name in given:
-        if name != "kind" and name not in wanted:
+    kinds = KINDS[kind]
+    for name in entries:
+        if name != "kind" and name not in kinds:
             raise ParameterError(
-                f"{label}: unknown entry {name!r} for kind {kind!r}; {nearest(str(name), wanted)}"
+                f"{label}: unknown entry {name!r} for kind {kind!r}; {nearest(str(name), kinds)}"
             )
-    for name in wanted:
-        if name not in given:
+    for name in kinds:
+        if name not in entries:
             raise ParameterError(f"{label}: entry {name!r} is missing for kind {kind!r}")
-    checked = {name: check(f"{label}[{name!r}]", given[name], wanted[name]) for name in wanted}
+    values = {name: check(f"{label}[{name!r}]", entries[name], kinds[name]) for name in kinds}
     if kind == "points":
-        checked["values"] = checked["values"].tolist()
-        if len(checked["values"]) != arms:
+        values["values"] = values["values"].tolist()
+        if len(values["values"]) != arms:
             raise ParameterError(
-                f"{label}['values'] has {len(checked['values'])} values for {arms} arms; give one "
+                f"{label}['values'] has {len(values['values'])} values for {arms} arms; give one "
                 "for each"
             )
-    return {"kind": kind, **checked}
+    return {"kind": kind, **values}

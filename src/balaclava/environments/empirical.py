@@ -83,22 +83,22 @@ class Empirical(Environment):
         object.__setattr__(self, "samples", log.by_arm)
         object.__setattr__(self, "detected", log.detected)
 
-    def _by_arm(self, given: Any) -> dict[Label, np.ndarray]:
-        if not isinstance(given, Mapping):
-            if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+    def _by_arm(self, samples: Any) -> dict[Label, np.ndarray]:
+        if not isinstance(samples, Mapping):
+            if isinstance(samples, str | bytes) or not hasattr(samples, "__len__"):
                 raise ParameterError(
-                    f"{self._label('samples')} is of type {type(given).__name__}; give one list of "
-                    "rewards for each arm, or a mapping from label to list"
+                    f"{self._label('samples')} is of type {type(samples).__name__}; give one list "
+                    "of rewards for each arm, or a mapping from label to list"
                 )
-            given = dict(enumerate(given))
-        if not given:
+            samples = dict(enumerate(samples))
+        if not samples:
             raise ParameterError(f"{self._label('samples')} is empty; give at least one arm")
-        named = {str(label): rewards for label, rewards in given.items()}
-        if len(named) < len(given):
+        by_label = {str(label): rewards for label, rewards in samples.items()}
+        if len(by_label) < len(samples):
             raise ParameterError(f"{self._label('samples')}: two labels read the same as text")
         return {
-            label: checked_rewards(self._label(f"samples[{label!r}]"), named[str(label)], 1)
-            for label in in_order(list(named))
+            label: checked_rewards(self._label(f"samples[{label!r}]"), by_label[str(label)], 1)
+            for label in in_order(list(by_label))
         }
 
     def __repr__(self) -> str:

@@ -215,15 +215,15 @@ def _base(
 ) -> tuple[TwoPoint, float, float]:
     """The instance both share, the gap of the lifted arm, and the order."""
     inside = Annotated[np.ndarray, Range(0, most, "mean of each arm", open_low=True), 1]
-    given: np.ndarray = check("means", means, inside)
+    base_means: np.ndarray = check("means", means, inside)
     order = check("moment_order", moment_order, TailOrder)
-    lifted = check("lifted", lifted, Annotated[int, Range(0, given.size - 1)])
-    gap = float(given.max() - given[lifted])
+    lifted = check("lifted", lifted, Annotated[int, Range(0, base_means.size - 1)])
+    gap = float(base_means.max() - base_means[lifted])
     if gap == 0:
         raise ParameterError(f"lifted = {lifted} is a best arm; give one below the best")
-    s = (2 * given) ** (1 / (order - 1))
+    s = (2 * base_means) ** (1 / (order - 1))
     if s.min() < 1e-150:
-        raise _too_rare("means", float(given.min()))
+        raise _too_rare("means", float(base_means.min()))
     return TwoPoint(values=1 / s, probabilities=s**order / 2), gap, order
 
 

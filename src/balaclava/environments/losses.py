@@ -81,9 +81,9 @@ class Losses(LossEnvironment):
         return self.losses[first:last]
 
 
-def checked_losses(label: str, given: Any) -> np.ndarray:
+def checked_losses(label: str, values: Any) -> np.ndarray:
     """A table of losses in [0, 1]; the error names a place, never a loss."""
-    losses = checked_rewards(label, given, 2)
+    losses = checked_rewards(label, values, 2)
     wrong = np.argwhere((losses < 0) | (losses > 1))
     if len(wrong):
         at = ", ".join(str(i) for i in wrong[0])

@@ -26,10 +26,10 @@ def fault_of_advice(advice: np.ndarray, experts: int | None, arms: int) -> str:
     return ""
 
 
-def as_advice(given: Any) -> np.ndarray | None:
+def as_advice(rows: Any) -> np.ndarray | None:
     """A read-only copy as numbers, or None where that cannot be."""
     try:
-        advice = np.array(given, dtype=np.float64, order="C")
+        advice = np.array(rows, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         return None
     advice.flags.writeable = False

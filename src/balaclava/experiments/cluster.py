@@ -191,13 +191,13 @@ def _require_workers(client: Any, address: str, timeout: float, expected: dict[s
 
 
 def _require_same(
-    expected: dict[str, str], found: dict[str, str], worker: str = "that was given a cell"
+    expected: dict[str, str], worker_versions: dict[str, str], worker: str = "that was given a cell"
 ) -> None:
-    differing = [name for name in expected if expected[name] != found.get(name)]
+    differing = [name for name in expected if expected[name] != worker_versions.get(name)]
     if differing:
         here, there = (
             ", ".join(f"{name} {which.get(name)}" for name in differing)
-            for which in (expected, found)
+            for which in (expected, worker_versions)
         )
         where = f"at {worker}" if worker.count(":") else worker
         raise ClusterError(

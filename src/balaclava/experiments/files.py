@@ -249,12 +249,15 @@ def _noted(
 
 def _refusal(path: Path, problems: list[_Problem], *, alone: bool) -> ExperimentFileError:
     """One error for all problems: the same one in many cells is told once, with the cells."""
-    told: dict[str, list[tuple[str, str, int]]] = {}
+    cells_by_text: dict[str, list[tuple[str, str, int]]] = {}
     for problem in problems:
-        cells = told.setdefault(f"{problem.place}: {problem.error}", [])
+        cells = cells_by_text.setdefault(f"{problem.place}: {problem.error}", [])
         if problem.cell is not None:
             cells.append(problem.cell)
-    lines = [text + ("" if alone or not cells else _named(cells)) for text, cells in told.items()]
+    lines = [
+        text + ("" if alone or not cells else _named(cells))
+        for text, cells in cells_by_text.items()
+    ]
     count = sum(problem.cell is not None for problem in problems)
     if len(lines) == 1:
         message = lines[0]
@@ -271,11 +274,11 @@ def _named(cells: list[tuple[str, str, int]]) -> str:
     groups = [parts]
     if set(itertools.product(*parts)) != set(spelt):
         groups = [[[word] for word in cell] for cell in spelt]
-    named = (
+    places = (
         f"{', '.join(labels)} on {', '.join(worlds)} at horizon {', '.join(horizons)}"
         for labels, worlds, horizons in groups
     )
-    return f" ({'; '.join(named)})"
+    return f" ({'; '.join(places)})"
 
 
 def _whole(key: str, value: Any, low: int) -> int:
@@ -292,12 +295,12 @@ def _numbers(key: str, value: Any, low: int) -> list[int]:
     return numbers
 
 
-def _checkpoints(given: Any, horizon: int, horizons: Sequence[int]) -> int | list[int]:
+def _checkpoints(checkpoints: Any, horizon: int, horizons: Sequence[int]) -> int | list[int]:
     """Those of one horizon: with several, a list of rounds is cut at each, and must hold it."""
-    cut = isinstance(given, list) and len(horizons) > 1
-    kept = [t for t in given if not isinstance(t, int) or t <= horizon] if cut else given
-    checkpoint_rounds(kept, horizon)
-    return kept
+    if isinstance(checkpoints, list) and len(horizons) > 1:
+        checkpoints = [t for t in checkpoints if not isinstance(t, int) or t <= horizon]
+    checkpoint_rounds(checkpoints, horizon)
+    return checkpoints
 
 
 def _feedbacks(content: dict[str, Any]) -> dict[str, Feedback]:
@@ -325,15 +328,15 @@ def _table(name: str, value: Any) -> dict[str, Any]:
 
 def _sections(path: Path, kind: str, tables: dict[str, Any]) -> list[_Section]:
     """The sections [kind.label], each as often as its grids ask for."""
-    found: dict[str, _Section] = {}
+    sections: dict[str, _Section] = {}
     for label, table in tables.items():
         place = f"[{kind}.{label}]"
         with _blame(f"{path}: {place}"):
-            for full, filled in expand(label, _table(label, table)).items():
-                if full in found:
+            for full, parameters in expand(label, _table(label, table)).items():
+                if full in sections:
                     raise ExperimentFileError(f"{full!r} is there twice; choose another label")
-                found[full] = _section(place, full, filled, label)
-    return list(found.values())
+                sections[full] = _section(place, full, parameters, label)
+    return list(sections.values())
 
 
 def _section(place: str, label: str, table: dict[str, Any], name: str | None) -> _Section:
@@ -373,13 +376,13 @@ def _environment(section: _Section, path: Path) -> Environment:
 
 def _beside(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Paths in a file are relative to the file, also in an environment inside another."""
-    found: dict[str, Any] = {
+    absolute: dict[str, Any] = {
         key: _beside(value, folder) if isinstance(value, dict) else value
         for key, value in table.items()
     }
-    if isinstance(found.get("path"), str):
-        found["path"] = str(folder / found["path"])
-    return found
+    if isinstance(absolute.get("path"), str):
+        absolute["path"] = str(folder / absolute["path"])
+    return absolute
 
 
 def _policy(section: _Section, environment: Environment, horizon: int) -> Policy:

@@ -43,21 +43,21 @@ def values_of(name: str, value: Any) -> list[Any] | None:
     """The values of a range, None for anything else."""
     if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in RANGES:
         return None
-    ((kind, given),) = value.items()
+    ((kind, entries),) = value.items()
     if kind == "grid":
-        if not isinstance(given, list) or not given:
+        if not isinstance(entries, list) or not entries:
             raise ExperimentFileError(
-                f"{name} = {{ grid = {brief(given)} }} is not a grid; give a list of values"
+                f"{name} = {{ grid = {brief(entries)} }} is not a grid; give a list of values"
             )
-        return given
-    match given:
+        return entries
+    match entries:
         case [int() | float() as low, int() | float() as high, int(count)] if (
             count >= 2 and low < high and (kind == "linear" or low > 0)
         ):
             return [_step(kind, low, high, i / (count - 1)) for i in range(count)]
     lowest = "above 0 " if kind == "log" else ""
     raise ExperimentFileError(
-        f"{name} = {{ {kind} = {brief(given)} }} is not a range; give a number {lowest}to start "
+        f"{name} = {{ {kind} = {brief(entries)} }} is not a range; give a number {lowest}to start "
         "from, a larger one to end at, and how many, at least 2"
     )
 

@@ -92,7 +92,7 @@ def run_sweep(
                     keeper.add(cell, runs)
         except ResultsFileError as error:
             raise ResultsFileError(
-                f"{error}; what was finished is kept: make room or mend the folder, and run the "
+                f"{error}; what was finished is kept: make room or fix the folder, and run the "
                 "same command again"
             ) from error
         except BaseException:  # Ctrl-C above all

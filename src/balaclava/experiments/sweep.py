@@ -158,19 +158,19 @@ class Sweep:
         What is not finished has fewer repetitions, or none. `seed` may be left out where there is
         one.
         """
-        asked = {"environment": environment_label, "horizon": horizon, "seed": seed}
-        found = list(self._settings())
-        for what, value in asked.items():
-            known = {_facet(experiment, what): None for experiment, _ in found}
-            if value is None and len(known) == 1:
+        wishes = {"environment": environment_label, "horizon": horizon, "seed": seed}
+        settings = list(self._settings())
+        for what, value in wishes.items():
+            choices = {_facet(experiment, what): None for experiment, _ in settings}
+            if value is None and len(choices) == 1:
                 continue
-            if value not in known:
-                hint = f"there are {', '.join(map(str, known))}"
+            if value not in choices:
+                hint = f"there are {', '.join(map(str, choices))}"
                 if isinstance(value, str):
-                    hint = nearest(value, map(str, known))
+                    hint = nearest(value, map(str, choices))
                 raise UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
-            found = [pair for pair in found if _facet(pair[0], what) == value]
-        ((experiment, setting),) = found
+            settings = [pair for pair in settings if _facet(pair[0], what) == value]
+        ((experiment, setting),) = settings
         results = Results.empty(
             experiment.policies,
             experiment.environment,
@@ -190,10 +190,10 @@ class Sweep:
 
     def parts(self) -> dict[str, list[Path]]:
         """The files with some repetitions of unfinished cells, by key."""
-        found: dict[str, list[Path]] = {}
+        files: dict[str, list[Path]] = {}
         for path in sorted(_entries(self.folder / "parts")):
-            found.setdefault(path.name.partition("-")[0], []).append(path)
-        return found
+            files.setdefault(path.name.partition("-")[0], []).append(path)
+        return files
 
     def kept(self, cell: Cell, parts: dict[str, list[Path]]) -> list[Run]:
         """The repetitions of an unfinished cell that are there."""
@@ -259,18 +259,18 @@ def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
             require_compatible(
                 label, policy, experiment.environment, experiment.horizon, experiment.feedback
             )
-    said = versions()
-    settings = [_described(experiment, said) for experiment in plan.experiments]
+    packages = versions()
+    settings = [_described(experiment, packages) for experiment in plan.experiments]
     manifest = {
         "schema": SCHEMA,
         "name": plan.name,
-        "versions": said,
+        "versions": packages,
         "sources": sources(),
         "machines": [machine()],
         "settings": settings,
     }
-    labelled = [_labelled(experiment) for experiment in plan.experiments]
-    return Sweep(Path(folder), manifest, labelled)
+    experiments = [_labelled(experiment) for experiment in plan.experiments]
+    return Sweep(Path(folder), manifest, experiments)
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -324,7 +324,7 @@ def read_cell(cell: Cell) -> list[Run]:
 def _checked(cell: Cell, path: Path) -> list[Run]:
     """The repetitions in a file, which must be those of this very cell."""
     try:
-        said, runs = read(path)
+        header, runs = read(path)
     except ResultsFileError as error:
         raise ResultsFileError(f"{error} ({_RECOMPUTE})") from error
     sizes = {(run.label, run.regret.size, run.pulls.size) for run in runs}
@@ -335,7 +335,7 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         "checkpoints": cell.checkpoints.tolist(),
         "feedback": cell.feedback.description or None,
     }
-    if not fits or any(said.get(what) != value for what, value in asked.items()):
+    if not fits or any(header.get(what) != value for what, value in asked.items()):
         raise ResultsFileError(f"{path} holds something else than {cell}; {_RECOMPUTE}")
     return runs
 
@@ -356,7 +356,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     gone = [name for key, name in before.items() if key not in now]
     come = [name for key, name in now.items() if key not in before]
     changed = [name for name in gone if name in come]  # by name the same, and yet another cell
-    told = []
+    sentences = []
     for cells, verb in (
         (changed, "has other parameters or another seed for"),
         ([name for name in gone if name not in changed], "lacks"),
@@ -364,8 +364,8 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     ):
         if cells:
             more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
-            told.append(f"the file {verb} {cells[0]}{more}")
-    return f"{', '.join(told) or 'the labels differ'}"
+            sentences.append(f"the file {verb} {cells[0]}{more}")
+    return f"{', '.join(sentences) or 'the labels differ'}"
 
 
 def _listed(versions: dict[str, Any]) -> str:
@@ -399,7 +399,7 @@ def _labelled(experiment: Experiment) -> Experiment:
     return replace(experiment, environment_label=label)
 
 
-def _described(experiment: Experiment, said: dict[str, str]) -> dict[str, Any]:
+def _described(experiment: Experiment, packages: dict[str, str]) -> dict[str, Any]:
     """An experiment as the manifest has it, with the key of each cell."""
     world = _public(experiment.environment)
     rounds = _rounds(experiment).tolist()
@@ -411,7 +411,7 @@ def _described(experiment: Experiment, said: dict[str, str]) -> dict[str, Any]:
         "checkpoints": rounds,
         **described_feedback(experiment.feedback),
     }
-    digest = hashlib.sha256(_canonical([shared, said, sources()]))
+    digest = hashlib.sha256(_canonical([shared, packages, sources()]))
     for part in (_values(experiment.environment), *_code(experiment.environment)):
         digest.update(part)
     policies = {
@@ -518,8 +518,8 @@ def sources() -> str:
     """A digest of the sources that decide about numbers."""
     digest = hashlib.sha256()
     for pattern in _DECISIVE:
-        found = _PACKAGE.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
-        for path in sorted(found):
+        paths = _PACKAGE.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
+        for path in sorted(paths):
             digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")
             digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
@@ -530,8 +530,8 @@ def machine() -> dict[str, Any]:
     """The machine, as far as it may matter for numbers and speed."""
     processor = platform.processor()
     try:
-        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        processor = found[1] if found else processor
+        match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        processor = match[1] if match else processor
     except OSError:
         pass
     return {

@@ -194,8 +194,8 @@ def _central(desk: Desk, number: int) -> Findings:
         )
         tuned = results[f"{letter}-calibrated"].policies
         named: dict[str, Any] = {unscaled(label): policy for label, policy in tuned.items()}
-        found = {name: named[name].radius_scale for name in (*_PAPERS, *_OURS)}
-        scales.append(f"({letter}) {listed(found)}.")
+        by_name = {name: named[name].radius_scale for name in (*_PAPERS, *_OURS)}
+        scales.append(f"({letter}) {listed(by_name)}.")
     size = CALIBRATED[desk.scale]
     return Findings(
         f"{desk.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
@@ -332,8 +332,8 @@ def figure_2(desk: Desk) -> Findings:
             f"turn, and so they are in all {size.horizon:,} rounds here."
         )
         tuned: dict[str, Any] = results[f"{letter}-calibrated"].policies
-        found = {unscaled(label): policy.radius_scale for label, policy in tuned.items()}
-        scales.append(f"({letter}) {listed(found)}.")
+        by_name = {unscaled(label): policy.radius_scale for label, policy in tuned.items()}
+        scales.append(f"({letter}) {listed(by_name)}.")
     return Findings(
         "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
         {
@@ -439,7 +439,7 @@ def pair(gap: float) -> Environment:
     return hard_pair(gap, 1.0 + RATE_V)[0]
 
 
-def rate_sweep(desk: Desk) -> Against:
+def rate_study(desk: Desk) -> Against:
     """Regret of LDPR-SE on the hard pair against its gap."""
     size, label = RATE_SIZES[desk.scale], with_scale("ldpr-se", RATE_SCALE)
     policy = rate_policy("ldpr-se", size.horizon, RATE_EPSILON, RATE_SCALE)
@@ -469,8 +469,8 @@ def fitted(gaps: Sequence[float], values: Sequence[float]) -> float:
 
 @figure("tao2022-local-rate", "The rate of the local bound, as printed and as it is", REFERENCE)
 def local_rate(desk: Desk) -> Findings:
-    sweeps = {"a": rate_sweep(desk)}
-    curves = play(desk, sweeps, SEED)
+    studies = {"a": rate_study(desk)}
+    curves = play(desk, studies, SEED)
     ((label, curve),) = curves["a"].items()
     bounds = proved_rates()
     gaps = np.geomspace(1e-3, 0.2, 60)
@@ -478,7 +478,7 @@ def local_rate(desk: Desk) -> Findings:
         v: np.array([needed_constant(float(gap), v, LONG) for gap in gaps])
         for v in (1.0, 0.75, 0.5)
     }
-    _draw_rates(desk, sweeps, curves, bounds, gaps, needed)
+    _draw_rates(desk, studies, curves, bounds, gaps, needed)
     runs = RATE_SIZES[desk.scale].repetitions * len(curve.values)
     seen = [
         f"Slope of log regret against log gap at v={RATE_V:g}, printed: "
@@ -529,7 +529,7 @@ def local_rate(desk: Desk) -> Findings:
 
 def _draw_rates(
     desk: Desk,
-    sweeps: Mapping[str, Against],
+    studies: Mapping[str, Against],
     curves: Mapping[str, Mapping[str, Curve]],
     bounds: Mapping[str, list[float]],
     gaps: np.ndarray,
@@ -539,7 +539,7 @@ def _draw_rates(
         "The rate of local privacy: Tao, Wu, Zhao, Wang 2022, Theorem 7, as printed and as it is\n"
         f"{desk.scale} scale: (a) mean ± 95 % interval; (b), (c) computed"
     )
-    picture = draw(sweeps, curves, title, extra=2)
+    picture = draw(studies, curves, title, extra=2)
     measured, proved, theory = picture.axes
     _guides(measured, *curves["a"].values())
     _draw_curves(proved, BOUND_GAPS, bounds, "(b) proved on the same pair", "regret (log scale)")

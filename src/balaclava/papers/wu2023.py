@@ -100,7 +100,7 @@ class Contender(NamedTuple):
     def make(
         self, arms: Arms, horizon: int, epsilon: float, mean_range: float, scale: float
     ) -> Any:
-        told = {
+        parameters = {
             "arms": ARMS,
             "horizon": horizon,
             "epsilon": epsilon,
@@ -110,8 +110,8 @@ class Contender(NamedTuple):
             "radius_scale": scale,
         }
         if self.central:
-            told["mean_range"] = mean_range
-        return make(self.name, **told)
+            parameters["mean_range"] = mean_range
+        return make(self.name, **parameters)
 
 
 RAW, CENTRAL = Contender("prae-raw"), Contender("prae-central", central=True)
@@ -126,10 +126,10 @@ class Point(NamedTuple):
     mean_range: float = 10.0
 
 
-class Plan(NamedTuple):
+class FigurePlan(NamedTuple):
     """A figure: what is varied and how, who plays, and how radii are scaled in panel (b).
 
-    Either they are calibrated at one value, `chosen_at`, or all have the scale that is `given`.
+    Either they are calibrated at one value, `chosen_at`, or all have the same `scale`.
     """
 
     symbol: str
@@ -138,25 +138,25 @@ class Plan(NamedTuple):
     contenders: Sequence[Contender]
     chosen_at: float
     heading: str
-    given: float | None = None
+    scale: float | None = None
 
 
-def scales_of(desk: Desk, plan: Plan) -> dict[str, float]:
+def scales_of(desk: Desk, plan: FigurePlan) -> dict[str, float]:
     """The scale of each contender, the same at all values."""
-    if plan.given is not None:
-        return {contender.label: plan.given for contender in plan.contenders}
+    if plan.scale is not None:
+        return {contender.label: plan.scale for contender in plan.contenders}
     point, horizon = plan.at(plan.chosen_at), CALIBRATED[desk.scale].horizon
     worlds = tuple(point.arms.world(gap) for gap in LEARNED)
     size = Size(horizon, SEARCH[desk.scale])
-    found = {}
+    scales = {}
     for contender in plan.contenders:
         policy = contender.make(point.arms, horizon, point.epsilon, point.mean_range, 1.0)
-        found[contender.label] = float(scale_of(policy, worlds, size, desk.workers))
-    return found
+        scales[contender.label] = float(scale_of(policy, worlds, size, desk.workers))
+    return scales
 
 
-def sweep(
-    desk: Desk, plan: Plan, sizes: Mapping[str, Size], scales: Mapping[str, float]
+def regret_against(
+    desk: Desk, plan: FigurePlan, sizes: Mapping[str, Size], scales: Mapping[str, float]
 ) -> Against:
     """Regret against what is varied, with these scales."""
     size = sizes[desk.scale]
@@ -173,7 +173,7 @@ def sweep(
         return made
 
     values = plan.values[::2] if desk.scale == "tiny" else plan.values
-    remark = "calibrated radii" if plan.given is None else "smaller radii"
+    remark = "calibrated radii" if plan.scale is None else "smaller radii"
     if not scales:
         remark = "the constants of the proofs"
     heading = f"{plan.heading}; {remark}\n{size}"
@@ -185,7 +185,7 @@ class Played(NamedTuple):
 
     proved: dict[str, Curve]
     tuned: dict[str, Curve]
-    sweeps: dict[str, Against]
+    studies: dict[str, Against]
     notes: list[str]
 
     def by_letter(self, contender: Contender) -> dict[str, Curve]:
@@ -194,20 +194,20 @@ class Played(NamedTuple):
         return {"a": self.proved[contender.label], "b": tuned[contender.label]}
 
 
-def play_plan(desk: Desk, plan: Plan) -> Played:
+def play_figure(desk: Desk, plan: FigurePlan) -> Played:
     """Play with both kinds of constants, and draw."""
     scales = scales_of(desk, plan)
-    sweeps = {
-        "a": sweep(desk, plan, PROVED, {}),
-        "b": sweep(desk, plan, CALIBRATED, scales),
+    studies = {
+        "a": regret_against(desk, plan, PROVED, {}),
+        "b": regret_against(desk, plan, CALIBRATED, scales),
     }
-    curves = play(desk, sweeps, SEED)
+    curves = play(desk, studies, SEED)
     axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
     title = (
         f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
         f"{desk.scale} scale: mean ± 95 % interval"
     )
-    picture = draw(sweeps, curves, title)
+    picture = draw(studies, curves, title)
     for ax in picture.axes:
         ax.set_xlabel(axis)
     desk.picture(picture)
@@ -217,12 +217,12 @@ def play_plan(desk: Desk, plan: Plan) -> Played:
         f"{ARMS} Student-t arms, the best {GAP:g} above all others, variance {VARIANCE:g}.",
         f"{how(WHERE, size)} They were found at {plan.symbol} = {plan.chosen_at:g} and are used at "
         f"all values: {listed(scales)}."
-        if plan.given is None
-        else f"In (b) every radius is {plan.given:g} of the proved one. Privacy is as proved; "
+        if plan.scale is None
+        else f"In (b) every radius is {plan.scale:g} of the proved one. Privacy is as proved; "
         "regret is no longer.",
         "All policies protect the whole trajectory, for rewards as observed, outliers included.",
     ]
-    return Played(curves["a"], curves["b"], sweeps, notes)
+    return Played(curves["a"], curves["b"], studies, notes)
 
 
 def idle(curve: Curve) -> list[float]:
@@ -242,7 +242,7 @@ def _idle(played: Played) -> list[str]:
         for label, curve in curves.items():
             where = ", ".join(f"{value:g}" for value in idle(curve)) or "none"
             parts.append(f"{label}: {where}")
-        symbol = played.sweeps[letter].symbol
+        symbol = played.studies[letter].symbol
         lines.append(
             f"({letter}) Values of {symbol} at which the regret is that of playing all arms in "
             f"turn, or more: {'; '.join(parts)}."
@@ -254,7 +254,7 @@ def _strays(played: Played) -> list[str]:
     """How often each policy was mistaken, over all values."""
     lines = []
     for letter, curves in (("a", played.proved), ("b", played.tuned)):
-        runs = played.sweeps[letter].size.repetitions * len(played.sweeps[letter].values)
+        runs = played.studies[letter].size.repetitions * len(played.studies[letter].values)
         counts = "; ".join(f"{label} {curve.strays.sum()}" for label, curve in curves.items())
         lines.append(
             f"({letter}) Runs, of {runs}, that played some other arm more than the best: {counts}. "
@@ -264,9 +264,9 @@ def _strays(played: Played) -> list[str]:
 
 
 def _ranges(played: Played) -> list[str]:
-    first, last = played.sweeps["a"].values[0], played.sweeps["a"].values[-1]
+    first, last = played.studies["a"].values[0], played.studies["a"].values[-1]
     return [
-        f"({letter}) Regret from {played.sweeps['a'].symbol} = {first:g} to {last:g}: "
+        f"({letter}) Regret from {played.studies['a'].symbol} = {first:g} to {last:g}: "
         f"{from_to(curves)}."
         for letter, curves in (("a", played.proved), ("b", played.tuned))
     ]
@@ -274,7 +274,7 @@ def _ranges(played: Played) -> list[str]:
 
 @figure("wu2023-alpha", "Regret against the share of outliers", REFERENCE)
 def alpha(desk: Desk) -> Findings:
-    plan = Plan(
+    plan = FigurePlan(
         "α",
         [1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1],
         lambda value: Point(Arms(5.0, contamination=value)),
@@ -282,14 +282,14 @@ def alpha(desk: Desk) -> Findings:
         0.01,
         "k=2, ε=0.5, hostile outliers",
     )
-    played = play_plan(desk, plan)
+    played = play_figure(desk, plan)
     horizon = PROVED[desk.scale].horizon
     radii = []
-    for value in played.sweeps["a"].values:
+    for value in played.studies["a"].values:
         policy = RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
         least = min(radius for _, radius in policy.batches(horizon // ARMS))
         radii.append(f"{2 * least:.2f} at α={value:g}")
-    most = played.sweeps["a"].values[-1]
+    most = played.studies["a"].values[-1]
     levels = OURS.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
     return Findings(
         "wu2023-alpha: regret against the share of outliers",
@@ -327,16 +327,16 @@ def alpha(desk: Desk) -> Findings:
 
 @figure("wu2023-epsilon", "Regret against ε", REFERENCE)
 def epsilon(desk: Desk) -> Findings:
-    plan = Plan(
+    plan = FigurePlan(
         "ε",
         [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
         lambda value: Point(Arms(5.0), epsilon=value),
         (RAW, CENTRAL, OURS),
         0.5,
         "k=2, no outliers",
-        given=0.25,
+        scale=0.25,
     )
-    played = play_plan(desk, plan)
+    played = play_figure(desk, plan)
     slopes = [
         f"({letter}) {label}: {curve.slope(0, 3):.2f} at the three smallest ε, "
         f"{curve.slope(-3):.2f} at the three largest."
@@ -385,7 +385,7 @@ def epsilon(desk: Desk) -> Findings:
     )
 
 
-def _first_batches(plan: Plan, i: int) -> float:
+def _first_batches(plan: FigurePlan, i: int) -> float:
     """The regret of one batch of each arm by dpr-batch-ucb."""
     point = plan.at(plan.values[i])
     policy = OURS.make(point.arms, PROVED["quick"].horizon, point.epsilon, point.mean_range, 1.0)
@@ -394,16 +394,16 @@ def _first_batches(plan: Plan, i: int) -> float:
 
 @figure("wu2023-moment", "Regret against the order of the known moment", REFERENCE)
 def moment(desk: Desk) -> Findings:
-    plan = Plan(
+    plan = FigurePlan(
         "k",
         [2.0, 2.5, 3.0, 4.0, 6.0, 8.0],
         lambda value: Point(Arms(9.0, order=value), epsilon=0.1, mean_range=20.0),
         (RAW, CENTRAL, OURS),
         2.0,
         "Student-t with 9 degrees, ε=0.1",
-        given=0.25,
+        scale=0.25,
     )
-    played = play_plan(desk, plan)
+    played = play_figure(desk, plan)
     best = []
     for letter, curves in (("a", played.proved), ("b", played.tuned)):
         least = {label: int(curve.means.argmin()) for label, curve in curves.items()}
@@ -446,19 +446,19 @@ def _root(arms: Arms) -> float:
 
 @figure("wu2023-range", "Regret against the range of means: raw and central moments", REFERENCE)
 def mean_range(desk: Desk) -> Findings:
-    plan = Plan(
+    plan = FigurePlan(
         "D",
         [10.0, 30.0, 100.0, 300.0, 1000.0],
         lambda value: Point(Arms(5.0, shift=value - 1.0, order=4.0), 1.0, mean_range=value),
         (RAW, CENTRAL, OURS, OURS_CENTRAL),
         10.0,
         "means near D, k=4, ε=1",
-        given=0.25,
+        scale=0.25,
     )
-    played = play_plan(desk, plan)
+    played = play_figure(desk, plan)
     claims = [
         verdicts(
-            f"{central.label} below {raw.label} at D={played.sweeps['a'].values[-1]:g}",
+            f"{central.label} below {raw.label} at D={played.studies['a'].values[-1]:g}",
             {
                 letter: smaller(
                     played.by_letter(central)[letter].at(-1),

@@ -99,8 +99,8 @@ def optimal_epsilon(epsilon: float, delta: float, decisions: int, target: float)
         return 0.0
     # Q_k by a sum of its own, relative to the loss at i: the log-tails are too coarse to end with.
     q = np.sum(np.exp(log_masses[i:] - log_p[i] + losses[i] - losses[i:]))
-    found = float(losses[i]) + math.log1p(-share) - math.log(q)
-    return min(max(found * (1 + 1e-15), 0.0), float(losses[i]))
+    epsilon_sum = float(losses[i]) + math.log1p(-share) - math.log(q)
+    return min(max(epsilon_sum * (1 + 1e-15), 0.0), float(losses[i]))
 
 
 def optimal_delta(epsilon: float, delta: float, decisions: int, target: float) -> float:

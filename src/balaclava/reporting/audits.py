@@ -1,4 +1,4 @@
-"""Quick audits for a report, kept on disk: the same code is audited once."""
+"""Quick audits for a page, kept on disk: the same code is audited once."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _FAR = 10  # times the highest point: a bound above it is told, not drawn
 
 @dataclass(frozen=True)
 class Look:
-    """How a policy is drawn, everywhere in a report."""
+    """How a policy is drawn, everywhere on a page."""
 
     index: int
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from balaclava.advice.compare import Comparison
 from balaclava.reporting.charts import escape
-from balaclava.reporting.page import write_report
+from balaclava.reporting.page import write_page
 from balaclava.reporting.panels import story_of
 
 
 def write_comparison(comparison: Comparison, out: str | os.PathLike[str]) -> Path:
     """The page, as one HTML file."""
     story = story_of(comparison.results, f"Policies for {Path(comparison.log.path).name}")
-    return write_report(story, out, opening=_opening(comparison))
+    return write_page(story, out, opening=_opening(comparison))
 
 
 def _opening(comparison: Comparison) -> str:
-    found = "".join(f"<p>{escape(sentence)}</p>" for sentence in comparison.log.findings())
+    findings = "".join(f"<p>{escape(sentence)}</p>" for sentence in comparison.log.findings())
     promise = comparison.results.guarantee
     reasons = "".join(
         f'<li><span class="name">{escape(label)}</span> '
@@ -34,7 +34,7 @@ def _opening(comparison: Comparison) -> str:
         if label != name
     )
     return (
-        f'<section id="log"><h2>What the log says</h2>{found}'
+        f'<section id="log"><h2>What the log says</h2>{findings}'
         f"<h3>Which policies fit, and why</h3><ul>{reasons}</ul>"
         "<p>Each arm was played by drawing from its logged rewards at random. If the log was "
         "made by a policy that looked at rewards or at people, its averages may be biased, and "

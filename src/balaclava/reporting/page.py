@@ -35,14 +35,14 @@ NOT_PRIVATE_TO_LOOK = (
 )
 
 
-def write_report(
+def write_page(
     source: str | os.PathLike[str] | Story,
     out: str | os.PathLike[str],
     *,
     audits: Mapping[str, Verdict] | None = None,
     opening: str = "",
 ) -> Path:
-    """Write the report of a results file, of a folder that holds one, or of a sweep.
+    """Write the page of a results file, of a folder that holds one, or of a sweep.
 
     Args:
         source: the file or folder.
@@ -52,13 +52,13 @@ def write_report(
 
     Example:
         >>> import balaclava as bl, tempfile
-        >>> from balaclava.reporting.page import write_report
+        >>> from balaclava.reporting.page import write_page
         >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
         >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
         ...                       horizon=1_000, repetitions=10, seed=1)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     results.save(f"{folder}/first.parquet")
-        ...     page = write_report(f"{folder}/first.parquet", f"{folder}/first.html")
+        ...     page = write_page(f"{folder}/first.parquet", f"{folder}/first.html")
         ...     page.read_text().startswith("<!doctype html>")
         True
     """
@@ -78,12 +78,12 @@ def render(story: Story, *, audits: Mapping[str, Verdict] | None = None, opening
         panel_section(panel, f"panel-{i}", looks, points, alone=len(story.panels) == 1)
         for i, panel in enumerate(story.panels)
     ]
-    script = _asset("report.js")
+    script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return Template(_asset("report.html")).substitute(
+    return Template(_asset("page.html")).substitute(
         title=escape(story.title),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        style=_asset("report.css"),
+        style=_asset("page.css"),
         script=script,
         log_checked="checked" if _spread_wide(story) else "",
         linear_checked="" if _spread_wide(story) else "checked",
@@ -180,14 +180,14 @@ def _audits(policies: Mapping[str, Policy], audits: Mapping[str, Verdict] | None
         )
     lines = []
     for label in private:
-        found = audits.get(label)
-        if found is not None:
-            mark = "good" if found.verdict in ("consistent", "not private") else "bad"
+        verdict = audits.get(label)
+        if verdict is not None:
+            mark = "good" if verdict.verdict in ("consistent", "not private") else "bad"
             lines.append(
-                f'<tr><th scope="row">{escape(label)}</th><td>{escape(found.claimed)}</td>'
-                f'<td class="verdict-{mark}">{escape(found.verdict)}</td>'
-                f"<td>{escape(found.replay)}</td><td>{escape(found.exact)}</td>"
-                f"<td>{escape(found.statistical)}</td></tr>"
+                f'<tr><th scope="row">{escape(label)}</th><td>{escape(verdict.claimed)}</td>'
+                f'<td class="verdict-{mark}">{escape(verdict.verdict)}</td>'
+                f"<td>{escape(verdict.replay)}</td><td>{escape(verdict.exact)}</td>"
+                f"<td>{escape(verdict.statistical)}</td></tr>"
             )
     heads = ("policy", "claims", "verdict", "replay", "exact", "statistical")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
@@ -215,8 +215,8 @@ def audit_command(policy: Policy) -> str:
 
 
 def _default(policy: Policy, name: str) -> Any:
-    found = {field.name: field.default for field in dataclasses.fields(policy)}
-    default = found[name]
+    defaults = {field.name: field.default for field in dataclasses.fields(policy)}
+    default = defaults[name]
     return list(default) if isinstance(default, tuple) else default
 
 
@@ -231,8 +231,8 @@ def _again(story: Story) -> str:
             "<p>Where rewards were given to the environment itself, they are not in the results: "
             "make it again from the data, with the seed, the rounds and the policies above.</p>"
         )
-    told = ", ".join(f"{escape(name)} {escape(what)}" for name, what in story.versions.items())
-    ran = f"<p>It ran with {told}.</p>" if told else ""
+    packages = ", ".join(f"{escape(name)} {escape(what)}" for name, what in story.versions.items())
+    ran = f"<p>It ran with {packages}.</p>" if packages else ""
     return (
         "<p>The same seed gives the same numbers, whatever the number of threads. Save the file "
         "below, then:</p><pre><code>balaclava simulate experiment.toml</code></pre>"

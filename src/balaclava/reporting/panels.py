@@ -1,4 +1,4 @@
-"""What a report shows: results of one environment and one horizon, and where they come from."""
+"""What a page shows: results of one environment and one horizon, and where they come from."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Story:
-    """All that a report is made from."""
+    """All that a page is made from."""
 
     title: str
     panels: list[Panel]
@@ -82,11 +82,11 @@ class Story:
     @cached_property
     def policies(self) -> dict[str, Any]:
         """Every policy that is shown, by label."""
-        found: dict[str, Any] = {}
+        policies: dict[str, Any] = {}
         for panel in self.panels:
             for label in panel.labels:
-                found.setdefault(label, panel.results.policies[label])
-        return found
+                policies.setdefault(label, panel.results.policies[label])
+        return policies
 
     @property
     def holds_data(self) -> bool:
@@ -155,13 +155,13 @@ def _of_sweep(path: Path) -> Story:
     sweep = open_sweep(path)
     cells = sweep.cells
     places = sweep.settings()
-    said = ("{}", "{:,} rounds", "seed {}")
+    forms = ("{}", "{:,} rounds", "seed {}")
     # A heading says what differs, and which environment it is.
-    telling = [i == 0 or len({place[i] for place in places}) > 1 for i in range(len(said))]
+    telling = [i == 0 or len({place[i] for place in places}) > 1 for i in range(len(forms))]
     panels = []
     for place in places:
-        words = [form.format(part) for form, part in zip(said, place, strict=True)]
-        heading = ", ".join(word for word, told in zip(words, telling, strict=True) if told)
+        words = [form.format(part) for form, part in zip(forms, place, strict=True)]
+        heading = ", ".join(word for word, differs in zip(words, telling, strict=True) if differs)
         panels.append(Panel(heading, sweep.results(*place)))
     panels = [panel for panel in panels if panel.labels]
     if not panels:

@@ -1,4 +1,4 @@
-"""The parts of a report about one environment and one horizon."""
+"""The parts of a page about one environment and one horizon."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def _winners(panel: Panel) -> str:
 
 def _promise(policy: Policy) -> tuple[int, float, float]:
     """Promises in order: none, then by scope, each from the weakest to the strongest."""
-    given = policy.guarantee
+    guarantee = policy.guarantee
     scopes = ("none", "decision", "trajectory", "report")
-    return scopes.index(given.scope), -given.epsilon, -given.delta
+    return scopes.index(guarantee.scope), -guarantee.epsilon, -guarantee.delta
 
 
 def _plus_minus(row: Final) -> str:
@@ -128,11 +128,11 @@ def _plus_minus(row: Final) -> str:
 def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> str:
     results = panel.results
     size = results.checkpoints.size
-    kept = np.unique(np.linspace(0, size - 1, min(points, size)).round().astype(int))
-    rounds = results.checkpoints[kept]
+    places = np.unique(np.linspace(0, size - 1, min(points, size)).round().astype(int))
+    rounds = results.checkpoints[places]
     curves = []
     for row in reversed(panel.final):  # the highest first, as the curves end
-        regret = results.regret(row.label)[:, kept]
+        regret = results.regret(row.label)[:, places]
         low, high = np.quantile(regret, BAND, axis=0) if len(regret) > 1 else (None, None)
         mean = regret.mean(axis=0)
         curves.append(Curve(row.label, row.scope, looks[row.label], rounds, mean, low, high))
@@ -143,9 +143,9 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
     ]
     title = f"Mean regret over {results.horizon:,} rounds of {len(curves)} policies"
     chart = curves_chart(curves, bounds, title=f"{title}; the numbers are in the table", key=key)
-    said = f"Mean of the repetitions; bands: {BAND[0]:.0%} to {BAND[1]:.0%} of them."
+    caption = f"Mean of the repetitions; bands: {BAND[0]:.0%} to {BAND[1]:.0%} of them."
     if bounds:
-        said += (
+        caption += (
             " Dotted levels: the proved bound on the expected regret at the horizon, where it fits "
             "into the picture; all are in the table."
         )
@@ -153,7 +153,7 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
     data = json.dumps(_hover_data(curves), separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<figure class="chart{many}"><div class="views">{chart}</div>{legend(curves)}'
-        f"<figcaption>{said}</figcaption></figure>"
+        f"<figcaption>{caption}</figcaption></figure>"
         f'<script type="application/json" id="{key}-data">{data}</script>'
     )
 
@@ -222,12 +222,12 @@ def _against_epsilon(panel: Panel, looks: Mapping[str, Look]) -> str:
         if row.scope == "not private"
     ]
     chart = points_chart(curves, levels, title="Final regret against epsilon")
-    told = "Mean regret at the horizon, with its confidence interval."
+    caption = "Mean regret at the horizon, with its confidence interval."
     if levels:
-        told += " Levels: policies that are not private."
+        caption += " Levels: policies that are not private."
     return (
         f'<figure class="chart"><div class="views">{chart}</div>'
-        f"{legend([*curves, *levels], dots=True)}<figcaption>{told}</figcaption></figure>"
+        f"{legend([*curves, *levels], dots=True)}<figcaption>{caption}</figcaption></figure>"
     )
 
 

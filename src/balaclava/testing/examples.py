@@ -32,12 +32,12 @@ USUAL: dict[str, Any] = {
 
 def examples(cls: type[Kind]) -> list[Kind]:
     """Instances of a class: its own `examples`, completed by the usual values."""
-    return [cls.create(completed(cls, given)) for given in cls.examples]
+    return [cls.create(completed(cls, parameters)) for parameters in cls.examples]
 
 
-def completed(cls: type[Declared], given: dict[str, Any]) -> dict[str, Any]:
+def completed(cls: type[Declared], parameters: dict[str, Any]) -> dict[str, Any]:
     """What is given, and the usual value of every other parameter that must be."""
-    complete = dict(given)
+    complete = dict(parameters)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         if is_required(field) and field.name not in complete:
             if field.name not in USUAL:

@@ -462,9 +462,9 @@ def late_arms(
         delay = draw_delay(law, delay_rng)
         if delay != LOST:
             due.setdefault(t + delay, []).append((decision, reward))
-        for late, told in due.pop(t, []):
+        for late, due_reward in due.pop(t, []):
             with contextlib.suppress(DecisionError):  # it was given up
-                agent.tell(late, told)
+                agent.tell(late, due_reward)
     return arms
 
 

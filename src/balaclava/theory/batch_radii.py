@@ -169,7 +169,7 @@ def schedule(
 ) -> Schedule:
     """Batches of first, first, 2 first, 4 first, ... rewards, as many as the horizon has room for.
 
-    With a raw moment, all estimates of an arm are at most a radius below its mean, save with
+    With a raw moment, all estimates of an arm are at most a radius below its mean, except with
     `failure_probability`; with a central one, they are within a radius of it on both sides.
     """
     batches = max(int(math.log2(max(horizon / first, 1.0))) + 1, 1)

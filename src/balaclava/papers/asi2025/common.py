@@ -51,11 +51,11 @@ PROVED = {  # powers of epsilon, K and T
 
 def gaps(start: float) -> list[float]:
     """Gaps a factor of three apart, and the largest there is."""
-    found = []
+    sizes = []
     while start < 0.7 * LARGEST_GAP:
-        found.append(start)
+        sizes.append(start)
         start *= 3.0
-    return [*found, LARGEST_GAP]
+    return [*sizes, LARGEST_GAP]
 
 
 def hardest(arms: int, horizon: int, epsilon: float | None) -> float:
@@ -93,7 +93,7 @@ def proved_power(label: str, panel: str) -> float | None:
 
 def describe_slopes(measured: Measured, panel: str, order: str = "abcd") -> list[str]:
     """The fitted power of each policy beside the proved one, and who was not fitted."""
-    said, rest = [], []
+    fits, rest = [], []
     for label in measured.labels(panel):
         points = measured.points(panel, label)
         if len(points) == 1:
@@ -105,8 +105,8 @@ def describe_slopes(measured: Measured, panel: str, order: str = "abcd") -> list
             share = min(point.mean / point.ceiling for point in points)
             rest.append(f"{label} ({theory}), at least {share:.0%} of even play")
         else:
-            said.append(f"{label} {slope}, {theory}")
-    lines = [f"({panel}) fitted power: {'; '.join(said) or 'none'}."]
+            fits.append(f"{label} {slope}, {theory}")
+    lines = [f"({panel}) fitted power: {'; '.join(fits) or 'none'}."]
     if rest:
         lines.append(
             f"({panel}) not fitted, as fewer than {LEAST_POINTS} values are below {LEARNED:.0%} of "

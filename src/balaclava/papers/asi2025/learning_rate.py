@@ -55,21 +55,21 @@ _WORDS = {"agrees": "lower", "differs": "higher", "unclear": "not clearly differ
 def rate_settings(plan: RatePlan) -> list[Setting]:
     """Every scale of every policy: on hard gaps, on an easy one, and on losses that turn."""
     K, T = plan.arms, plan.horizon
-    offered = {"arms": K, "horizon": T, "epsilon": RATE_EPSILON}
-    turned = fast_commit(T, RATE_EPSILON)
-    late = float(turned.means.mean() - turned.means.min())
-    found = []
+    usual = {"arms": K, "horizon": T, "epsilon": RATE_EPSILON}
+    turn = fast_commit(T, RATE_EPSILON)
+    late = float(turn.means.mean() - turn.means.min())
+    settings = []
     for scale in plan.scales:
-        made = {n: make(n, **offered, learning_rate_scale=scale) for n in RATE_LIST}
-        two = {n: make(n, **offered | {"arms": 2}, learning_rate_scale=scale) for n in RATE_LIST}
+        policies = {n: make(n, **usual, learning_rate_scale=scale) for n in RATE_LIST}
+        two = {n: make(n, **usual | {"arms": 2}, learning_rate_scale=scale) for n in RATE_LIST}
         easy = hidden_best(K, T, gap=EASY_GAP)
         even = T * (1.0 - 1.0 / K)
-        found += [
-            Setting("a", scale, T, made, family(K, T, RATE_EPSILON), LARGEST_GAP * even),
-            Setting("b", scale, T, made, (easy,), EASY_GAP * even),
-            Setting("c", scale, T, two, (turned,), T * late),
+        settings += [
+            Setting("a", scale, T, policies, family(K, T, RATE_EPSILON), LARGEST_GAP * even),
+            Setting("b", scale, T, policies, (easy,), EASY_GAP * even),
+            Setting("c", scale, T, two, (turn,), T * late),
         ]
-    return found
+    return settings
 
 
 def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
@@ -146,13 +146,13 @@ def best_scales(measured: Measured, panels: Iterable[str]) -> list[str]:
     """Of each policy, the scale with the least regret, and what it gains."""
     lines = []
     for panel in panels:
-        said = []
+        parts = []
         for label in measured.labels(panel):
             points = measured.points(panel, label)
             best = min(points, key=lambda point: point.mean)
-            given = next(point for point in points if point.x == 1.0)
-            said.append(f"{label} {best.mean:,.0f} at {best.x:g} ({given.mean:,.0f} at 1)")
-        lines.append(f"({panel}) least regret: {'; '.join(said)}.")
+            at_one = next(point for point in points if point.x == 1.0)
+            parts.append(f"{label} {best.mean:,.0f} at {best.x:g} ({at_one.mean:,.0f} at 1)")
+        lines.append(f"({panel}) least regret: {'; '.join(parts)}.")
     return lines
 
 

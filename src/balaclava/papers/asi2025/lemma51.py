@@ -110,25 +110,25 @@ def lemma_51(desk: Desk) -> Findings:
 
 def _turn_lines(measured: Measured, turns: list[int], line: Sequence[float]) -> list[str]:
     never = measured.results[-1][0]  # the losses of (d) that do not turn
-    lines, above, held = [], [], []
+    lines, above, conditions = [], [], []
     for label in measured.labels("a"):
         pairs = list(zip(measured.points("a", label), measured.points("b", label), strict=True))
-        said = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in pairs)
-        lines.append(f"{label}, regret without the turn and with it: {said}.")
+        figures = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in pairs)
+        lines.append(f"{label}, regret without the turn and with it: {figures}.")
         if not measured.policy(label).guarantee.private:
             continue
         if all(max(a.mean, b.mean) > v for (a, b), v in zip(pairs, line, strict=True)):
             above.append(label)
-        found = spoken(never, label, TURN_EPSILON, turns)
-        if found is not None:
-            seen = {point.x: point.mean for point in measured.points("d", label)}
-            worst = max(seen[found.switch], seen[never.horizon])
-            held.append(
-                f"{label} for a turn after {found.switch:,} rounds, γ = {found.share:.2g} and p = "
-                f"{found.changed:g}: at least {found.bound:,.0f} is asked for, {worst:,.0f} lost"
+        case = spoken(never, label, TURN_EPSILON, turns)
+        if case is not None:
+            means = {point.x: point.mean for point in measured.points("d", label)}
+            worst = max(means[case.switch], means[never.horizon])
+            conditions.append(
+                f"{label} for a turn after {case.switch:,} rounds, γ = {case.share:.2g} and p = "
+                f"{case.changed:g}: at least {case.bound:,.0f} is asked for, {worst:,.0f} lost"
             )
     lines.append(f"At every ε the larger of the two is above the line for {', '.join(above)}.")
-    lines.append(f"The lemma's conditions hold for: {'; '.join(held) or 'none of them'}.")
+    lines.append(f"The lemma's conditions hold for: {'; '.join(conditions) or 'none of them'}.")
     return lines
 
 

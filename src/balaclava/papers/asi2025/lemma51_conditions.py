@@ -64,7 +64,7 @@ def spoken(results: Results, label: str, epsilon: float, switches: list[int]) ->
     usual = float(np.median(pulls[:, -1])) / T
     rounds = np.concatenate([[0], results.checkpoints])
     paths = np.hstack([np.zeros((len(pulls), 1)), pulls])
-    found = []
+    conditions = []
     for switch in switches:
         for part in _SHARES:
             for times in _CHANGED:
@@ -77,5 +77,5 @@ def spoken(results: Results, label: str, epsilon: float, switches: list[int]) ->
                     bound = early_commitment(
                         horizon=T, epsilon=epsilon, share=share, changed=changed, switch=switch
                     )
-                    found.append(Spoken(switch, share, changed, bound))
-    return max(found, key=lambda one: one.bound, default=None)
+                    conditions.append(Spoken(switch, share, changed, bound))
+    return max(conditions, key=lambda one: one.bound, default=None)

@@ -34,7 +34,7 @@ from balaclava.papers.harness.slopes import (
 )
 
 
-class Plan(NamedTuple):
+class TablePlan(NamedTuple):
     """How much of Table 1 is measured."""
 
     arms: int
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "quick": Plan(
+    "quick": TablePlan(
         4,
         200_000,
         9,
@@ -63,7 +63,7 @@ PLANS = {
         (20_000, 80_000, 320_000, 1_280_000),
         6,
     ),
-    "paper": Plan(
+    "paper": TablePlan(
         10,
         1_000_000,
         10,
@@ -73,7 +73,7 @@ PLANS = {
         (20_000, 200_000, 2_000_000, 20_000_000),
         10,
     ),
-    "tiny": Plan(2, 400, 3, 400, (2, 3, 4), (100, 200, 400), (100, 200, 400), 2),
+    "tiny": TablePlan(2, 400, 3, 400, (2, 3, 4), (100, 200, 400), (100, 200, 400), 2),
 }
 SIDE_EPSILON = 0.25  # where not epsilon is varied
 SHORT_LIST = ("dp-htinf", "dp-tsallis-inf", f"dp-exp3{TUNED}", f"ldp-exp3{TUNED}")
@@ -90,25 +90,25 @@ def setting(
     return Setting(panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling)
 
 
-def settings_of_table_1(plan: Plan) -> list[Setting]:
+def settings_of_table_1(plan: TablePlan) -> list[Setting]:
     """Regret against epsilon, K and T, and against T where epsilon is T^(-1/2)."""
     epsilons = grid(1.0, plan.threshold / 10.0, plan.epsilons)
     side = SIDE_EPSILON
-    found = [setting("a", e, FULL_LIST, plan.arms, plan.horizon, e) for e in epsilons]
-    found.append(setting("a", 1.0, BASELINES, plan.arms, plan.horizon, None))
+    settings = [setting("a", e, FULL_LIST, plan.arms, plan.horizon, e) for e in epsilons]
+    settings.append(setting("a", 1.0, BASELINES, plan.arms, plan.horizon, None))
     for arms in plan.arm_counts:
-        found.append(setting("b", arms, SHORT_LIST, arms, plan.side_horizon, side))
-        found.append(setting("b", arms, BASELINES, arms, plan.side_horizon, None))
+        settings.append(setting("b", arms, SHORT_LIST, arms, plan.side_horizon, side))
+        settings.append(setting("b", arms, BASELINES, arms, plan.side_horizon, None))
     for horizon in plan.horizons:
-        found.append(setting("c", horizon, SHORT_LIST, plan.arms, horizon, side))
-        found.append(setting("c", horizon, BASELINES, plan.arms, horizon, None))
+        settings.append(setting("c", horizon, SHORT_LIST, plan.arms, horizon, side))
+        settings.append(setting("c", horizon, BASELINES, plan.arms, horizon, None))
     for horizon in plan.long_horizons:
         epsilon = 1.0 / math.sqrt(horizon)
-        found.append(setting("d", horizon, SHORT_LIST, 2, horizon, epsilon))
-    return found
+        settings.append(setting("d", horizon, SHORT_LIST, 2, horizon, epsilon))
+    return settings
 
 
-def separation(measured: Measured, plan: Plan) -> list[str]:
+def separation(measured: Measured, plan: TablePlan) -> list[str]:
     """Central against local privacy, at each epsilon up to 0.1 and at the threshold."""
     ours, theirs = "dp-htinf", f"ldp-exp3{TUNED}"
     pairs = zip(measured.points("a", ours), measured.points("a", theirs), strict=True)
@@ -139,7 +139,7 @@ def separation(measured: Measured, plan: Plan) -> list[str]:
     return lines
 
 
-def few_arms(plan: Plan) -> str:
+def few_arms(plan: TablePlan) -> str:
     """Why the power of K is above 1/2 where there are few arms."""
     K = np.array(plan.arm_counts, float)
     exact = np.polyfit(np.log(K), np.log(np.sqrt(K - 1.0) * (1.0 - 1.0 / K)), 1)[0]

@@ -95,11 +95,11 @@ class Refusals(NamedTuple):
         self.places.setdefault(label, {}).setdefault(panel, []).append(number(x))
 
     def __str__(self) -> str:
-        said = [
+        parts = [
             f"{label} at " + ", ".join(f"({panel}) {'; '.join(xs)}" for panel, xs in where.items())
             for label, where in self.places.items()
         ]
-        return f"Refused, since the horizon is too short: {', '.join(said) or 'nothing'}."
+        return f"Refused, since the horizon is too short: {', '.join(parts) or 'nothing'}."
 
 
 def expert_setting(
@@ -152,25 +152,25 @@ def recommendations(measured: Measured) -> list[str]:
     """Beside the least regret, what the bounds recommend."""
     lines = []
     for panel, symbol in (("a", "ε"), ("b", "N"), ("c", "T")):
-        said = []
+        parts = []
         for one, worlds in zip(measured.settings, measured.results, strict=True):
             if one.panel != panel or "exp4" in one.policies:
                 continue
             first: Any = next(iter(one.policies.values()))
-            asked = (first.arms, first.experts, one.horizon, first.epsilon)
+            question = (first.arms, first.experts, one.horizon, first.epsilon)
             means = {
                 label: max(mean_of_regret(results, label)[0] for results in worlds)
                 for label in one.policies
             }
-            printed = recommend_experts(*asked, delta=EXPERT_DELTA).policy
-            tuned = recommend_experts(*asked, delta=EXPERT_DELTA, tuned=True).policy
+            printed = recommend_experts(*question, delta=EXPERT_DELTA).policy
+            tuned = recommend_experts(*question, delta=EXPERT_DELTA, tuned=True).policy
             least = min(means, key=lambda label: means[label])
             if means[least] > LEARNED * one.ceiling:
                 least = "none learns"
-            said.append(f"{symbol} = {number(one.x)}: {printed}, {tuned}; {least}")
+            parts.append(f"{symbol} = {number(one.x)}: {printed}, {tuned}; {least}")
         lines.append(
             f"({panel}) the least bound as printed, the least bound tuned; the least regret "
-            f"measured. {'. '.join(said)}."
+            f"measured. {'. '.join(parts)}."
         )
     return lines
 

@@ -57,13 +57,13 @@ class Curve(NamedTuple):
         return float(self.means[i]), float(self.errors[i])
 
 
-def play(desk: Desk, sweeps: Mapping[str, Against], seed: int) -> dict[str, dict[str, Curve]]:
+def play(desk: Desk, studies: Mapping[str, Against], seed: int) -> dict[str, dict[str, Curve]]:
     """Play all of them; the curves of each, by label. They are also kept as a table."""
-    for letter, sweep in sweeps.items():
-        desk.play(sweep.panels(letter), sweep.size, seed=seed, checkpoints=20)
-    curves = {letter: _curves(desk, letter, sweep) for letter, sweep in sweeps.items()}
+    for letter, study in studies.items():
+        desk.play(study.panels(letter), study.size, seed=seed, checkpoints=20)
+    curves = {letter: _curves(desk, letter, study) for letter, study in studies.items()}
     rows = [
-        (letter, sweeps[letter].symbol, value, label, curve.promise, mean, error)
+        (letter, studies[letter].symbol, value, label, curve.promise, mean, error)
         for letter, by_label in curves.items()
         for label, curve in by_label.items()
         for value, mean, error in zip(curve.values, curve.means, curve.errors, strict=True)
@@ -73,8 +73,8 @@ def play(desk: Desk, sweeps: Mapping[str, Against], seed: int) -> dict[str, dict
     return curves
 
 
-def _curves(desk: Desk, letter: str, sweep: Against) -> dict[str, Curve]:
-    played = [desk.results[key] for key in sweep.panels(letter)]
+def _curves(desk: Desk, letter: str, study: Against) -> dict[str, Curve]:
+    played = [desk.results[key] for key in study.panels(letter)]
     uniform = np.array([r.horizon * float(r.environment.gaps.mean()) for r in played])
     curves = {}
     for label in played[0].labels:
@@ -82,32 +82,32 @@ def _curves(desk: Desk, letter: str, sweep: Against) -> dict[str, Curve]:
         promises = {str(results.policies[label].guarantee) for results in played}
         scope = played[0].policies[label].guarantee.scope
         promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"
-        values = np.array(sweep.values, float)
+        values = np.array(study.values, float)
         strays = np.array([count_strays(results, label) for results in played])
         curves[label] = Curve(values, np.array(means), np.array(errors), uniform, strays, promise)
     return curves
 
 
 def draw(
-    sweeps: Mapping[str, Against],
+    studies: Mapping[str, Against],
     curves: Mapping[str, Mapping[str, Curve]],
     title: str,
     extra: int = 0,
 ) -> Figure:
-    """A panel for each sweep, both axes logarithmic, with legends that tell the promises.
+    """A panel for each study, both axes logarithmic, with legends that tell the promises.
 
     `extra` panels to the right stay empty.
     """
     from matplotlib.figure import Figure
 
-    columns = len(sweeps) + extra
+    columns = len(studies) + extra
     figure = Figure(figsize=(6.4 * columns, 6.4), layout="constrained", dpi=110)
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     axes: Any = figure.subplots(1, columns, squeeze=False)[0]
-    for ax, (letter, sweep) in zip(axes, sweeps.items(), strict=False):
+    for ax, (letter, study) in zip(axes, studies.items(), strict=False):
         _draw(ax, curves[letter])
-        ax.set_title(f"({letter}) {sweep.heading}", fontsize=10, loc="left")
-        ax.set_xlabel(sweep.symbol)
+        ax.set_title(f"({letter}) {study.heading}", fontsize=10, loc="left")
+        ax.set_xlabel(study.symbol)
         ax.set_ylabel("regret (sum of gaps, log scale)")
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), frameon=False, fontsize=8)
     return figure

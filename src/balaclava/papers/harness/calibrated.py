@@ -20,7 +20,7 @@ SEED = 2022
 @functools.cache
 def scale_of(policy: Any, worlds: tuple[Environment, ...], size: Size, workers: int | None) -> Any:
     """The calibrated radius_scale of a policy; found once for as long as the process runs."""
-    found = calibrate(
+    calibration = calibrate(
         policy,
         dict(zip(map(str, range(len(worlds))), worlds, strict=True)),
         horizon=size.horizon,
@@ -29,7 +29,7 @@ def scale_of(policy: Any, worlds: tuple[Environment, ...], size: Size, workers: 
         scales=SCALES,
         workers=workers,
     )
-    return found.scale
+    return calibration.scale
 
 
 def scaled(name: str, scale: float, **offered: Any) -> dict[str, Any]:

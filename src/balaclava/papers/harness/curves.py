@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SYMBOLS = {"epsilon": "ε", "delta": "δ"}
 
 
-class Sweep(NamedTuple):
+class CurveFamily(NamedTuple):
     """What is varied, over which values, what is held, and for which policies."""
 
     varied: str
@@ -77,36 +77,36 @@ def grid(high: float, low: float, points: int) -> list[float]:
     return [float(f"{value:.3g}") for value in np.geomspace(high, low, points)]
 
 
-def draw_sweeps(desk: Desk, sweeps: dict[str, Sweep], title: str) -> Figure:
+def draw_curves(desk: Desk, families: dict[str, CurveFamily], title: str) -> Figure:
     """Final regret against what is varied, both on logarithmic scales."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 5.6), layout="constrained", dpi=110)
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
-    axes: Any = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
-    for ax, (letter, sweep) in zip(axes, sweeps.items(), strict=True):
-        _draw(ax, desk.results[letter], sweep)
-        ax.set_title(f"({letter}) {sweep}", fontsize=10, loc="left")
+    axes: Any = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    for ax, (letter, family) in zip(axes, families.items(), strict=True):
+        _draw(ax, desk.results[letter], family)
+        ax.set_title(f"({letter}) {family}", fontsize=10, loc="left")
     axes[0].set_ylabel("regret (sum of gaps)")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
-def _draw(ax: Axes, results: Results, sweep: Sweep) -> None:
+def _draw(ax: Axes, results: Results, family: CurveFamily) -> None:
     from balaclava.simulation.plots import COLOURS, STYLES
 
-    for i, name in enumerate(sweep.names):
-        means, errors = sweep.curve(results, name)
-        scope = results.policies[sweep.label(name, sweep.values[0])].guarantee.scope
+    for i, name in enumerate(family.names):
+        means, errors = family.curve(results, name)
+        scope = results.policies[family.label(name, family.values[0])].guarantee.scope
         look: dict[str, Any] = {"color": COLOURS[i], "linestyle": STYLES[i], "marker": "o^sD"[i]}
         label = f"{name} [ε, δ per {scope}]"
-        ax.errorbar(sweep.values, means, errors, capsize=3, label=label, **look)
+        ax.errorbar(family.values, means, errors, capsize=3, label=label, **look)
     uniform = results.horizon * float(results.environment.gaps.mean())
     ax.axhline(uniform, color="0.5", lw=1, ls=":", label="all arms in turn")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.invert_xaxis()
-    ax.set_xlabel(f"{SYMBOLS[sweep.varied]} (more private to the right)")
+    ax.set_xlabel(f"{SYMBOLS[family.varied]} (more private to the right)")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)

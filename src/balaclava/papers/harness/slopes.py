@@ -146,11 +146,11 @@ def measure(
     total = repetitions * sum(
         setting.horizon * len(setting.policies) * len(setting.worlds) for setting in settings
     )
-    played, all_results = 0, []
+    rounds, all_results = 0, []
     for setting in settings:
-        found = []
+        by_world = []
         for world in setting.worlds:
-            tell, before = desk.progress, played
+            tell, before = desk.progress, rounds
             results = simulate(
                 setting.policies,
                 world,
@@ -161,16 +161,16 @@ def measure(
                 workers=desk.workers,
                 progress=None if tell is None else _later(tell, before, total),
             )
-            found.append(results)
-            played += repetitions * setting.horizon * len(setting.policies)
-        all_results.append(found)
+            by_world.append(results)
+            rounds += repetitions * setting.horizon * len(setting.policies)
+        all_results.append(by_world)
     measured = Measured(settings, all_results)
     desk.table(measured.columns())
     return measured
 
 
 def _later(tell: Any, before: int, total: int) -> Any:
-    return lambda played, _: tell(before + played, total)
+    return lambda rounds, _: tell(before + rounds, total)
 
 
 class Axis(NamedTuple):

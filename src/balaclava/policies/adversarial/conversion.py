@@ -25,7 +25,7 @@ from balaclava.policies.losses import LearningRateScale, PrivateLossPolicy
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.laplace import laplace_release
 
-Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in which an arm is played on end")]
+Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in a row in which one arm is played")]
 
 
 class Conversion(NamedTuple):

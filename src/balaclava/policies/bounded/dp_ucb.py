@@ -71,7 +71,7 @@ class DPUCB(PrivateBoundedPolicy):
 
     The plain baseline: no horizon to know, and nothing to set. It does not allow for its own
     noise: at epsilon = 1 or less a good arm whose first noise is bad is often left alone for
-    good. dp-ucb-bound mends that; for low regret prefer dp-imed or dp-klucb.
+    good. dp-ucb-bound fixes that; for low regret prefer dp-imed or dp-klucb.
 
     After one pull of each arm, play the arm with the largest
 

@@ -169,7 +169,7 @@ class DPRSE(EpochPolicy, PrivateRealPolicy):
     def error(self, shortest: float, longest: float) -> float:
         """1 (what is cut off) + sqrt(2 e) + e/3 (sampling) + 2 (noise) + rounding, e = min(eps, 1).
 
-        By Bernstein's inequality on both sides, save with probability 3 beta / (4 |S| tau^2): in
+        By Bernstein's inequality on both sides, except with probability 3 beta / (4 |S| tau^2): in
         all epochs together pi^2/8 beta. The pulls of an arm are at most
 
             (4/3) u^(1/v) (48 c / gap)^((1+v)/v) log(4 K tau^2 / beta) / e + 2 tau

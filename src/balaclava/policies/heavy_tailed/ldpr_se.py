@@ -213,7 +213,7 @@ class LDPRSE(EpochPolicy, LocalRealPolicy):
           2B/epsilon, at s = ell and z = 1 / (1 + r), with B sqrt(ell) / (epsilon sqrt(R)) = err;
         - epsilon sqrt(r) 2^-21 for rounding to the grid;
 
-        save with probability 4 beta / (8 |S| tau^2): in all epochs together pi^2/12 beta. Theorem
+        except with probability 4 beta / (8 |S| tau^2): in all epochs together pi^2/12 beta. Theorem
         7 as printed is false; this is the bound that the algorithm has. Epochs grow by
         4^((1+v)/v) >= 16, and 2^tau < 2 / gap, so that an arm is pulled at most
 

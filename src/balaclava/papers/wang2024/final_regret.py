@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from balaclava.papers.harness.curves import Sweep, draw_sweeps, grid
+from balaclava.papers.harness.curves import CurveFamily, draw_curves, grid
 from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
 from balaclava.papers.harness.registry import figure
 from balaclava.papers.wang2024.common import REFERENCE, SEED, SIZES, Setting, scale_note, title_of
 
 GRID_POINTS = {"quick": 11, "paper": 21, "tiny": 3}
-SWEPT = ("dp-ftpl-gauss", "dp-ftpl-new")
+POLICIES = ("dp-ftpl-gauss", "dp-ftpl-new")
 
 
-def play_sweeps(desk: Desk, sweeps: dict[str, Sweep]) -> list[str]:
-    """Play the sweeps on Instance 1, draw the final regrets, and say what is seen."""
+def play_curves(desk: Desk, families: dict[str, CurveFamily]) -> list[str]:
+    """Play every curve on Instance 1, draw the final regrets, and say what is seen."""
     size, world = SIZES[desk.scale], Setting(1, 0.0).world
-    panels = {letter: sweep.panel(world, size) for letter, sweep in sweeps.items()}
+    panels = {letter: family.panel(world, size) for letter, family in families.items()}
     results = desk.play(panels, size, seed=SEED, checkpoints=20)
     title = (
         f"{title_of(desk)}: Instance 1, regret after {size.horizon:,} rounds\n{desk.scale} scale: "
         f"mean ± 95 % interval of {size.repetitions} repetitions"
     )
-    desk.picture(draw_sweeps(desk, sweeps, title))
+    desk.picture(draw_curves(desk, families, title))
     return [
-        f"({letter}) {sweep}: {sweep.describe(results[letter])}" for letter, sweep in sweeps.items()
+        f"({letter}) {family}: {family.describe(results[letter])}"
+        for letter, family in families.items()
     ]
 
 
-def _why_sweeps(desk: Desk) -> list[str]:
+def _why(desk: Desk) -> list[str]:
     return [
         scale_note(desk),
         "The paper does not state its grids; ours are evenly spaced on a logarithmic scale, and "
@@ -41,11 +42,11 @@ def _why_sweeps(desk: Desk) -> list[str]:
 @figure("wang2024-fig6", "Regret against δ, at ε = 0 and ε = 0.1", REFERENCE)
 def figure_6(desk: Desk) -> Findings:
     points = GRID_POINTS[desk.scale]
-    sweeps = {
-        "a": Sweep("delta", grid(0.9, 1e-4, points), {"epsilon": 0.0}, SWEPT),
-        "b": Sweep("delta", grid(0.9, 1e-6, points), {"epsilon": 0.1}, SWEPT),
+    families = {
+        "a": CurveFamily("delta", grid(0.9, 1e-4, points), {"epsilon": 0.0}, POLICIES),
+        "b": CurveFamily("delta", grid(0.9, 1e-6, points), {"epsilon": 0.1}, POLICIES),
     }
-    seen = play_sweeps(desk, sweeps)
+    seen = play_curves(desk, families)
     return Findings(
         "wang2024-fig6: regret against δ, at ε = 0 and ε = 0.1",
         {
@@ -56,7 +57,7 @@ def figure_6(desk: Desk) -> Findings:
                 "beyond, where log(1/δ)/ε^2 takes over; DP-FTPL-New is lower and smooth.",
             ],
             SEES: seen,
-            WHY: _why_sweeps(desk),
+            WHY: _why(desk),
         },
     )
 
@@ -64,11 +65,11 @@ def figure_6(desk: Desk) -> Findings:
 @figure("wang2024-fig7", "Regret against ε, at δ = 1e-10 and δ = 0.001", REFERENCE)
 def figure_7(desk: Desk) -> Findings:
     points = GRID_POINTS[desk.scale]
-    sweeps = {
-        "a": Sweep("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-10}, SWEPT),
-        "b": Sweep("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-3}, SWEPT),
+    families = {
+        "a": CurveFamily("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-10}, POLICIES),
+        "b": CurveFamily("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-3}, POLICIES),
     }
-    seen = play_sweeps(desk, sweeps)
+    seen = play_curves(desk, families)
     return Findings(
         "wang2024-fig7: regret against ε, at δ = 1e-10 and δ = 0.001",
         {
@@ -79,6 +80,6 @@ def figure_7(desk: Desk) -> Findings:
                 "phase, and is flat then; DP-FTPL-New is smooth and flat below ε = 0.0001.",
             ],
             SEES: seen,
-            WHY: _why_sweeps(desk),
+            WHY: _why(desk),
         },
     )
