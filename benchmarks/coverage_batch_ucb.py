@@ -52,7 +52,7 @@ def make_estimates(
 def setting(name: str, **parameters: Any) -> BatchUCBPolicy:
     """A policy of one arm whose radii fail with CHANCE on each side."""
     sides = 2 if parameters.get("mean_range") else 1
-    made = bl.policy(
+    policy = bl.policy(
         name,
         arms=1,
         horizon=FIRST * 2 ** (BATCHES - 1),
@@ -60,8 +60,8 @@ def setting(name: str, **parameters: Any) -> BatchUCBPolicy:
         failure_probability=sides * BATCHES * CHANCE,
         **parameters,
     )
-    assert isinstance(made, BatchUCBPolicy)
-    return made
+    assert isinstance(policy, BatchUCBPolicy)
+    return policy
 
 
 def coverage(policy: BatchUCBPolicy, world: bl.Environment, runs: int, seed: int) -> Coverage:
@@ -132,11 +132,11 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|")
     most = 0.0
     for number, (law, policy, world) in enumerate(cases()):
-        seen = coverage(policy, world, runs, seed=number)
-        most = max(most, seen.missed)
+        shares = coverage(policy, world, runs, seed=number)
+        most = max(most, shares.missed)
         print(
             f"| {policy.name} | {law} | {policy.moment_order} | {policy.epsilon} | "
-            f"{policy.contamination} | {CHANCE} | {seen.missed:.5f} | {seen.error:.2f} |",
+            f"{policy.contamination} | {CHANCE} | {shares.missed:.5f} | {shares.error:.2f} |",
             flush=True,
         )
     return int(most > CHANCE)

@@ -33,9 +33,9 @@ def policy_of(name: str) -> bl.Policy:
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0)
     if name == "privatised-experts":
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
-    wanted = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
+    usual = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
     if cls.rewards == "bounded":
-        parameters = {**USUAL, **wanted}
+        parameters = {**USUAL, **usual}
     else:
         parameters = completed(
             cls, {"horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0}

@@ -151,11 +151,11 @@ def lines(names: Sequence[str], runs: int) -> Iterator[str]:
     ):
         for size in SIZES[name]:
             policy, world, used = setting(name, law, order, epsilon, share, size)
-            tried = max(min(runs, runs * LONGEST // used), 1000)
-            seen = coverage(policy, world, used, tried)
+            attempts = max(min(runs, runs * LONGEST // used), 1000)
+            rates = coverage(policy, world, used, attempts)
             yield (
-                f"| {name} | {law} | {order:g} | {epsilon:g} | {share:g} | {used} | {seen.runs} "
-                f"| {seen.missed:.5f} | {DELTA:g} | {seen.error:.3f} |"
+                f"| {name} | {law} | {order:g} | {epsilon:g} | {share:g} | {used} | {rates.runs} "
+                f"| {rates.missed:.5f} | {DELTA:g} | {rates.error:.3f} |"
             )
 
 

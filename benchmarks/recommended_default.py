@@ -45,13 +45,13 @@ class AnyBatches(DPIMED):
 def trajectory_policies(arms: int, epsilon: float, horizon: int) -> dict[str, bl.Policy]:
     """Every policy with rewards in [0, 1] that protects a whole trajectory, and imed."""
     usual = {"arms": arms, "epsilon": epsilon, "horizon": horizon, "delta": 0.01}
-    chosen = {"imed": bl.policy("imed", arms=arms)}
+    policies = {"imed": bl.policy("imed", arms=arms)}
     for entry in bl.list_policies():
         if entry.guarantee == "central, trajectory" and entry.rewards == "bounded":
             fields = [field.name for field in dataclasses.fields(entry.policy)]  # type: ignore[arg-type]
             parameters: dict[str, Any] = {key: usual[key] for key in usual if key in fields}
-            chosen[entry.name] = bl.policy(entry.name, **parameters)
-    return chosen
+            policies[entry.name] = bl.policy(entry.name, **parameters)
+    return policies
 
 
 def regrets(options: argparse.Namespace) -> None:

@@ -69,14 +69,14 @@ def overhead(quick: bool) -> list[Line]:
     Processor time does not see the disk, so the time on the wall to write a cell, the best of
     many, is set beside the time to play it.
     """
-    wanted = plan(3, 100_000 if quick else 1_000_000, 20 if quick else 50)
-    (experiment,) = wanted.experiments
+    cells = plan(3, 100_000 if quick else 1_000_000, 20 if quick else 50)
+    (experiment,) = cells.experiments
     folders = map(str, itertools.count())
     with tempfile.TemporaryDirectory() as room:
         seconds = in_turns(
             {
                 "plain": lambda: experiment.run(workers=1),
-                "sweep": lambda: run_sweep(wanted, Path(room) / next(folders), workers=1),
+                "sweep": lambda: run_sweep(cells, Path(room) / next(folders), workers=1),
             },
             3 if quick else 5,
         )
@@ -146,7 +146,7 @@ def many(quick: bool) -> list[Line]:
 def cluster(quick: bool) -> list[Line]:
     """Two worker processes on this machine beside two threads of one process."""
     distributed: Any = importlib.import_module("distributed")
-    wanted = plan(6, 100_000 if quick else 1_000_000, 10 if quick else 50)
+    cells = plan(6, 100_000 if quick else 1_000_000, 10 if quick else 50)
     tasks = plan(100 if quick else 400, 10, 1)
     folders = map(str, itertools.count())
     workers = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
@@ -160,8 +160,8 @@ def cluster(quick: bool) -> list[Line]:
 
         seconds = in_turns(
             {
-                "here": lambda: play(wanted, None),
-                "there": lambda: play(wanted, there.scheduler_address),
+                "here": lambda: play(cells, None),
+                "there": lambda: play(cells, there.scheduler_address),
             },
             1 if quick else 3,
             time.perf_counter,

@@ -183,11 +183,11 @@ class Site:
             r'<div class="wide"><a href="\1"><img src="\1" alt="\2" loading="lazy"></a></div>',
             body,
         )
-        named = title if title == "balaclava" else f"{title} - balaclava"
+        heading = title if title == "balaclava" else f"{title} - balaclava"
         return path, (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(named)}</title><style>{self.style}</style></head>\n"
+            f"<title>{html.escape(heading)}</title><style>{self.style}</style></head>\n"
             f'<body><div class="page">{self.navigation(path, up)}<main>\n{body}</main></div>'
             "</body></html>\n"
         )

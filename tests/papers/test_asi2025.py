@@ -14,12 +14,12 @@ import balaclava as bl
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.errors import ParameterError
 from balaclava.papers.asi2025 import common, figure1, learning_rate, lemma51, table1, table2
-from balaclava.papers.asi2025.lemma51_conditions import lemma_line, spoken
+from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
 from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.registry import figures
 from balaclava.papers.harness.slopes import (
-    Measured,
     Point,
+    Regrets,
     Setting,
     fitted,
     measure,
@@ -128,7 +128,7 @@ def test_a_power_is_found_again() -> None:
     assert fitted(noisy).bound is None
 
 
-def made_up(*values: list[float]) -> Measured:
+def made_up(*values: list[float]) -> Regrets:
     """One policy at the horizons 10, 100, 1000 and so on, with these final regrets."""
     settings, found = [], []
     world = bl.environment("stochastic-losses", means=[0.5, 0.0])
@@ -142,16 +142,16 @@ def made_up(*values: list[float]) -> Measured:
             results.add(Run("exp3", repetition, np.array([final]), np.zeros(2, np.int64)))
         settings.append(Setting("c", float(horizon), horizon, policies, (world,), horizon / 4))
         found.append([results])
-    return Measured(settings, found)
+    return Regrets(settings, found)
 
 
 def test_only_what_is_learned_is_fitted() -> None:
-    measured = made_up([2.0, 2.0], [10.0, 10.0], [31.6, 31.6], [100.0, 100.0])
-    slope = measured.slope("c", "exp3")
+    regrets = made_up([2.0, 2.0], [10.0, 10.0], [31.6, 31.6], [100.0, 100.0])
+    slope = regrets.slope("c", "exp3")
     assert slope is not None
     assert slope.power == pytest.approx(0.5, abs=1e-3)  # without the first, 80 % of even play
     assert made_up([2.0, 2.0], [24.0, 25.0], [31.6, 31.6]).slope("c", "exp3") is None
-    text = " ".join(common.describe_slopes(measured, "c"))
+    text = " ".join(common.describe_slopes(regrets, "c"))
     assert "exp3 +0.50 ± 0.00 (its bound +0.49), proved +0.50" in text
     text = " ".join(common.describe_slopes(made_up([2.0, 2.0], [25.0, 25.0]), "c"))
     assert "not fitted" in text
@@ -159,11 +159,11 @@ def test_only_what_is_learned_is_fitted() -> None:
 
 
 def test_the_worst_world_counts() -> None:
-    measured = made_up([1.0, 3.0], [5.0, 7.0])
-    (one, _), (few, more) = measured.settings, measured.results
+    regrets = made_up([1.0, 3.0], [5.0, 7.0])
+    (one, _), (few, more) = regrets.settings, regrets.results
     point = worst_point(one, [few[0], more[0]], "exp3")
     assert [point.mean, point.error] == pytest.approx([6.0, 12.7062], rel=1e-5)
-    assert promise(measured.policy("exp3")) == "not private"
+    assert promise(regrets.policy("exp3")) == "not private"
 
 
 def test_progress_is_one_count(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def base_results(paths: list[list[float]], rounds: list[int]) -> bl.Results:
 def test_of_whom_the_lemma_speaks() -> None:
     # Settled at once: 10 pulls up to round 20, then 90 in the other 9,980.
     early = base_results([[5.0, 50.0]] * 3, [20, 10_000])
-    found = spoken(early, "dp-htinf", 0.1, [20])
+    found = strongest_condition(early, "dp-htinf", 0.1, [20])
     assert found is not None
     assert found.switch == 20
     assert 2 * found.share * 20 <= found.changed <= found.share * (10_000 - 20)
@@ -256,7 +256,7 @@ def test_of_whom_the_lemma_speaks() -> None:
     )
     # Never settles: all pulls of the second arm come right after the turn.
     late = base_results([[0.0, 50.0, 50.0]] * 3, [20, 200, 10_000])
-    assert spoken(late, "dp-htinf", 0.1, [20]) is None
+    assert strongest_condition(late, "dp-htinf", 0.1, [20]) is None
 
 
 # The figures as a whole. Each compiles its policies, which is what takes the time.

@@ -70,9 +70,9 @@ def cache_directory(*functions: Callable[..., Any]) -> Path | None:
 
 
 def _cache_root() -> Path:
-    chosen = os.environ.get("BALACLAVA_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
+    folder = os.environ.get("BALACLAVA_CACHE_DIR")
+    if folder:
+        return Path(folder)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "balaclava"
 

@@ -129,8 +129,8 @@ class Declared:
 
     def __post_init__(self) -> None:
         for name, annotation in self.annotations.items():
-            checked = check(self._label(name), getattr(self, name), annotation)
-            object.__setattr__(self, name, checked)
+            value = check(self._label(name), getattr(self, name), annotation)
+            object.__setattr__(self, name, value)
 
     def _label(self, parameter: str) -> str:
         return f"{getattr(self, 'name', type(self).__name__)}: {parameter}"

@@ -51,15 +51,15 @@ def calibrate(
             raise ExperimentFileError(
                 f"{file} has no environment {name!r}; {nearest(name, worlds)}"
             )
-    kept = {name: world for name, world in worlds.items() if name not in held_out}
-    if not kept:
+    learning_worlds = {name: world for name, world in worlds.items() if name not in held_out}
+    if not learning_worlds:
         raise ExperimentFileError(
             f"{file}: every environment is held out; leave one to calibrate on"
         )
     with _progress() as progress:
-        done = choose(
+        calibration = choose(
             first.policies[label],
-            kept,
+            learning_worlds,
             horizon=first.horizon,
             repetitions=first.repetitions,
             seed=first.seed,
@@ -70,4 +70,4 @@ def calibrate(
             workers=workers or first.workers,
             progress=progress,
         )
-    click.echo(str(done))
+    click.echo(str(calibration))

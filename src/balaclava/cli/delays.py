@@ -34,11 +34,11 @@ def lateness(
     """What the options ask for, as `bl.simulate` takes it; {} where they ask for nothing."""
     from balaclava.simulation.delays import Delay
 
-    asked: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if delay is not None or law is not None or lost is not None:
-        chosen = {"law": law, "lost": lost}
-        chosen = {name: value for name, value in chosen.items() if value is not None}
-        asked["delay"] = Delay.create({"mean": delay or 0, **chosen})
+        settings = {"law": law, "lost": lost}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        arguments["delay"] = Delay.create({"mean": delay or 0, **settings})
     if patience is not None:
-        asked["patience"] = patience
-    return asked
+        arguments["patience"] = patience
+    return arguments

@@ -86,9 +86,9 @@ def simulate(
     from balaclava.experiments.sweep import SUMMARY, plan_sweep
 
     plan = read_plan(file)
-    asked = lateness(delay, law, lost, patience)
-    if asked:
-        plan = plan.with_feedback(**asked)
+    arguments = lateness(delay, law, lost, patience)
+    if arguments:
+        plan = plan.with_feedback(**arguments)
     out = Path(f"{file.stem}-results") if out is None else out
     sweep = plan_sweep(plan, out)
     if show:
@@ -115,20 +115,20 @@ def _list(sweep: Sweep) -> None:
         state = "done" if cell.done else "-"
         click.echo(f"{state:4}  {cell.key[:12]}  {cell}, seed {cell.seed}")
     rounds = sum(cell.horizon * cell.repetitions for cell in cells if not cell.done)
-    done = sum(cell.done for cell in cells)
-    click.echo(f"{done} of {len(cells)} cells are done; {rounds:.3g} rounds are to be played")
+    finished = sum(cell.done for cell in cells)
+    click.echo(f"{finished} of {len(cells)} cells are done; {rounds:.3g} rounds are to be played")
 
 
 def _tell_what_is_kept(sweep: Sweep) -> None:
     cells, parts = sweep.cells, sweep.parts()
-    kept = [c.repetitions if c.done else len(sweep.kept(c, parts)) for c in cells]
-    asked = sum(cell.repetitions for cell in cells)
-    if sum(kept) and len(sweep.settings()) == 1:
+    counts = [c.repetitions if c.done else len(sweep.kept(c, parts)) for c in cells]
+    total = sum(cell.repetitions for cell in cells)
+    if sum(counts) and len(sweep.settings()) == 1:
         _write(sweep)
-    done = f"{sum(cell.done for cell in cells)} of {len(cells)} cells"
-    where = f"they are kept in {sweep.folder} ({done})" if sum(kept) else "nothing was finished"
+    share = f"{sum(cell.done for cell in cells)} of {len(cells)} cells"
+    where = f"they are kept in {sweep.folder} ({share})" if sum(counts) else "nothing was finished"
     click.echo(
-        f"balaclava: interrupted after {sum(kept)} of {asked} repetitions; {where}; run the same "
+        f"balaclava: interrupted after {sum(counts)} of {total} repetitions; {where}; run the same "
         "command again to go on",
         err=True,
     )

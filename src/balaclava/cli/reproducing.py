@@ -80,9 +80,10 @@ def reproduce(
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
     for name in figures:
         with _progress() as progress:
-            done = run(name, scale=scale, out=out, workers=workers, progress=progress)
-        click.echo(f"{done}\n")
-        click.echo(f"wrote {', '.join(path.name for path in done.files)} to {done.files[0].parent}")
+            reproduction = run(name, scale=scale, out=out, workers=workers, progress=progress)
+        click.echo(f"{reproduction}\n")
+        files = reproduction.files
+        click.echo(f"wrote {', '.join(path.name for path in files)} to {files[0].parent}")
 
 
 def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) -> None:
@@ -94,13 +95,13 @@ def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) 
         if step.problem:
             click.echo(f"balaclava: {step.name}: {' '.join(step.problem.split())}", err=True)
 
-    done = make_gallery(
+    gallery = make_gallery(
         out, scale=scale, workers=workers, progress=lambda _: _progress(), tell=tell
     )
     if markdown is not None:
-        write_markdown(done.shown, out, markdown)
-    click.echo(f"wrote {done.page}, {len(done.shown)} figures: open it in a browser")
-    if done.failed:
-        names = ", ".join(step.name for step in done.failed)
+        write_markdown(gallery.exhibits, out, markdown)
+    click.echo(f"wrote {gallery.page}, {len(gallery.exhibits)} figures: open it in a browser")
+    if gallery.failed:
+        names = ", ".join(step.name for step in gallery.failed)
         click.echo(f"balaclava: not made: {names}; the same command tries again", err=True)
         raise SystemExit(1)

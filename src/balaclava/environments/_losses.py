@@ -58,11 +58,11 @@ def summed_by(rounds: np.ndarray, rows: Callable[[int, int], np.ndarray]) -> np.
     `rows(first, last)` gives the rows of rounds first + 1 to last.
     """
     sums: list[np.ndarray] = []
-    total, done = np.zeros(()), 0
+    total, row = np.zeros(()), 0
     for last in rounds.tolist():
-        while done < last:
-            until = min(last, done + _CHUNK)
-            total = total + rows(done, until).sum(axis=0)
-            done = until
+        while row < last:
+            until = min(last, row + _CHUNK)
+            total = total + rows(row, until).sum(axis=0)
+            row = until
         sums.append(total)
     return np.array(sums)

@@ -17,8 +17,8 @@ Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 def checked_order(order: float) -> float:
     """A positive order, or the error that says so."""
-    checked: float = check("order", order, Order)
-    return checked
+    number: float = check("order", order, Order)
+    return number
 
 
 def integral(function: Callable[[float], float], edges: Sequence[float]) -> float:

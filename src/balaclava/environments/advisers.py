@@ -32,15 +32,15 @@ def naming(arms: Sequence[int] | np.ndarray, of: int, trust: float = 1.0) -> np.
     [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]
     """
     of, trust = check("of", of, Arms), check("trust", trust, _SHARE)
-    named = np.asarray(arms)
-    if named.ndim != 1 or not np.issubdtype(named.dtype, np.integer):
+    names = np.asarray(arms)
+    if names.ndim != 1 or not np.issubdtype(names.dtype, np.integer):
         raise ParameterError("arms is not a list of whole numbers; give one arm a round")
-    if named.size == 0 or named.min() < 0 or named.max() >= of:
+    if names.size == 0 or names.min() < 0 or names.max() >= of:
         raise ParameterError(f"arms must hold one or more numbers from 0 to {of - 1}")
     if of == 1:
-        return np.ones((named.size, 1))
-    chances = np.full((named.size, of), (1.0 - trust) / (of - 1))
-    chances[np.arange(named.size), named] = trust
+        return np.ones((names.size, 1))
+    chances = np.full((names.size, of), (1.0 - trust) / (of - 1))
+    chances[np.arange(names.size), names] = trust
     return chances
 
 

@@ -126,8 +126,8 @@ class Contaminated(Environment):
                 f"{self._label('inner')}: {self.inner.name} gives losses, which no policy takes "
                 "with outliers among them; give an environment of rewards"
             )
-        checked = checked_outliers(self._label("outliers"), self.outliers, self.arms)
-        object.__setattr__(self, "outliers", checked)
+        outliers = checked_outliers(self._label("outliers"), self.outliers, self.arms)
+        object.__setattr__(self, "outliers", outliers)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -86,14 +86,14 @@ def play_there(
 
         tasks = iter(_tasks(work))
         known = {submit(*task): task for task in itertools.islice(tasks, _AT_ONCE)}
-        played = 0
-        progress(played, rounds)
+        rounds_so_far = 0
+        progress(rounds_so_far, rounds)
         completed = _distributed().as_completed(known, loop=client.loop)
         for future in completed:
             cell, repetitions = known.pop(future)
             yield cell, _result(future, cell)
-            played += cell.horizon * len(repetitions)
-            progress(played, rounds)
+            rounds_so_far += cell.horizon * len(repetitions)
+            progress(rounds_so_far, rounds)
             for task in itertools.islice(tasks, 1):
                 following = submit(*task)
                 known[following] = task

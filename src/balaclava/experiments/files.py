@@ -183,9 +183,9 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     for world in worlds:
         with _noted(problems, world.place, None):
             environments[world.label] = _environment(world, path)
-    made: dict[tuple[str, int], dict[str, Policy]] = {}
+    policies_at: dict[tuple[str, int], dict[str, Policy]] = {}
     for (where, environment), t in itertools.product(environments.items(), horizons):
-        fitting = made[where, t] = {}
+        fitting = policies_at[where, t] = {}
         for player in players:
             with _noted(problems, player.place, (player.label, where, t)):
                 policy = _policy(player, environment, t)
@@ -197,7 +197,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     (repetitions,) = numbers["repetitions"]
     experiments = tuple(
         Experiment(
-            made[where, t],
+            policies_at[where, t],
             world,
             t,
             repetitions,
@@ -391,8 +391,8 @@ def _policy(section: _Section, environment: Environment, horizon: int) -> Policy
             f"name = {brief(section.name)} is not a policy's name; give it in quotes"
         )
     parameters = dict(section.parameters)
-    wanted = POLICIES.get(section.name).annotations
+    fields = POLICIES.get(section.name).annotations
     for key, value in {"arms": environment.arms, "horizon": horizon}.items():
-        if key in wanted:
+        if key in fields:
             parameters.setdefault(key, value)
     return POLICIES.create(section.name, parameters)

@@ -27,12 +27,12 @@ def expand(label: str, table: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if not grids:
         return {label: table}
     sections = {}
-    for chosen in itertools.product(*(enumerate(values) for values in grids.values())):
+    for point in itertools.product(*(enumerate(values) for values in grids.values())):
         words = [
             f"{'.'.join(path)}={_text(value, i)}"
-            for path, (i, value) in zip(grids, chosen, strict=True)
+            for path, (i, value) in zip(grids, point, strict=True)
         ]
-        values = {path: value for path, (_, value) in zip(grids, chosen, strict=True)}
+        values = {path: value for path, (_, value) in zip(grids, point, strict=True)}
         sections[f"{label}({', '.join(words)})"] = _filled(table, values)
     if len(sections) < math.prod(map(len, grids.values())):
         raise ExperimentFileError("a grid holds a value twice; give each once")

@@ -76,9 +76,9 @@ def run_sweep(
             warn_of_moments(cell.policy_label, cell.policy, cell.environment)
         rounds = sum(cell.horizon * len(repetitions) for cell, repetitions in work)
 
-        def report(played: int, rounds: int) -> None:
+        def report(rounds_so_far: int, rounds: int) -> None:
             if progress is not None:
-                progress(played, rounds, keeper.finished, keeper.cells)
+                progress(rounds_so_far, rounds, keeper.finished, keeper.cells)
 
         if scheduler is None:
             source = _play_here(work, threads, rounds, report)
@@ -154,8 +154,8 @@ class _Keeper:
         for cell in sweep.cells:
             keys.add(cell.key)
             if not cell.done and cell.key not in self._open:
-                kept = {run.repetition: run for run in _intact_parts(sweep, cell, parts)}
-                self._open[cell.key] = _Open(cell, kept, files=parts.get(cell.key, []))
+                runs = {run.repetition: run for run in _intact_parts(sweep, cell, parts)}
+                self._open[cell.key] = _Open(cell, runs, files=parts.get(cell.key, []))
         self.cells = len(keys)
         for state in list(self._open.values()):
             self._close_if_complete(state)

@@ -329,13 +329,13 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         raise ResultsFileError(f"{error} ({_RECOMPUTE})") from error
     sizes = {(run.label, run.regret.size, run.pulls.size) for run in runs}
     fits = sizes <= {(cell.policy.name, cell.checkpoints.size, cell.environment.arms)}
-    asked = {
+    cell_header = {
         "horizon": cell.horizon,
         "seed": cell.seed,
         "checkpoints": cell.checkpoints.tolist(),
         "feedback": cell.feedback.description or None,
     }
-    if not fits or any(header.get(what) != value for what, value in asked.items()):
+    if not fits or any(header.get(what) != value for what, value in cell_header.items()):
         raise ResultsFileError(f"{path} holds something else than {cell}; {_RECOMPUTE}")
     return runs
 

@@ -99,12 +99,12 @@ class Setting(NamedTuple):
         return f"S{self.instance}, ε={self.epsilon:g}, v={self.v:g}"
 
 
-def found_scale(desk: Desk, name: str, v: float, offered: dict[str, Any]) -> float:
+def found_scale(desk: Desk, name: str, v: float, parameters: dict[str, Any]) -> float:
     """The calibrated radius_scale, from instances that no figure shows."""
     runs = SEARCH[desk.scale]
-    size = Size(offered["horizon"], min(runs, SLOW.get(name, runs)))
+    size = Size(parameters["horizon"], min(runs, SLOW.get(name, runs)))
     worlds = tuple(pareto(means, v) for means in LEARNED)
-    return float(scale_of(make(name, **offered), worlds, size, desk.workers))
+    return float(scale_of(make(name, **parameters), worlds, size, desk.workers))
 
 
 # Figures 1, 3 and 4: central privacy.
@@ -119,15 +119,15 @@ def play_central(desk: Desk, number: int) -> dict[str, Setting]:
     }
     proved, tuned = {}, {}
     for letter, setting in settings.items():
-        offered = setting.offered(PROVED[desk.scale].horizon)
+        parameters = setting.offered(PROVED[desk.scale].horizon)
         names = (*_PAPERS, *_OURS, "dpr-adaptive-ucb")
-        proved[letter] = Panel({name: make(name, **offered) for name in names}, setting.world)
-        offered = setting.offered(CALIBRATED[desk.scale].horizon)
+        proved[letter] = Panel({name: make(name, **parameters) for name in names}, setting.world)
+        parameters = setting.offered(CALIBRATED[desk.scale].horizon)
         policies: dict[str, Any] = {}
         for name in (*_PAPERS, *_OURS):
-            scale = found_scale(desk, name, setting.v, offered)
-            policies |= scaled(name, scale, **offered)
-        policies["dpr-adaptive-ucb"] = make("dpr-adaptive-ucb", **offered)
+            scale = found_scale(desk, name, setting.v, parameters)
+            policies |= scaled(name, scale, **parameters)
+        policies["dpr-adaptive-ucb"] = make("dpr-adaptive-ucb", **parameters)
         tuned[f"{letter}-calibrated"] = Panel(policies, setting.world)
     desk.play(proved, PROVED[desk.scale], seed=SEED)
     desk.play(tuned, CALIBRATED[desk.scale], seed=SEED)
@@ -192,8 +192,8 @@ def _central(desk: Desk, number: int) -> Findings:
             f"{_bonus(ucb, horizon):.3g} when all arms share {horizon:,} pulls, and the largest "
             f"gap is {setting.world.gaps.max():.3g}."
         )
-        tuned = results[f"{letter}-calibrated"].policies
-        named: dict[str, Any] = {unscaled(label): policy for label, policy in tuned.items()}
+        policies = results[f"{letter}-calibrated"].policies
+        named: dict[str, Any] = {unscaled(label): policy for label, policy in policies.items()}
         by_name = {name: named[name].radius_scale for name in (*_PAPERS, *_OURS)}
         scales.append(f"({letter}) {listed(by_name)}.")
     size = CALIBRATED[desk.scale]
@@ -235,8 +235,10 @@ def _central(desk: Desk, number: int) -> Findings:
 
 
 def _strays(results: Mapping[str, Results], settings: Iterable[str]) -> list[str]:
-    tuned = {letter: results[f"{letter}-calibrated"] for letter in settings}
-    return [f"({letter}) {strays(part, part.labels)}" for letter, part in tuned.items()]
+    calibrated_results = {letter: results[f"{letter}-calibrated"] for letter in settings}
+    return [
+        f"({letter}) {strays(part, part.labels)}" for letter, part in calibrated_results.items()
+    ]
 
 
 def _repetitions(desk: Desk, sizes: Mapping[str, Size]) -> str:
@@ -295,14 +297,14 @@ def play_local(desk: Desk) -> dict[str, Setting]:
         proved, tuned = {}, {}
         for name in _LOCAL:
             for epsilon in LOCAL_EPSILONS:
-                offered, label = setting.offered(size.horizon, epsilon), _named(name, epsilon)
-                proved[label] = make(name, **offered)
-                scale = found_scale(desk, name, setting.v, offered)
-                tuned[with_scale(label, scale)] = make(name, **offered, radius_scale=scale)
-        offered = setting.offered(size.horizon)
+                parameters, label = setting.offered(size.horizon, epsilon), _named(name, epsilon)
+                proved[label] = make(name, **parameters)
+                scale = found_scale(desk, name, setting.v, parameters)
+                tuned[with_scale(label, scale)] = make(name, **parameters, radius_scale=scale)
+        parameters = setting.offered(size.horizon)
         for name in ("dpr-se", "robust-ucb"):
-            proved[name] = make(name, **offered)
-            tuned |= scaled(name, found_scale(desk, name, setting.v, offered), **offered)
+            proved[name] = make(name, **parameters)
+            tuned |= scaled(name, found_scale(desk, name, setting.v, parameters), **parameters)
         panels[letter] = Panel(proved, setting.world)
         panels[f"{letter}-calibrated"] = Panel(tuned, setting.world)
     desk.play(panels, size, seed=SEED)
@@ -331,8 +333,10 @@ def figure_2(desk: Desk) -> Findings:
             f"ldpr-se ends after {', '.join(rounds)} rounds; until then all arms are played in "
             f"turn, and so they are in all {size.horizon:,} rounds here."
         )
-        tuned: dict[str, Any] = results[f"{letter}-calibrated"].policies
-        by_name = {unscaled(label): policy.radius_scale for label, policy in tuned.items()}
+        scaled_policies: dict[str, Any] = results[f"{letter}-calibrated"].policies
+        by_name = {
+            unscaled(label): policy.radius_scale for label, policy in scaled_policies.items()
+        }
         scales.append(f"({letter}) {listed(by_name)}.")
     return Findings(
         "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
@@ -373,20 +377,22 @@ def _local_claims(results: Mapping[str, Results]) -> list[str]:
     lines = []
     for name in _LOCAL:
         for less, more in ((10.0, 5.0), (20.0, 10.0)):
-            seen = {
+            agreement = {
                 letter: smaller(*(regret_of(of, _named(name, e)) for e in (less, more)))
                 for letter, of in (("a", loose), ("b", tight))
             }
-            lines.append(verdicts(f"{name}: less regret at ε={less:g} than at ε={more:g}", seen))
+            lines.append(
+                verdicts(f"{name}: less regret at ε={less:g} than at ε={more:g}", agreement)
+            )
     for epsilon in LOCAL_EPSILONS:
         label = _named("ldpr-se", epsilon)
-        seen = {"b": smaller(regret_of(tight, label), regret_of(loose, label))}
-        lines.append(verdicts(f"{label}: less regret at v=0.9 than at v=0.5", seen))
-        seen = {
+        agreement = {"b": smaller(regret_of(tight, label), regret_of(loose, label))}
+        lines.append(verdicts(f"{label}: less regret at v=0.9 than at v=0.5", agreement))
+        agreement = {
             letter: smaller(regret_of(of, "dpr-se"), regret_of(of, label))
             for letter, of in (("a", loose), ("b", tight))
         }
-        lines.append(verdicts(f"{label} above dpr-se at ε=1, central", seen))
+        lines.append(verdicts(f"{label} above dpr-se at ε=1, central", agreement))
     return lines
 
 
@@ -480,7 +486,7 @@ def local_rate(desk: Desk) -> Findings:
     }
     _draw_rates(desk, studies, curves, bounds, gaps, needed)
     runs = RATE_SIZES[desk.scale].repetitions * len(curve.values)
-    seen = [
+    statements = [
         f"Slope of log regret against log gap at v={RATE_V:g}, printed: "
         f"{-printed_exponent(RATE_V):.2f}; corrected: {-corrected_exponent(RATE_V):.2f}.",
         f"(a) {label}, {curve.promise}: fitted slope {curve.slope():.2f}. Runs that played the "
@@ -504,7 +510,7 @@ def local_rate(desk: Desk) -> Findings:
                 "gap^(-1/v)), and Theorem 11 is said to match. This figure is ours: the paper has "
                 "none on it.",
             ],
-            SEES: seen,
+            SEES: statements,
             WHY: [
                 "Epoch tau of LDPR-SE has 2^(2 tau (1+v)/v) pulls, up to constants, and drops the "
                 "arms whose gap is 2^-tau or more. So an arm costs gap^(-2(1+v)/v) pulls, and "

@@ -163,14 +163,14 @@ def regret_against(
 
     def policies(value: float) -> dict[str, Any]:
         point = plan.at(value)
-        made = {}
+        by_label = {}
         for contender in plan.contenders:
             scale = scales.get(contender.label, 1.0)
             label = with_scale(contender.label, scale) if scales else contender.label
-            made[label] = contender.make(
+            by_label[label] = contender.make(
                 point.arms, size.horizon, point.epsilon, point.mean_range, scale
             )
-        return made
+        return by_label
 
     values = plan.values[::2] if desk.scale == "tiny" else plan.values
     remark = "calibrated radii" if plan.scale is None else "smaller radii"
@@ -180,7 +180,7 @@ def regret_against(
     return Against(plan.symbol, values, lambda v: plan.at(v).arms.world(), policies, heading, size)
 
 
-class Played(NamedTuple):
+class Outcome(NamedTuple):
     """What a figure leaves: curves with the proofs' constants, and calibrated ones."""
 
     proved: dict[str, Curve]
@@ -194,7 +194,7 @@ class Played(NamedTuple):
         return {"a": self.proved[contender.label], "b": tuned[contender.label]}
 
 
-def play_figure(desk: Desk, plan: FigurePlan) -> Played:
+def play_figure(desk: Desk, plan: FigurePlan) -> Outcome:
     """Play with both kinds of constants, and draw."""
     scales = scales_of(desk, plan)
     studies = {
@@ -222,7 +222,7 @@ def play_figure(desk: Desk, plan: FigurePlan) -> Played:
         "regret is no longer.",
         "All policies protect the whole trajectory, for rewards as observed, outliers included.",
     ]
-    return Played(curves["a"], curves["b"], studies, notes)
+    return Outcome(curves["a"], curves["b"], studies, notes)
 
 
 def idle(curve: Curve) -> list[float]:
@@ -234,15 +234,15 @@ def idle(curve: Curve) -> list[float]:
     ]
 
 
-def _idle(played: Played) -> list[str]:
+def _idle(outcome: Outcome) -> list[str]:
     """At which values each policy has learned nothing, for both kinds of constants."""
     lines = []
-    for letter, curves in (("a", played.proved), ("b", played.tuned)):
+    for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
         parts = []
         for label, curve in curves.items():
             where = ", ".join(f"{value:g}" for value in idle(curve)) or "none"
             parts.append(f"{label}: {where}")
-        symbol = played.studies[letter].symbol
+        symbol = outcome.studies[letter].symbol
         lines.append(
             f"({letter}) Values of {symbol} at which the regret is that of playing all arms in "
             f"turn, or more: {'; '.join(parts)}."
@@ -250,11 +250,11 @@ def _idle(played: Played) -> list[str]:
     return lines
 
 
-def _strays(played: Played) -> list[str]:
+def _strays(outcome: Outcome) -> list[str]:
     """How often each policy was mistaken, over all values."""
     lines = []
-    for letter, curves in (("a", played.proved), ("b", played.tuned)):
-        runs = played.studies[letter].size.repetitions * len(played.studies[letter].values)
+    for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
+        runs = outcome.studies[letter].size.repetitions * len(outcome.studies[letter].values)
         counts = "; ".join(f"{label} {curve.strays.sum()}" for label, curve in curves.items())
         lines.append(
             f"({letter}) Runs, of {runs}, that played some other arm more than the best: {counts}. "
@@ -263,12 +263,12 @@ def _strays(played: Played) -> list[str]:
     return lines
 
 
-def _ranges(played: Played) -> list[str]:
-    first, last = played.studies["a"].values[0], played.studies["a"].values[-1]
+def _ranges(outcome: Outcome) -> list[str]:
+    first, last = outcome.studies["a"].values[0], outcome.studies["a"].values[-1]
     return [
-        f"({letter}) Regret from {played.studies['a'].symbol} = {first:g} to {last:g}: "
+        f"({letter}) Regret from {outcome.studies['a'].symbol} = {first:g} to {last:g}: "
         f"{from_to(curves)}."
-        for letter, curves in (("a", played.proved), ("b", played.tuned))
+        for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
     ]
 
 
@@ -282,14 +282,14 @@ def alpha(desk: Desk) -> Findings:
         0.01,
         "k=2, ε=0.5, hostile outliers",
     )
-    played = play_figure(desk, plan)
+    outcome = play_figure(desk, plan)
     horizon = PROVED[desk.scale].horizon
     radii = []
-    for value in played.studies["a"].values:
+    for value in outcome.studies["a"].values:
         policy = RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
         least = min(radius for _, radius in policy.batches(horizon // ARMS))
         radii.append(f"{2 * least:.2f} at α={value:g}")
-    most = played.studies["a"].values[-1]
+    most = outcome.studies["a"].values[-1]
     levels = OURS.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
     return Findings(
         "wu2023-alpha: regret against the share of outliers",
@@ -299,9 +299,9 @@ def alpha(desk: Desk) -> Findings:
                 "below the order of α^(1-1/k) cannot be seen, however long one plays."
             ],
             SEES: [
-                *_ranges(played),
-                *_idle(played),
-                *_strays(played),
+                *_ranges(outcome),
+                *_idle(outcome),
+                *_strays(outcome),
                 f"The least 2β of prae-raw within {horizon:,} rounds: {', '.join(radii)}. An arm "
                 f"leaves only if its estimate is that far below the best, and the gap is {GAP:g}.",
             ],
@@ -319,7 +319,7 @@ def alpha(desk: Desk) -> Findings:
                 "and has decided before these outliers count for it. Outliers made for it, just "
                 "below its first level, would move a difference by "
                 f"{2 * most * levels[0]:.2f} there.",
-                *played.notes,
+                *outcome.notes,
             ],
         },
     )
@@ -336,11 +336,11 @@ def epsilon(desk: Desk) -> Findings:
         "k=2, no outliers",
         scale=0.25,
     )
-    played = play_figure(desk, plan)
+    outcome = play_figure(desk, plan)
     slopes = [
         f"({letter}) {label}: {curve.slope(0, 3):.2f} at the three smallest ε, "
         f"{curve.slope(-3):.2f} at the three largest."
-        for letter, curves in (("a", played.proved), ("b", played.tuned))
+        for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
         for label, curve in curves.items()
     ]
     claims = [
@@ -348,7 +348,7 @@ def epsilon(desk: Desk) -> Findings:
             f"{contender.label}: less regret at the largest ε than at the smallest",
             {
                 letter: smaller(curve.at(-1), curve.at(0))
-                for letter, curve in played.by_letter(contender).items()
+                for letter, curve in outcome.by_letter(contender).items()
             },
         )
         for contender in plan.contenders
@@ -362,12 +362,12 @@ def epsilon(desk: Desk) -> Findings:
                 "log T / gap: regret falls as 1/ε, until chance weighs more than the noise."
             ],
             SEES: [
-                *_ranges(played),
+                *_ranges(outcome),
                 *claims,
                 "Slope of log regret against log ε, -1 where privacy is all that costs:",
                 *slopes,
-                *_idle(played),
-                *_strays(played),
+                *_idle(outcome),
+                *_strays(outcome),
             ],
             WHY: [
                 "Batches are powers of two, so that regret moves in steps of about 2.",
@@ -379,7 +379,7 @@ def epsilon(desk: Desk) -> Findings:
                 "these batches "
                 f"alone cost {_first_batches(plan, 0):,.0f} at the smallest ε and "
                 f"{_first_batches(plan, -1):,.0f} at the largest.",
-                *played.notes,
+                *outcome.notes,
             ],
         },
     )
@@ -403,9 +403,9 @@ def moment(desk: Desk) -> Findings:
         "Student-t with 9 degrees, ε=0.1",
         scale=0.25,
     )
-    played = play_figure(desk, plan)
+    outcome = play_figure(desk, plan)
     best = []
-    for letter, curves in (("a", played.proved), ("b", played.tuned)):
+    for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
         least = {label: int(curve.means.argmin()) for label, curve in curves.items()}
         stated = [f"{label} {curves[label].values[at]:g}" for label, at in least.items()]
         best.append(f"({letter}) Least regret at k: {'; '.join(stated)}.")
@@ -414,7 +414,7 @@ def moment(desk: Desk) -> Findings:
             f"{contender.label}: less regret at k=4 than at k=2",
             {
                 letter: smaller(*(curve.at(list(curve.values).index(k)) for k in (4.0, 2.0)))
-                for letter, curve in played.by_letter(contender).items()
+                for letter, curve in outcome.by_letter(contender).items()
                 if 4.0 in curve.values
             },
         )
@@ -427,14 +427,14 @@ def moment(desk: Desk) -> Findings:
                 "Theorem 6.2: with a moment of order k privacy costs T^(1/k) (K log T / ε)^(1-1/k) "
                 "in the worst case, the less the higher k is, for moments that are at most 1."
             ],
-            SEES: [*_ranges(played), *claims, *best, *_idle(played), *_strays(played)],
+            SEES: [*_ranges(outcome), *claims, *best, *_idle(outcome), *_strays(outcome)],
             WHY: [
                 "The rewards are the same at every k; only what the policy is told changes: k, and "
                 "the true moment of that order. The theorem keeps the moment at 1, whereas here "
                 "its k-th root grows with k, from "
                 f"{_root(plan.at(2.0).arms):.2f} at k=2 to {_root(plan.at(8.0).arms):.2f} at k=8. "
                 "So there is a best k, where the exponent has gained more than the root has lost.",
-                *played.notes,
+                *outcome.notes,
             ],
         },
     )
@@ -455,14 +455,14 @@ def mean_range(desk: Desk) -> Findings:
         "means near D, k=4, ε=1",
         scale=0.25,
     )
-    played = play_figure(desk, plan)
+    outcome = play_figure(desk, plan)
     claims = [
         verdicts(
-            f"{central.label} below {raw.label} at D={played.studies['a'].values[-1]:g}",
+            f"{central.label} below {raw.label} at D={outcome.studies['a'].values[-1]:g}",
             {
                 letter: smaller(
-                    played.by_letter(central)[letter].at(-1),
-                    played.by_letter(raw)[letter].at(-1),
+                    outcome.by_letter(central)[letter].at(-1),
+                    outcome.by_letter(raw)[letter].at(-1),
                 )
                 for letter in "ab"
             },
@@ -472,7 +472,7 @@ def mean_range(desk: Desk) -> Findings:
     growth = [
         f"({letter}) {label}: regret grows {curve.means[-1] / curve.means[0]:.2g} fold from D="
         f"{curve.values[0]:g} to {curve.values[-1]:g}."
-        for letter, curves in (("a", played.proved), ("b", played.tuned))
+        for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
         for label, curve in curves.items()
     ]
     return Findings(
@@ -483,14 +483,14 @@ def mean_range(desk: Desk) -> Findings:
                 "order D^k; with a central moment, D enters by an additive term only, through its "
                 "logarithm in the length of the first phase."
             ],
-            SEES: [*_ranges(played), *claims, *growth, *_idle(played), *_strays(played)],
+            SEES: [*_ranges(outcome), *claims, *growth, *_idle(outcome), *_strays(outcome)],
             WHY: [
                 "The means are D - 0.4 for the best arm and D - 0.9 for the others: at the edge of "
                 "what the policies are told. A raw policy at the ceiling of playing all arms in "
                 "turn cannot get worse: there its growth says nothing.",
                 "prae-central spends its first phase on arms drawn at random. dpr-batch-ucb with a "
                 "central moment has none: each batch is truncated about the estimate before it.",
-                *played.notes,
+                *outcome.notes,
             ],
         },
     )

@@ -230,6 +230,6 @@ def worst_node_weight(bounds: np.ndarray) -> float:
     for level in range(tree_levels(widths.size)):
         block = (items + (1 << level) - 1) >> level
         last = block << level
-        held = (block & 1 == 1) & (last <= widths.size)
-        weight[held] += widths[items[held] - 1] / widths[last[held] - 1]
+        whole = (block & 1 == 1) & (last <= widths.size)
+        weight[whole] += widths[items[whole] - 1] / widths[last[whole] - 1]
     return float(weight.max())

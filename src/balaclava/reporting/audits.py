@@ -38,13 +38,13 @@ def run_audits(
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Verdict]:
     """Audit every policy that promises something; equal policies are audited once."""
-    done: dict[Policy, Verdict] = {}
+    verdicts: dict[Policy, Verdict] = {}
     for label, policy in policies.items():
-        if policy.guarantee.private and policy not in done:
+        if policy.guarantee.private and policy not in verdicts:
             if progress is not None:
                 progress(label)
-            done[policy] = _verdict(policy, trials)
-    return {label: done[policy] for label, policy in policies.items() if policy in done}
+            verdicts[policy] = _verdict(policy, trials)
+    return {label: verdicts[policy] for label, policy in policies.items() if policy in verdicts}
 
 
 def verdict_of(report: AuditReport) -> Verdict:

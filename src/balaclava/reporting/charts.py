@@ -106,11 +106,11 @@ def _view(
     x_scale = _x_scale(curves, x_kind, dots)
     y_scale = _y_scale(curves, levels, y_kind, dots)
     rounds = "" if dots else f" rounds-{x_kind}"
-    drawn = [_grid(x_scale, y_scale)]
+    shapes = [_grid(x_scale, y_scale)]
     if not dots:
-        drawn += [_band(curve, x_scale, y_scale) for curve in curves]
-    drawn += [_level(level, y_scale, dots) for level in levels if level.value <= y_scale.high]
-    drawn += [_line(curve, x_scale, y_scale, dots) for curve in curves]
+        shapes += [_band(curve, x_scale, y_scale) for curve in curves]
+    shapes += [_level(level, y_scale, dots) for level in levels if level.value <= y_scale.high]
+    shapes += [_line(curve, x_scale, y_scale, dots) for curve in curves]
     data = f' data-panel="{key}"' if key else ""
     limits = f' data-y="{y_kind},{y_scale.low:.6g},{y_scale.high:.6g}"'
     limits += f' data-x="{x_kind},{x_scale.low:.6g},{x_scale.high:.6g}"'
@@ -119,7 +119,7 @@ def _view(
         f'<div class="ylabel">regret{" (log)" if y_kind == "log" else ""}</div>'
         f'<div class="yticks" aria-hidden="true">{_ticks(y_scale, "bottom")}</div>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(title)}">{"".join(drawn)}</svg>'
+        f'aria-label="{escape(title)}">{"".join(shapes)}</svg>'
         f'<div class="xticks" aria-hidden="true">{_ticks(x_scale, "left")}</div>'
         f'<div class="xlabel">{x_name}{" (log)" if x_kind == "log" else ""}</div></div>'
     )
@@ -193,17 +193,17 @@ def _band(curve: Curve, x_scale: Scale, y_scale: Scale) -> str:
 def _line(curve: Curve, x_scale: Scale, y_scale: Scale, dots: bool) -> str:
     x, y = _points(curve.x, curve.mean, x_scale, y_scale)
     shape = f'class="line {curve.look.css}" {_tag(curve)}'
-    drawn = f'<path {shape} d="{_path(x, y)}"/>'
+    paths = f'<path {shape} d="{_path(x, y)}"/>'
     if dots and curve.low is not None and curve.high is not None:
         _, above = _points(curve.x, curve.high, x_scale, y_scale)
         _, below = _points(curve.x, curve.low, x_scale, y_scale)
         reach = "".join(f"M{a} {b}V{c}" for a, b, c in zip(x, below, above, strict=True))
-        drawn += f'<path class="reach {curve.look.css}" {_tag(curve)} d="{reach}"/>'
+        paths += f'<path class="reach {curve.look.css}" {_tag(curve)} d="{reach}"/>'
     if dots or curve.look.dots:
         every = 1 if dots else max(len(x) // 10, 1)
         spots = "".join(f"M{a} {b}h0" for a, b in zip(x[::every], y[::every], strict=True))
-        drawn += f'<path class="dots {curve.look.css}" {_tag(curve)} d="{spots}"/>'
-    return drawn
+        paths += f'<path class="dots {curve.look.css}" {_tag(curve)} d="{spots}"/>'
+    return paths
 
 
 def _level(level: Level, y_scale: Scale, dots: bool) -> str:
@@ -270,18 +270,18 @@ def _intervals_view(rows: Sequence[Interval], kind: Kind) -> str:
     lines = []
     for row in rows:
         left, right = (_x(scale, value) for value in row.spread)
-        drawn = f'<path class="spread {row.look.css}" d="M{left} 5H{right}"/>'
+        paths = f'<path class="spread {row.look.css}" d="M{left} 5H{right}"/>'
         sure = number(row.mean)
         if row.high == row.high:  # not after one repetition
             left, right = _x(scale, row.low), _x(scale, row.high)
-            drawn += f'<path class="sure {row.look.css}" d="M{left} 5H{right}"/>'
+            paths += f'<path class="sure {row.look.css}" d="M{left} 5H{right}"/>'
             sure += f" ± {number(row.high - row.mean)}"
         spot = f'<path class="spot {row.look.css}" d="M{_x(scale, row.mean)} 5h0"/>'
         lines.append(
             f'<div class="row" data-policy="{row.look.index}">'
             f'<div class="who">{swatch(row.look)}{_who(row)}</div>'
             f'<svg viewBox="0 0 {WIDTH} 10" preserveAspectRatio="none" aria-hidden="true">'
-            f'<path class="grid" d="{grid}"/>{drawn}{spot}</svg>'
+            f'<path class="grid" d="{grid}"/>{paths}{spot}</svg>'
             f'<div class="value">{sure}</div></div>'
         )
     return (

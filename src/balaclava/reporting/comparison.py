@@ -26,7 +26,7 @@ def _opening(comparison: Comparison) -> str:
         for label, why in comparison.why().items()
     )
     labels = {advice.baseline_label: advice.baseline.name for advice in comparison.advice.values()}
-    tuned = "".join(
+    baselines = "".join(
         f"<p>{escape(label)} is no recommendation: it is the baseline, with settings "
         "chosen by trying ten on two problems. The private policies were not tuned, except "
         "where a label says so.</p>"
@@ -38,5 +38,5 @@ def _opening(comparison: Comparison) -> str:
         f"<h3>Which policies fit, and why</h3><ul>{reasons}</ul>"
         "<p>Each arm was played by drawing from its logged rewards at random. If the log was "
         "made by a policy that looked at rewards or at people, its averages may be biased, and "
-        f"so is what is shown here.</p>{tuned}</section>"
+        f"so is what is shown here.</p>{baselines}</section>"
     )

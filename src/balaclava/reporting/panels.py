@@ -168,12 +168,12 @@ def _of_sweep(path: Path) -> Story:
         raise ResultsFileError(
             f"{path}: no repetition of the sweep is finished; run it again with the same command"
         )
-    done = sum(cell.done for cell in cells)
+    finished = sum(cell.done for cell in cells)
     remarks = []
-    if done < len(cells):
+    if finished < len(cells):
         remarks.append(
-            f"The sweep is not finished: {done} of {len(cells)} cells are. What is shown of the "
-            "others has fewer repetitions, or is left out."
+            f"The sweep is not finished: {finished} of {len(cells)} cells are. What is shown of "
+            "the others has fewer repetitions, or is left out."
         )
     return _story(sweep.name, panels, dict(sweep.manifest["versions"]), remarks)
 

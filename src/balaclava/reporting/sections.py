@@ -53,12 +53,12 @@ def panel_section(
         "Winners": _winners(panel),
         "Table": _table(panel),
     }
-    shown = "".join(
+    charts = "".join(
         f'<section class="part"><{level}>{name}</{level}>{content}</section>'
         for name, content in parts.items()
         if content
     )
-    return f'<section id="{key}" class="panel">{"" if alone else title}{shown}</section>'
+    return f'<section id="{key}" class="panel">{"" if alone else title}{charts}</section>'
 
 
 def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:

@@ -254,7 +254,7 @@ def shows_nothing_of_arrivals(policy: Policy) -> None:
     """With windows: told at once, told late, or never told where `missing` says the same."""
     low, _ = policy.accepts
     missing = low if math.isfinite(low) else 0.0
-    shown = []
+    views = []
     for lateness in (0, 3, 5):
         agent = policy.agent(seed=SEED, patience=5, settle="window", missing=missing)
         agent._book.name = "0" * 32
@@ -269,9 +269,9 @@ def shows_nothing_of_arrivals(policy: Policy) -> None:
                     agent.tell(late, missing)
                 elif t % 2:
                     agent.cancel(late)
-        shown.append(lines)
+        views.append(lines)
     require(
-        shown[0] == shown[1] == shown[2],
+        views[0] == views[1] == views[2],
         f"{policy.name}: what an agent shows depends on when or whether rewards came",
     )
 

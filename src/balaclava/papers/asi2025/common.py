@@ -13,7 +13,7 @@ from balaclava.papers.harness.scopes import make
 from balaclava.papers.harness.slopes import (
     LEARNED,
     LEAST_POINTS,
-    Measured,
+    Regrets,
 )
 
 if TYPE_CHECKING:
@@ -69,15 +69,15 @@ def family(arms: int, horizon: int, epsilon: float | None) -> tuple[Environment,
     return tuple(hidden_best(arms, horizon, gap=gap) for gap in gaps(start))
 
 
-def private(label: str, **offered: Any) -> Policy:
+def private(label: str, **parameters: Any) -> Policy:
     """A policy, or the same with the learning rate at which its proved bound is least."""
     name = label.removesuffix(TUNED)
-    policy: Policy = make(name, **offered)
+    policy: Policy = make(name, **parameters)
     if name == label:
         return policy
     world = hidden_best(2, 2)
-    candidates = [make(name, **offered, learning_rate_scale=scale) for scale in _SCALES]
-    bounds = [candidate.proved_bound(world, offered["horizon"]) for candidate in candidates]
+    candidates = [make(name, **parameters, learning_rate_scale=scale) for scale in _SCALES]
+    bounds = [candidate.proved_bound(world, parameters["horizon"]) for candidate in candidates]
     best: Policy = candidates[int(np.argmin([math.inf if b is None else b for b in bounds]))]
     return best
 
@@ -91,16 +91,16 @@ def proved_power(label: str, panel: str) -> float | None:
     return {"a": epsilon, "b": width, "c": horizon, "d": horizon - epsilon / 2.0}[panel]
 
 
-def describe_slopes(measured: Measured, panel: str, order: str = "abcd") -> list[str]:
+def describe_slopes(regrets: Regrets, panel: str, order: str = "abcd") -> list[str]:
     """The fitted power of each policy beside the proved one, and who was not fitted."""
     fits, rest = [], []
-    for label in measured.labels(panel):
-        points = measured.points(panel, label)
+    for label in regrets.labels(panel):
+        points = regrets.points(panel, label)
         if len(points) == 1:
             continue
-        proved = proved_power(label, "abcd"[order.index(panel)])
-        theory = "no proof" if proved is None else f"proved {proved:+.2f}"
-        slope = measured.slope(panel, label)
+        power = proved_power(label, "abcd"[order.index(panel)])
+        theory = "no proof" if power is None else f"proved {power:+.2f}"
+        slope = regrets.slope(panel, label)
         if slope is None:
             share = min(point.mean / point.ceiling for point in points)
             rest.append(f"{label} ({theory}), at least {share:.0%} of even play")

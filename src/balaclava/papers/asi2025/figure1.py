@@ -56,8 +56,10 @@ def figure_1(desk: Desk) -> Findings:
     rounds = FORCED_ROUNDS[desk.scale]
     changed, plain = exp3_chances(0.0, rounds), exp3_chances(1.0, rounds)
     loss = np.log(changed / plain)
-    shown = np.unique(np.geomspace(1, rounds, 2_000).astype(int)) - 1
-    desk.table({"t": shown, "P": changed[shown], "P_prime": plain[shown], "log_ratio": loss[shown]})
+    places = np.unique(np.geomspace(1, rounds, 2_000).astype(int)) - 1
+    desk.table(
+        {"t": places, "P": changed[places], "P_prime": plain[places], "log_ratio": loss[places]}
+    )
     desk.picture(_draw_leak(changed, plain, loss))
     apart = int(np.argmax(np.abs(loss) > 1.0))
     forced = np.where(np.arange(rounds) % 2 == 0, loss, np.log1p(-changed) - np.log1p(-plain))

@@ -22,7 +22,7 @@ from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
 from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.slopes import Axis, Measured, Setting, draw_slopes, measure
+from balaclava.papers.harness.slopes import Axis, Regrets, Setting, draw_slopes, measure
 from balaclava.papers.harness.statements import below
 
 
@@ -94,11 +94,11 @@ def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
     }
 
 
-def compare_bases(measured: Measured, chosen: Mapping[str, Calibration]) -> list[str]:
+def compare_bases(regrets: Regrets, calibrations: Mapping[str, Calibration]) -> list[str]:
     """dp-tsallis-inf beside dp-htinf: means, and how much runs differ."""
     plain, other = BASES
     lines, verdicts, wilder, worse = [], [], [], 0
-    for one, worlds in zip(measured.settings, measured.results, strict=True):
+    for one, worlds in zip(regrets.settings, regrets.results, strict=True):
         if one.x != 1.0:
             continue
         for results in worlds:
@@ -118,16 +118,16 @@ def compare_bases(measured: Measured, chosen: Mapping[str, Calibration]) -> list
         "(median of the ratios of standard deviations)."
     )
     best = [
-        f"Calibrated, {name} at {done.scale:g}: "
+        f"Calibrated, {name} at {calibration.scale:g}: "
         + "; ".join(
             f"{row.environment} {row.mean:,.0f} ± {row.plus_minus:,.0f}, worst "
             f"{row.worst:,.0f} (at 1: {row.before:,.0f}, worst {row.worst_before:,.0f})"
-            for row in done.rows
+            for row in calibration.rows
         )
         + "."
-        for name, done in chosen.items()
+        for name, calibration in calibrations.items()
     ]
-    rows = list(zip(chosen[plain].rows, chosen[other].rows, strict=True))
+    rows = list(zip(calibrations[plain].rows, calibrations[other].rows, strict=True))
     cheaper = sum(b.mean < a.mean for a, b in rows)
     safer = sum(b.worst < a.worst for a, b in rows)
     last = (
@@ -142,13 +142,13 @@ def _spread(final: np.ndarray) -> str:
     return f"{final.mean():,.0f} (deviation {spread:,.0f}, worst {final.max():,.0f})"
 
 
-def best_scales(measured: Measured, panels: Iterable[str]) -> list[str]:
+def best_scales(regrets: Regrets, panels: Iterable[str]) -> list[str]:
     """Of each policy, the scale with the least regret, and what it gains."""
     lines = []
     for panel in panels:
         parts = []
-        for label in measured.labels(panel):
-            points = measured.points(panel, label)
+        for label in regrets.labels(panel):
+            points = regrets.points(panel, label)
             best = min(points, key=lambda point: point.mean)
             at_one = next(point for point in points if point.x == 1.0)
             parts.append(f"{label} {best.mean:,.0f} at {best.x:g} ({at_one.mean:,.0f} at 1)")
@@ -159,8 +159,8 @@ def best_scales(measured: Measured, panels: Iterable[str]) -> list[str]:
 @figure("asi2025-learning-rate", "What the learning rate is worth, and the base", REFERENCE)
 def learning_rate(desk: Desk) -> Findings:
     plan = RATE_PLANS[desk.scale]
-    measured = measure(desk, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
-    chosen = calibrated(desk, plan)
+    regrets = measure(desk, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
+    calibrations = calibrated(desk, plan)
     name = "learning_rate_scale"
     axes = {
         "a": Axis(f"{plan.arms} arms, the worst gap for each", name),
@@ -172,8 +172,10 @@ def learning_rate(desk: Desk) -> Findings:
         f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{desk.scale} scale: mean ± 95 % interval "
         f"of {plan.repetitions} repetitions"
     )
-    desk.picture(draw_slopes(measured, axes, title))
-    scales = "; ".join(f"{policy} {done.scale:g}" for policy, done in chosen.items())
+    desk.picture(draw_slopes(regrets, axes, title))
+    scales = "; ".join(
+        f"{policy} {calibration.scale:g}" for policy, calibration in calibrations.items()
+    )
     return Findings(
         "asi2025-learning-rate: what the learning rate is worth, and the base",
         {
@@ -182,10 +184,10 @@ def learning_rate(desk: Desk) -> Findings:
                 "large for their chance, which its proof for noisy losses needs."
             ],
             SEES: [
-                *best_scales(measured, axes),
+                *best_scales(regrets, axes),
                 f"bl.calibrate, on the gaps below {LARGEST_GAP:g}, chooses {scales}.",
             ],
-            "Is dp-tsallis-inf better than dp-htinf?": compare_bases(measured, chosen),
+            "Is dp-tsallis-inf better than dp-htinf?": compare_bases(regrets, calibrations),
             WHY: [
                 NO_NUMBERS,
                 "The scale never touches privacy. A larger one gives up the proof of dp-htinf and "

@@ -19,12 +19,12 @@ from balaclava.papers.asi2025.common import (
     TUNED,
     private,
 )
-from balaclava.papers.asi2025.lemma51_conditions import lemma_line, spoken
+from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
 from balaclava.papers.harness.curves import grid
 from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
 from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.slopes import Measured, Setting, look_of, measure, promise
+from balaclava.papers.harness.slopes import Regrets, Setting, look_of, measure, promise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,8 +55,8 @@ def turning(horizon: int, switch: int) -> Switching:
 
 def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> Setting:
     """Every policy on one sequence of losses."""
-    offered = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
-    policies = {label: private(label, **offered) for label in (*TURN_LIST, *BASELINES)}
+    parameters = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
+    policies = {label: private(label, **parameters) for label in (*TURN_LIST, *BASELINES)}
     even = world.horizon * float(world.means.mean() - world.means.min())
     return Setting(panel, x, world.horizon, policies, (world,), even)
 
@@ -73,11 +73,11 @@ def lemma_51(desk: Desk) -> Findings:
         *(turn_setting("d", x, TURN_EPSILON, turning(T, x)) for x in (*turns, T)),
     ]
     checkpoints = np.unique(np.geomspace(1, T, 300).round().astype(np.int64))
-    measured = measure(
+    regrets = measure(
         desk, settings, repetitions=plan.repetitions, seed=SEED, checkpoints=checkpoints
     )
     line = [lemma_line(T, epsilon) for epsilon in epsilons]
-    desk.picture(_draw_turn(measured, epsilons, line, desk.scale, plan))
+    desk.picture(_draw_turn(regrets, epsilons, line, desk.scale, plan))
     return Findings(
         "asi2025-lemma51: losses that turn when a private policy has settled",
         {
@@ -90,7 +90,7 @@ def lemma_51(desk: Desk) -> Findings:
                 "The lemma's line: "
                 + "; ".join(f"{v:,.0f} at ε = {e:g}" for e, v in zip(epsilons, line, strict=True))
                 + ".",
-                *_turn_lines(measured, turns, line),
+                *_turn_lines(regrets, turns, line),
             ],
             WHY: [
                 NO_NUMBERS,
@@ -108,20 +108,20 @@ def lemma_51(desk: Desk) -> Findings:
     )
 
 
-def _turn_lines(measured: Measured, turns: list[int], line: Sequence[float]) -> list[str]:
-    never = measured.results[-1][0]  # the losses of (d) that do not turn
+def _turn_lines(regrets: Regrets, turns: list[int], line: Sequence[float]) -> list[str]:
+    never = regrets.results[-1][0]  # the losses of (d) that do not turn
     lines, above, conditions = [], [], []
-    for label in measured.labels("a"):
-        pairs = list(zip(measured.points("a", label), measured.points("b", label), strict=True))
+    for label in regrets.labels("a"):
+        pairs = list(zip(regrets.points("a", label), regrets.points("b", label), strict=True))
         figures = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in pairs)
         lines.append(f"{label}, regret without the turn and with it: {figures}.")
-        if not measured.policy(label).guarantee.private:
+        if not regrets.policy(label).guarantee.private:
             continue
         if all(max(a.mean, b.mean) > v for (a, b), v in zip(pairs, line, strict=True)):
             above.append(label)
-        case = spoken(never, label, TURN_EPSILON, turns)
+        case = strongest_condition(never, label, TURN_EPSILON, turns)
         if case is not None:
-            means = {point.x: point.mean for point in measured.points("d", label)}
+            means = {point.x: point.mean for point in regrets.points("d", label)}
             worst = max(means[case.switch], means[never.horizon])
             conditions.append(
                 f"{label} for a turn after {case.switch:,} rounds, γ = {case.share:.2g} and p = "
@@ -133,7 +133,7 @@ def _turn_lines(measured: Measured, turns: list[int], line: Sequence[float]) -> 
 
 
 def _draw_turn(
-    measured: Measured, epsilons: list[float], line: list[float], scale: str, plan: TurnPlan
+    regrets: Regrets, epsilons: list[float], line: list[float], scale: str, plan: TurnPlan
 ) -> Figure:
     from matplotlib.figure import Figure
 
@@ -147,12 +147,12 @@ def _draw_turn(
         ha="left",
     )
     axes = picture.subplots(2, 2).ravel()
-    labels = measured.labels("a")
+    labels = regrets.labels("a")
     looks = look_of(labels)
     for label in labels:
-        a, b, d = ([p.mean for p in measured.points(panel, label)] for panel in "abd")
-        turns = [point.x for point in measured.points("d", label)]
-        name = f"{label} [{promise(measured.policy(label))}]"
+        a, b, d = ([p.mean for p in regrets.points(panel, label)] for panel in "abd")
+        turns = [point.x for point in regrets.points("d", label)]
+        name = f"{label} [{promise(regrets.policy(label))}]"
         curves = (
             (axes[0], epsilons, a),
             (axes[1], epsilons, b),

@@ -44,7 +44,7 @@ def lemma_line(horizon: int, epsilon: float) -> float:
     )
 
 
-class Spoken(NamedTuple):
+class Condition(NamedTuple):
     """A turn at which the lemma's conditions hold, and what it then asks for."""
 
     switch: int
@@ -53,7 +53,9 @@ class Spoken(NamedTuple):
     bound: float
 
 
-def spoken(results: Results, label: str, epsilon: float, switches: list[int]) -> Spoken | None:
+def strongest_condition(
+    results: Results, label: str, epsilon: float, switches: list[int]
+) -> Condition | None:
     """Where the lemma asks for most; None where it says nothing of the policy.
 
     `results` are of the losses that do not turn, on which regret is half the pulls of the second
@@ -77,5 +79,5 @@ def spoken(results: Results, label: str, epsilon: float, switches: list[int]) ->
                     bound = early_commitment(
                         horizon=T, epsilon=epsilon, share=share, changed=changed, switch=switch
                     )
-                    conditions.append(Spoken(switch, share, changed, bound))
+                    conditions.append(Condition(switch, share, changed, bound))
     return max(conditions, key=lambda one: one.bound, default=None)

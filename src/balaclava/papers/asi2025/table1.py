@@ -27,7 +27,7 @@ from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.slopes import (
     LEARNED,
     Axis,
-    Measured,
+    Regrets,
     Setting,
     draw_slopes,
     measure,
@@ -84,8 +84,8 @@ def setting(
     panel: str, x: float, labels: Sequence[str], arms: int, horizon: int, epsilon: float | None
 ) -> Setting:
     """The policies for this epsilon on the family that is hard at it."""
-    offered = {"arms": arms, "horizon": horizon, "epsilon": epsilon}
-    policies = {label: private(label, **offered) for label in labels}
+    parameters = {"arms": arms, "horizon": horizon, "epsilon": epsilon}
+    policies = {label: private(label, **parameters) for label in labels}
     ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / arms)
     return Setting(panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling)
 
@@ -108,26 +108,26 @@ def settings_of_table_1(plan: TablePlan) -> list[Setting]:
     return settings
 
 
-def separation(measured: Measured, plan: TablePlan) -> list[str]:
+def separation(regrets: Regrets, plan: TablePlan) -> list[str]:
     """Central against local privacy, at each epsilon up to 0.1 and at the threshold."""
     ours, theirs = "dp-htinf", f"ldp-exp3{TUNED}"
-    pairs = zip(measured.points("a", ours), measured.points("a", theirs), strict=True)
+    pairs = zip(regrets.points("a", ours), regrets.points("a", theirs), strict=True)
     small = [(a, b) for a, b in pairs if a.x <= 0.1]
     sure = [a.x for a, b in small if a.mean + math.hypot(a.error, b.error) < b.mean]
-    listed = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in small)
+    figures = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in small)
     lines = [
-        f"(a) {ours} and {theirs} at ε up to 0.1: {listed}. {ours} is below, with "
+        f"(a) {ours} and {theirs} at ε up to 0.1: {figures}. {ours} is below, with "
         f"95 % confidence, at {len(sure)} of {len(small)}."
     ]
     for label in (ours, theirs):
-        learned = [point.x for point in measured.points("a", label) if point.learned]
+        learned = [point.x for point in regrets.points("a", label) if point.learned]
         least = f"down to ε = {min(learned):g}" if learned else "nowhere"
         lines.append(
             f"(a) {label} stays below {LEARNED:.0%} of even play {least}; "
             f"T^(-1/2) = {plan.threshold:.3g}."
         )
     for label in (ours, theirs):
-        points = measured.points("d", label)
+        points = regrets.points("d", label)
         shares = [point.mean / point.ceiling for point in points]
         falls = all(np.diff(shares) < 0) and shares[-1] < LEARNED
         lines.append(
@@ -152,7 +152,7 @@ def few_arms(plan: TablePlan) -> str:
 @figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", REFERENCE)
 def table_1(desk: Desk) -> Findings:
     plan = PLANS[desk.scale]
-    measured = measure(desk, settings_of_table_1(plan), repetitions=plan.repetitions, seed=SEED)
+    regrets = measure(desk, settings_of_table_1(plan), repetitions=plan.repetitions, seed=SEED)
     axes = {
         "a": Axis(
             f"{plan.arms} arms, T = {plan.horizon:,}",
@@ -169,7 +169,7 @@ def table_1(desk: Desk) -> Findings:
         f"one arm is better by some gap\n{desk.scale} scale: mean ± 95 % interval of "
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
-    desk.picture(draw_slopes(measured, axes, title))
+    desk.picture(draw_slopes(regrets, axes, title))
     return Findings(
         "asi2025-table1: regret against ε, K and T",
         {
@@ -180,8 +180,8 @@ def table_1(desk: Desk) -> Findings:
                 "cannot be: a separation of central from local privacy."
             ],
             SEES: [
-                *(line for panel in axes for line in describe_slopes(measured, panel)),
-                *separation(measured, plan),
+                *(line for panel in axes for line in describe_slopes(regrets, panel)),
+                *separation(regrets, plan),
             ],
             WHY: [
                 NO_NUMBERS,

@@ -30,7 +30,7 @@ from balaclava.papers.harness.scopes import make
 from balaclava.papers.harness.slopes import (
     LEARNED,
     Axis,
-    Measured,
+    Regrets,
     Setting,
     draw_slopes,
     measure,
@@ -81,9 +81,9 @@ EXPERT_LIST = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
 def one_good_expert(experts: int, horizon: int, gap: float) -> Advice:
     """The last expert always names the last arm, which is the better one; the others others."""
     losses = hidden_best(EXPERT_ARMS, horizon, gap=gap)
-    named = np.arange(experts) % (EXPERT_ARMS - 1)
-    named[-1] = EXPERT_ARMS - 1
-    return Advice(losses=losses, advice=np.eye(EXPERT_ARMS)[named])
+    arms = np.arange(experts) % (EXPERT_ARMS - 1)
+    arms[-1] = EXPERT_ARMS - 1
+    return Advice(losses=losses, advice=np.eye(EXPERT_ARMS)[arms])
 
 
 class Refusals(NamedTuple):
@@ -106,15 +106,15 @@ def expert_setting(
     panel: str, x: float, experts: int, horizon: int, epsilon: float, refusals: Refusals
 ) -> Setting:
     """Each policy as printed and at the rate whose bound is least, where it takes them."""
-    offered: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "arms": EXPERT_ARMS,
         "experts": experts,
         "horizon": horizon,
         "epsilon": epsilon,
         "delta": EXPERT_DELTA,
     }
-    tuned = recommend_experts(**offered, tuned=True).candidates
-    scales = {one.policy: one.learning_rate_scale for one in tuned if one.bound is not None}
+    candidates = recommend_experts(**parameters, tuned=True).candidates
+    scales = {one.policy: one.learning_rate_scale for one in candidates if one.bound is not None}
     policies: dict[str, Policy] = {}
     for name in EXPERT_LIST:
         rates = {name: 1.0}
@@ -122,7 +122,7 @@ def expert_setting(
             rates[name + TUNED] = scales[name]
         for label, scale in rates.items():
             try:
-                policies[label] = make(name, **offered, learning_rate_scale=scale)
+                policies[label] = make(name, **parameters, learning_rate_scale=scale)
             except ParameterError:
                 refusals.add(label, panel, x)
     return _among_experts(panel, x, policies, experts, horizon, epsilon)
@@ -148,12 +148,12 @@ def _among_experts(
     return Setting(panel, x, horizon, policies, worlds, ceiling)
 
 
-def recommendations(measured: Measured) -> list[str]:
+def recommendations(regrets: Regrets) -> list[str]:
     """Beside the least regret, what the bounds recommend."""
     lines = []
     for panel, symbol in (("a", "ε"), ("b", "N"), ("c", "T")):
         parts = []
-        for one, worlds in zip(measured.settings, measured.results, strict=True):
+        for one, worlds in zip(regrets.settings, regrets.results, strict=True):
             if one.panel != panel or "exp4" in one.policies:
                 continue
             first: Any = next(iter(one.policies.values()))
@@ -187,7 +187,7 @@ def table_2(desk: Desk) -> Findings:
         *(expert_baseline("b", x, x, T) for x in plan.expert_counts),
         *(expert_baseline("c", x, N, x) for x in plan.horizons),
     ]
-    measured = measure(desk, settings, repetitions=plan.repetitions, seed=SEED)
+    regrets = measure(desk, settings, repetitions=plan.repetitions, seed=SEED)
     axes = {
         "a": Axis(f"{N} experts, T = {T:,}", "ε (more private to the right)", falling=True),
         "b": Axis(f"T = {T:,}, ε = {e:g}", "number of experts N"),
@@ -199,7 +199,7 @@ def table_2(desk: Desk) -> Findings:
         f"95 % interval of {plan.repetitions} repetitions; 'tuned' is at the rate whose proved "
         "bound is least"
     )
-    desk.picture(draw_slopes(measured, axes, title))
+    desk.picture(draw_slopes(regrets, axes, title))
     return Findings(
         "asi2025-table2: regret with experts, against N, ε and T",
         {
@@ -209,11 +209,11 @@ def table_2(desk: Desk) -> Findings:
                 "and logarithms for dp-exp4."
             ],
             SEES: [
-                *(line for panel in axes for line in describe_slopes(measured, panel)),
+                *(line for panel in axes for line in describe_slopes(regrets, panel)),
                 str(refusals),
             ],
             "Beside bl.recommend_experts": [
-                *recommendations(measured),
+                *recommendations(regrets),
                 "A bound is not what a policy does: dp-htinf-experts stays far below its own.",
             ],
             WHY: [

@@ -74,16 +74,16 @@ def play(desk: Desk, studies: Mapping[str, Against], seed: int) -> dict[str, dic
 
 
 def _curves(desk: Desk, letter: str, study: Against) -> dict[str, Curve]:
-    played = [desk.results[key] for key in study.panels(letter)]
-    uniform = np.array([r.horizon * float(r.environment.gaps.mean()) for r in played])
+    by_value = [desk.results[key] for key in study.panels(letter)]
+    uniform = np.array([r.horizon * float(r.environment.gaps.mean()) for r in by_value])
     curves = {}
-    for label in played[0].labels:
-        means, errors = zip(*(mean_of_regret(results, label) for results in played), strict=True)
-        promises = {str(results.policies[label].guarantee) for results in played}
-        scope = played[0].policies[label].guarantee.scope
+    for label in by_value[0].labels:
+        means, errors = zip(*(mean_of_regret(results, label) for results in by_value), strict=True)
+        promises = {str(results.policies[label].guarantee) for results in by_value}
+        scope = by_value[0].policies[label].guarantee.scope
         promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"
         values = np.array(study.values, float)
-        strays = np.array([count_strays(results, label) for results in played])
+        strays = np.array([count_strays(results, label) for results in by_value])
         curves[label] = Curve(values, np.array(means), np.array(errors), uniform, strays, promise)
     return curves
 

@@ -32,9 +32,9 @@ def scale_of(policy: Any, worlds: tuple[Environment, ...], size: Size, workers: 
     return calibration.scale
 
 
-def scaled(name: str, scale: float, **offered: Any) -> dict[str, Any]:
+def scaled(name: str, scale: float, **parameters: Any) -> dict[str, Any]:
     """A policy under a label that tells its scale."""
-    return {with_scale(name, scale): make(name, **offered, radius_scale=scale)}
+    return {with_scale(name, scale): make(name, **parameters, radius_scale=scale)}
 
 
 def with_scale(label: str, scale: float) -> str:
@@ -54,10 +54,10 @@ def listed(scales: Mapping[str, float]) -> str:
 
 def how(worlds: str, size: Size, fewer: Mapping[str, int] | None = None) -> str:
     """How the scales were found."""
-    tried = f"2^-1, 2^-2, ..., 2^-{len(SCALES)}"
+    scales = f"2^-1, 2^-2, ..., 2^-{len(SCALES)}"
     most = {name: min(runs, size.repetitions) for name, runs in (fewer or {}).items()}
     slow = "".join(f" ({name}: {runs})" for name, runs in most.items())
     return (
-        f"Scales: bl.calibrate tried radius_scale {tried} on {worlds}, which are not those of the "
+        f"Scales: bl.calibrate tried radius_scale {scales} on {worlds}, which are not those of the "
         f"figure, with {size}{slow} for each finalist. Privacy is as proved; regret is no longer."
     )

@@ -23,17 +23,17 @@ SYMBOLS = {"epsilon": "ε", "delta": "δ"}
 class CurveFamily(NamedTuple):
     """What is varied, over which values, what is held, and for which policies."""
 
-    varied: str
+    parameter: str
     values: list[float]
-    held: dict[str, float]
+    constants: dict[str, float]
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        return ", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in self.held.items())
+        return ", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in self.constants.items())
 
     def label(self, name: str, value: float) -> str:
         """The label of a policy at one value."""
-        return f"{name} {SYMBOLS[self.varied]}={value:g}"
+        return f"{name} {SYMBOLS[self.parameter]}={value:g}"
 
     def panel(self, world: Environment, size: Size) -> Panel:
         """Every policy at every value."""
@@ -42,8 +42,8 @@ class CurveFamily(NamedTuple):
                 name,
                 arms=world.arms,
                 horizon=size.horizon,
-                **{self.varied: value},
-                **self.held,
+                **{self.parameter: value},
+                **self.constants,
             )
             for name in self.names
             for value in self.values
@@ -66,7 +66,7 @@ class CurveFamily(NamedTuple):
         reached, grown = [], []
         for name in self.names:
             means, _ = self.curve(results, name)
-            power = f"1/{SYMBOLS[self.varied]}^{self.steepest(results, name):.1f}"
+            power = f"1/{SYMBOLS[self.parameter]}^{self.steepest(results, name):.1f}"
             reached.append(f"{name} {means[0]:,.0f} to {means[-1]:,.0f}")
             grown.append(f"{name} {power}")
         return f"regret from {'; '.join(reached)}. Steepest growth: {'; '.join(grown)}."
@@ -107,6 +107,6 @@ def _draw(ax: Axes, results: Results, family: CurveFamily) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.invert_xaxis()
-    ax.set_xlabel(f"{SYMBOLS[family.varied]} (more private to the right)")
+    ax.set_xlabel(f"{SYMBOLS[family.parameter]} (more private to the right)")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)

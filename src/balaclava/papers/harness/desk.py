@@ -67,7 +67,7 @@ class Desk:
         total = each * sum(map(len, fresh.values()))
         before = 0
         for letter, (policies, world) in panels.items():
-            played = simulate(
+            panel_results = simulate(
                 fresh[letter],
                 world,
                 horizon=size.horizon,
@@ -79,16 +79,16 @@ class Desk:
             )
             before += each * len(fresh[letter])
             for label, policy in fresh[letter].items():
-                runs[label, policy, world] = played.runs[label]
+                runs[label, policy, world] = panel_results.runs[label]
             all_runs = {label: runs[label, policy, world] for label, policy in policies.items()}
-            results = dataclasses.replace(played, policies=dict(policies), runs=all_runs)
+            results = dataclasses.replace(panel_results, policies=dict(policies), runs=all_runs)
             results.save(self._path(f"{letter}.parquet"))
             self.results[letter] = results
         return self.results
 
     def _progress(self, before: int, total: int) -> Progress | None:
         tell = self.progress
-        return None if tell is None else lambda played, _: tell(before + played, total)
+        return None if tell is None else lambda rounds, _: tell(before + rounds, total)
 
     def picture(self, figure: Figure, ending: str = "") -> None:
         """Keep a picture, under the figure's name."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from balaclava._core.files import atomically
 from balaclava.experiments.sweep import sources
-from balaclava.papers.harness.pages import Shown, page
+from balaclava.papers.harness.pages import Exhibit, page
 from balaclava.papers.harness.registry import FigureEntry, figures
 from balaclava.papers.harness.reproduction import open_folder, reproduce
 from balaclava.simulation.engine import Progress
@@ -39,7 +39,7 @@ class Gallery:
     """A folder with a page, and what was done to fill it."""
 
     folder: Path
-    shown: list[Shown]
+    exhibits: list[Exhibit]
     steps: list[Step]
 
     @property
@@ -78,24 +78,24 @@ def make_gallery(
     """
     folder, entries = Path(out), figures()
     open_folder(folder)
-    shown = {each.name: each for each in read_gallery(folder)}
+    exhibits = {each.name: each for each in read_gallery(folder)}
     gallery = Gallery(folder, [], [])
     for entry in entries:
         if names is not None and entry.name not in names:
             continue
         began = time.monotonic()
-        key, kept, problem = _key(entry, entries, scale), shown.get(entry.name), ""
-        if kept is not None and kept.key == key and _is_whole(kept, folder):
+        key, exhibit, problem = _key(entry, entries, scale), exhibits.get(entry.name), ""
+        if exhibit is not None and exhibit.key == key and _is_whole(exhibit, folder):
             outcome = "kept"
         else:
             try:
-                shown[entry.name] = _make(entry, key, folder, scale, workers, progress)
+                exhibits[entry.name] = _make(entry, key, folder, scale, workers, progress)
                 outcome = "made"
             except Exception as error:  # one bad figure must not cost the others
-                shown.pop(entry.name, None)
+                exhibits.pop(entry.name, None)
                 outcome, problem = "failed", f"{type(error).__name__}: {error}"
-        gallery.shown = [shown[each.name] for each in entries if each.name in shown]
-        write_page(gallery.shown, folder)
+        gallery.exhibits = [exhibits[each.name] for each in entries if each.name in exhibits]
+        write_page(gallery.exhibits, folder)
         gallery.steps.append(Step(entry.name, outcome, time.monotonic() - began, problem))
         if tell is not None:
             tell(gallery.steps[-1])
@@ -109,23 +109,29 @@ def _make(
     scale: str,
     workers: int | None,
     progress: Callable[[str], Any] | None,
-) -> Shown:
+) -> Exhibit:
     def run(bar: Progress | None) -> Any:
         return reproduce(entry.name, scale=scale, out=folder, workers=workers, progress=bar)
 
     if progress is None:
-        done = run(None)
+        reproduction = run(None)
     else:
         with progress(entry.name) as bar:
-            done = run(bar)
-    pictures = tuple(path.name for path in done.files if path.suffix == ".png")
-    return Shown(
-        entry.name, entry.title, entry.reference, scale, key, pictures, done.findings.sections
+            reproduction = run(bar)
+    pictures = tuple(path.name for path in reproduction.files if path.suffix == ".png")
+    return Exhibit(
+        entry.name,
+        entry.title,
+        entry.reference,
+        scale,
+        key,
+        pictures,
+        reproduction.findings.sections,
     )
 
 
-def _is_whole(shown: Shown, folder: Path) -> bool:
-    return all((folder / picture).is_file() for picture in shown.pictures)
+def _is_whole(exhibit: Exhibit, folder: Path) -> bool:
+    return all((folder / picture).is_file() for picture in exhibit.pictures)
 
 
 def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str) -> str:
@@ -154,7 +160,7 @@ def _modules() -> dict[str, str]:
     }
 
 
-def read_gallery(folder: str | os.PathLike[str]) -> list[Shown]:
+def read_gallery(folder: str | os.PathLike[str]) -> list[Exhibit]:
     """What a folder's gallery shows; nothing where there is none."""
     record = Path(folder) / RECORD
     if not record.is_file():
@@ -166,14 +172,14 @@ def read_gallery(folder: str | os.PathLike[str]) -> list[Shown]:
         return []  # damaged: made again
 
 
-def _read(row: Mapping[str, Any]) -> Shown:
-    return Shown(**{**row, "pictures": tuple(row["pictures"])})
+def _read(row: Mapping[str, Any]) -> Exhibit:
+    return Exhibit(**{**row, "pictures": tuple(row["pictures"])})
 
 
-def write_page(shown: Sequence[Shown], folder: Path) -> None:
+def write_page(exhibits: Sequence[Exhibit], folder: Path) -> None:
     """The page and the record of what is on it."""
-    rows = json.dumps([each._asdict() for each in shown], indent=1, ensure_ascii=False)
+    rows = json.dumps([each._asdict() for each in exhibits], indent=1, ensure_ascii=False)
     with atomically(folder / RECORD) as temporary:
         temporary.write_text(rows + "\n", encoding="utf-8")
     with atomically(folder / INDEX) as temporary:
-        temporary.write_text(page(shown), encoding="utf-8")
+        temporary.write_text(page(exhibits), encoding="utf-8")

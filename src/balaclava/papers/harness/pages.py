@@ -27,7 +27,7 @@ a { color: #0b57a4; } .wide { overflow-x: auto; } img { width: 100%; min-width: 
 """
 
 
-class Shown(NamedTuple):
+class Exhibit(NamedTuple):
     """A figure on the page."""
 
     name: str
@@ -39,7 +39,7 @@ class Shown(NamedTuple):
     sections: Mapping[str, Sequence[str]]
 
 
-def write_markdown(shown: Sequence[Shown], source: Path, page: Path) -> None:
+def write_markdown(exhibits: Sequence[Exhibit], source: Path, page: Path) -> None:
     """The page in Markdown, with small pictures in a folder beside it: for the documentation.
 
     Of the pictures in that folder only those are replaced or removed that an earlier call wrote;
@@ -48,7 +48,7 @@ def write_markdown(shown: Sequence[Shown], source: Path, page: Path) -> None:
     folder = page.with_suffix("")
     open_folder(folder)
     before = _pictures(folder)
-    now = {picture for each in shown for picture in each.pictures}
+    now = {picture for each in exhibits for picture in each.pictures}
     for picture in sorted(now - before):
         if (folder / picture).exists():
             raise ResultsFileError(
@@ -56,14 +56,14 @@ def write_markdown(shown: Sequence[Shown], source: Path, page: Path) -> None:
                 "another name for the page"
             )
     _list_pictures(before | now, folder)  # first: what ends this early leaves no stranger behind
-    for each in shown:
+    for each in exhibits:
         for picture in each.pictures:
             shrink(source / picture, folder / picture)
     for picture in before - now:
         (folder / picture).unlink(missing_ok=True)
     _list_pictures(now, folder)
     with atomically(page) as temporary:
-        temporary.write_text(markdown(shown, folder.name), encoding="utf-8")
+        temporary.write_text(markdown(exhibits, folder.name), encoding="utf-8")
 
 
 def _pictures(folder: Path) -> set[str]:
@@ -85,10 +85,10 @@ def _list_pictures(names: set[str], folder: Path) -> None:
         temporary.write_text(json.dumps(sorted(names), indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(shown: Sequence[Shown], folder: str) -> str:
+def markdown(exhibits: Sequence[Exhibit], folder: str) -> str:
     """The page in Markdown; its pictures are in `folder`."""
-    papers: dict[str, list[Shown]] = {}
-    for each in shown:
+    papers: dict[str, list[Exhibit]] = {}
+    for each in exhibits:
         papers.setdefault(each.reference, []).append(each)
     parts = [
         "# Gallery",
@@ -106,8 +106,8 @@ def markdown(shown: Sequence[Shown], folder: str) -> str:
             parts += [f"### {each.name}", f"{_plain(each.title)}. {each.scale.capitalize()} scale."]
             parts += [f"![{_plain(each.title)}]({folder}/{picture})" for picture in each.pictures]
             for title, points in each.sections.items():
-                listed = "\n".join(f"- {_plain(point)}" for point in points)
-                parts += [f"**{_plain(title)}**", listed]
+                bullets = "\n".join(f"- {_plain(point)}" for point in points)
+                parts += [f"**{_plain(title)}**", bullets]
     return "\n\n".join(parts) + "\n"
 
 
@@ -133,34 +133,34 @@ def shrink(source: Path, target: Path) -> None:
         width = width * 3 // 4
 
 
-def page(shown: Sequence[Shown]) -> str:
+def page(exhibits: Sequence[Exhibit]) -> str:
     """The page in HTML."""
-    listed = "".join(
+    links = "".join(
         f'<li><a href="#{each.name}">{html.escape(each.name)}</a> {html.escape(each.title)}</li>'
-        for each in shown
+        for each in exhibits
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Figures run again - balaclava</title><style>{_CSS}</style></head>\n"
-        f"<body><h1>Figures run again</h1><ul>{listed}</ul>\n"
-        + "\n".join(_article(each) for each in shown)
+        f"<body><h1>Figures run again</h1><ul>{links}</ul>\n"
+        + "\n".join(_article(each) for each in exhibits)
         + "</body></html>\n"
     )
 
 
-def _article(shown: Shown) -> str:
+def _article(exhibit: Exhibit) -> str:
     parts = [
-        f'<h2 id="{shown.name}">{html.escape(shown.title)}</h2>',
-        f'<p class="soft">{html.escape(shown.name)}, {shown.scale} scale. '
-        f"{html.escape(shown.reference)}</p>",
+        f'<h2 id="{exhibit.name}">{html.escape(exhibit.title)}</h2>',
+        f'<p class="soft">{html.escape(exhibit.name)}, {exhibit.scale} scale. '
+        f"{html.escape(exhibit.reference)}</p>",
     ]
     parts += [
         f'<div class="wide"><a href="{picture}"><img src="{picture}" loading="lazy" '
-        f'alt="{html.escape(shown.title)}"></a></div>'
-        for picture in shown.pictures
+        f'alt="{html.escape(exhibit.title)}"></a></div>'
+        for picture in exhibit.pictures
     ]
-    for title, points in shown.sections.items():
-        listed = "".join(f"<li>{html.escape(point)}</li>" for point in points)
-        parts.append(f"<h3>{html.escape(title)}</h3><ul>{listed}</ul>")
+    for title, points in exhibit.sections.items():
+        bullets = "".join(f"<li>{html.escape(point)}</li>" for point in points)
+        parts.append(f"<h3>{html.escape(title)}</h3><ul>{bullets}</ul>")
     return "\n".join(parts)

@@ -12,23 +12,23 @@ from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
 
 
-def make(name: str, **offered: Any) -> Any:
+def make(name: str, **parameters: Any) -> Any:
     """The policy of that name, with as much of what is offered as it takes."""
     cls = REGISTRY.get(name)
-    return cls.create({key: value for key, value in offered.items() if key in cls.annotations})
+    return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
-def whole_run_policies(**offered: Any) -> dict[str, Policy]:
+def whole_run_policies(**parameters: Any) -> dict[str, Policy]:
     """The package's policies for bounded rewards that protect all decisions of a run together."""
-    chosen = {}
+    policies = {}
     for name, cls in REGISTRY.classes().items():
         fits = cls.rewards == "bounded" and cls.scope == "trajectory"
         if not fits or not cls.__module__.startswith("balaclava."):
             continue
         needs_delta = any(f.name == "delta" and is_required(f) for f in fields(cls))
-        if offered["delta"] > 0 or not needs_delta:
-            chosen[name] = make(name, **offered)
-    return chosen
+        if parameters["delta"] > 0 or not needs_delta:
+            policies[name] = make(name, **parameters)
+    return policies
 
 
 @functools.cache

@@ -66,7 +66,7 @@ class Slope(NamedTuple):
         return f"{self.power:+.2f} ± {self.error:.2f}{bound}"
 
 
-class Measured(NamedTuple):
+class Regrets(NamedTuple):
     """All settings, and the results of each on each world of its family."""
 
     settings: list[Setting]
@@ -141,7 +141,7 @@ def measure(
     repetitions: int,
     seed: int,
     checkpoints: int | np.ndarray = 1,
-) -> Measured:
+) -> Regrets:
     """Play every setting, and keep every final regret."""
     total = repetitions * sum(
         setting.horizon * len(setting.policies) * len(setting.worlds) for setting in settings
@@ -164,9 +164,9 @@ def measure(
             by_world.append(results)
             rounds += repetitions * setting.horizon * len(setting.policies)
         all_results.append(by_world)
-    measured = Measured(settings, all_results)
-    desk.table(measured.columns())
-    return measured
+    regrets = Regrets(settings, all_results)
+    desk.table(regrets.columns())
+    return regrets
 
 
 def _later(tell: Any, before: int, total: int) -> Any:
@@ -197,7 +197,7 @@ def look_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def draw_slopes(measured: Measured, axes: Mapping[str, Axis], title: str) -> Figure:
+def draw_slopes(regrets: Regrets, axes: Mapping[str, Axis], title: str) -> Figure:
     """Regret against what is varied, both on logarithmic scales, in one row or two."""
     from matplotlib.figure import Figure
 
@@ -206,17 +206,17 @@ def draw_slopes(measured: Measured, axes: Mapping[str, Axis], title: str) -> Fig
     figure = Figure(figsize=(3 + 5 * columns, 1.2 + 4.4 * rows), layout="constrained", dpi=110)
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    labels = list(dict.fromkeys(label for panel in axes for label in measured.labels(panel)))
+    labels = list(dict.fromkeys(label for panel in axes for label in regrets.labels(panel)))
     looks = look_of(labels)
     handles: dict[str, Any] = {}
     for ax, (panel, axis) in zip(grid, axes.items(), strict=False):
-        for label in measured.labels(panel):
-            points = measured.points(panel, label)
-            flat = len(points) == 1 and not measured.policy(label).guarantee.private
+        for label in regrets.labels(panel):
+            points = regrets.points(panel, label)
+            flat = len(points) == 1 and not regrets.policy(label).guarantee.private
             handles.setdefault(label, _curve(ax, points, looks[label], flat))
-        _frame(ax, measured, panel, axis)
+        _frame(ax, regrets, panel, axis)
     even = grid[0].lines[-1]
-    names = [f"{label} [{promise(measured.policy(label))}]" for label in handles]
+    names = [f"{label} [{promise(regrets.policy(label))}]" for label in handles]
     figure.legend(
         [*handles.values(), even],
         [*names, "regret of even play at the largest gap"],
@@ -248,8 +248,8 @@ def _curve(ax: Axes, points: list[Point], look: dict[str, Any], flat: bool) -> A
     return ax.errorbar(x, means, errors, capsize=2, lw=1.4, markersize=5, **look)
 
 
-def _frame(ax: Axes, measured: Measured, panel: str, axis: Axis) -> None:
-    settings = {s.x: s.ceiling for s in measured.settings if s.panel == panel}
+def _frame(ax: Axes, regrets: Regrets, panel: str, axis: Axis) -> None:
+    settings = {s.x: s.ceiling for s in regrets.settings if s.panel == panel}
     ax.set_xscale("log")
     ax.set_yscale("log")
     for value, name in axis.marks.items():

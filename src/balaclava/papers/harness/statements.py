@@ -11,15 +11,15 @@ from balaclava.simulation.statistics import mean_of_regret
 
 def only(results: Results, labels: Iterable[str]) -> Results:
     """The results of some of the policies."""
-    chosen = {label: results.policies[label] for label in labels}
+    policies = {label: results.policies[label] for label in labels}
     part = Results.empty(
-        chosen,
+        policies,
         results.environment,
         horizon=results.horizon,
         seed=results.seed,
         checkpoints=results.checkpoints,
     )
-    part.runs = {label: results.runs[label] for label in chosen}
+    part.runs = {label: results.runs[label] for label in policies}
     return part
 
 

@@ -46,7 +46,7 @@ def figure_6(desk: Desk) -> Findings:
         "a": CurveFamily("delta", grid(0.9, 1e-4, points), {"epsilon": 0.0}, POLICIES),
         "b": CurveFamily("delta", grid(0.9, 1e-6, points), {"epsilon": 0.1}, POLICIES),
     }
-    seen = play_curves(desk, families)
+    statements = play_curves(desk, families)
     return Findings(
         "wang2024-fig6: regret against δ, at ε = 0 and ε = 0.1",
         {
@@ -56,7 +56,7 @@ def figure_6(desk: Desk) -> Findings:
                 "(b) ε = 0.1: DP-FTPL-Gauss is flat to 0.02, grows as 1/δ^2 to 0.01, and slowly "
                 "beyond, where log(1/δ)/ε^2 takes over; DP-FTPL-New is lower and smooth.",
             ],
-            SEES: seen,
+            SEES: statements,
             WHY: _why(desk),
         },
     )
@@ -69,7 +69,7 @@ def figure_7(desk: Desk) -> Findings:
         "a": CurveFamily("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-10}, POLICIES),
         "b": CurveFamily("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-3}, POLICIES),
     }
-    seen = play_curves(desk, families)
+    statements = play_curves(desk, families)
     return Findings(
         "wang2024-fig7: regret against ε, at δ = 1e-10 and δ = 0.001",
         {
@@ -79,7 +79,7 @@ def figure_7(desk: Desk) -> Findings:
                 "(b) δ = 0.001: DP-FTPL-Gauss grows likewise until 1/δ^2 is the smaller start "
                 "phase, and is flat then; DP-FTPL-New is smooth and flat below ε = 0.0001.",
             ],
-            SEES: seen,
+            SEES: statements,
             WHY: _why(desk),
         },
     )

@@ -149,10 +149,10 @@ def _draw(ax: Axes, panel: Neighbours, minus: np.ndarray) -> None:
     ax.plot(panel.x, changed, color=blue, lw=1.8, ls="--", label="F', one reward changed")
     out = (panel.other_cdf < low - _ROUNDING) | (panel.other_cdf > high + _ROUNDING)
     ax.plot(panel.x, np.where(out, changed, np.nan), color=red, lw=3, label="F' outside")
-    seen = (np.minimum(panel.cdf, panel.other_cdf) < 1 - _SHOWN) & (
+    inside = (np.minimum(panel.cdf, panel.other_cdf) < 1 - _SHOWN) & (
         np.maximum(panel.cdf, panel.other_cdf) > _SHOWN
     )
-    ax.set_xlim(panel.x[seen][0], panel.x[seen][-1])
+    ax.set_xlim(panel.x[inside][0], panel.x[inside][-1])
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.set_xlabel("index x")
     ax.spines[["top", "right"]].set_visible(False)

@@ -32,11 +32,11 @@ def play_settings(
     for letter, setting in settings.items():
         world = setting.world
         common = {"arms": world.arms, "horizon": size.horizon, "epsilon": setting.epsilon}
-        shown = {name: make(name, **common, delta=setting.delta) for name in names}
+        policies = {name: make(name, **common, delta=setting.delta) for name in names}
         equal = whole_run_policies(**common, delta=setting.delta)
         epsilon, delta = share_of_one(setting.epsilon, setting.delta, size.horizon)
         equal[SPLIT] = make("dp-ftpl-new", **common | {"epsilon": epsilon, "delta": delta})
-        panels[letter] = Panel(shown | equal, world)
+        panels[letter] = Panel(policies | equal, world)
         companions[letter] = list(equal)
     results = desk.play(panels, size, seed=SEED)
     headings = {letter: str(setting) for letter, setting in settings.items()}
