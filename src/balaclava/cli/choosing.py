@@ -136,8 +136,9 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
     outlook = advice.expect(**late)
     _say(
         "regret",
-        f"{_number(outlook.regret)} ± {_number(outlook.plus_minus)} after {outlook.rounds:,} rounds, "
-        f"simulated on {outlook.instance}; choosing at random {_number(outlook.random_regret)}",
+        f"{_number(outlook.regret)} ± {_number(outlook.plus_minus)} after {outlook.rounds:,} "
+        f"rounds, simulated on {outlook.instance}; choosing at random "
+        f"{_number(outlook.random_regret)}",
     )
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
