@@ -81,10 +81,10 @@ def test_files_keep_it(tmp_path):
 
 
 def test_a_page_shows_it(tmp_path):
-    from balaclava.reporting.page import write_report
+    from balaclava.reporting.page import write_page
 
     RESULTS.save(tmp_path / "results.parquet")
-    page = write_report(tmp_path / "results.parquet", tmp_path / "page.html")
+    page = write_page(tmp_path / "results.parquet", tmp_path / "page.html")
     text = page.read_text(encoding="utf-8")
     assert "<h2>Winners</h2>" in text
     assert "median round" in text
