@@ -29,7 +29,7 @@ _DEFAULT_GRID = tuple(2.0**k for k in range(-7, 2))  # times the policy's own sc
 _MOST_STEPS = 8  # by which the default grid is extended
 _WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones
 _ENOUGH = 100  # repetitions
-_FINALISTS = 3
+_FINALISTS, _CAREFUL = 3, 2
 
 
 class Trial(NamedTuple):
@@ -52,6 +52,18 @@ class CalibrationRow(NamedTuple):
     worst: float
 
 
+class Finalist(NamedTuple):
+    """How a scale that was in the final did in an environment, on the final's fresh runs."""
+
+    scale: float
+    environment: str
+    mean: float
+    plus_minus: float  # half the width of the 95 % interval for the mean
+    median: float
+    high: float  # the 95 % quantile
+    worst: float
+
+
 @dataclass(frozen=True)
 class Calibration:
     """The policy with the scale that was chosen, and what the choice rests on."""
@@ -64,6 +76,7 @@ class Calibration:
     repetitions: int
     seed: int
     trials: tuple[Trial, ...]
+    finalists: tuple[Finalist, ...]
     rows: tuple[CalibrationRow, ...]
     notes: tuple[str, ...]
 
@@ -77,11 +90,17 @@ class Calibration:
             name = f"{row.environment} (held out)" if row.held_out else row.environment
             numbers = (row.before, row.worst_before, row.mean, row.plus_minus, row.worst)
             cells.append((name, *(f"{number:.4g}" for number in numbers)))
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in cells
-        )
+        return _aligned(cells)
+
+    @property
+    def final_table(self) -> str:
+        """The finalists as text."""
+        cells: list[tuple[str, ...]] = [
+            ("scale", "environment", "mean", "± (95 %)", "median", "95 %", "worst run")
+        ]
+        for scale, environment, *numbers in self.finalists:
+            cells.append((f"{scale:.3g}", environment, *(f"{number:.4g}" for number in numbers)))
+        return _aligned(cells)
 
     def __str__(self) -> str:
         tried = ", ".join(f"{trial.scale:.3g}: {trial.cost:.3g}" for trial in self.trials)
@@ -94,12 +113,22 @@ class Calibration:
                 "(as given) and after:",
                 self.table,
                 "",
+                f"The final, {self.repetitions} other runs of each:",
+                self.final_table,
+                "",
                 f"Tried (scale: cost, 1 is the best in every environment): {tried}",
                 *(f"- {note}" for note in self.notes),
             ]
         )
 
     __repr__ = __str__
+
+
+def _aligned(cells: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells
+    )
 
 
 def calibrate(
@@ -123,8 +152,9 @@ def calibrate(
     """Choose a policy's scale by simulation on environments that you consider plausible.
 
     Constants of proofs are large: a radius that always holds is often ten times as wide as one
-    that nearly always does. This tries scales on a grid, first with few runs and factors of two,
-    then around the best, then a few with all runs. All scales meet the same randomness.
+    that nearly always does. This tries scales on a grid, first with half the runs and factors of
+    two, then around the best. At least three scales reach a final, on fresh runs, in which the
+    choice is made. All scales meet the same randomness.
 
     In an environment a scale costs mean + worst / 10 of the final regret of its runs, divided by
     the least such cost of all scales. The worst run counts because a scale that is too small fails
@@ -175,12 +205,12 @@ def calibrate(
         require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
         warn_of_moments(f"{policy.name} on {label}", policy, world)
     search = _Search(policy, parameter, worlds, horizon, seed, feedback, workers, progress)
-    few = max(2, repetitions // 5)
+    few = max(2, repetitions // 2)
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
     if str(feedback):
         notes.append(f"rewards came late: {feedback}")
     _try_scales(search, scales, given, few)
-    search.play(search.finalists(few, caution, given), repetitions)
+    search.play(search.finalists(few, caution, given), repetitions, fresh=1)
     scale = search.careful(repetitions, caution, given)[0]
     notes += search.notes(scale, few)
     chosen = with_scale(policy, parameter, scale)
@@ -198,6 +228,7 @@ def calibrate(
         repetitions=repetitions,
         seed=seed,
         trials=search.trials(few, repetitions),
+        finalists=search.final_rows(repetitions),
         rows=rows,
         notes=tuple(notes),
     )
@@ -355,8 +386,11 @@ class _Search:
     extended: int = 0
     finals: dict[tuple[int, float], list[np.ndarray]] = dataclasses.field(default_factory=dict)
 
-    def play(self, scales: Sequence[float], repetitions: int, *, skip: bool = False) -> None:
+    def play(
+        self, scales: Sequence[float], repetitions: int, *, skip: bool = False, fresh: int = 0
+    ) -> None:
         """Play scales that were not played so often; `skip` those that the policy refuses."""
+        seed = self.seed + fresh
         candidates: dict[str, Policy] = {}
         for scale in scales:
             if (repetitions, scale) in self.finals:
@@ -371,7 +405,7 @@ class _Search:
             return
         kept: dict[str, list[np.ndarray]] = {label: [] for label in candidates}
         for world in self.worlds.values():
-            finals = self.simulate(candidates, world, repetitions, self.seed)
+            finals = self.simulate(candidates, world, repetitions, seed)
             for label, final in finals.items():
                 kept[label].append(final)
         self.finals |= {(repetitions, float(label)): finals for label, finals in kept.items()}
@@ -452,9 +486,20 @@ class _Search:
         return allowed
 
     def finalists(self, repetitions: int, caution: float, given: float) -> list[float]:
-        """The best scale of few runs, and the careful ones: more runs may find them out."""
-        chosen = [self.best(repetitions), *self.careful(repetitions, caution, given)]
-        return list(dict.fromkeys(chosen))[: _FINALISTS + 1]
+        """The best three, and the two most careful ones: fresh runs may find the others out."""
+        best = [trial.scale for trial in self.ranking(repetitions)[:_FINALISTS]]
+        return list(dict.fromkeys([*best, *self.careful(repetitions, caution, given)[:_CAREFUL]]))
+
+    def final_rows(self, repetitions: int) -> tuple[Finalist, ...]:
+        """How each finalist did in each environment."""
+        rows = []
+        for (count, scale), finals in sorted(self.finals.items()):
+            for label, final in zip(self.worlds, finals, strict=True):
+                if count == repetitions:
+                    middle, high = np.quantile(final, [0.5, 0.95])
+                    figures = (final.mean(), plus_minus(final), middle, high, final.max())
+                    rows.append(Finalist(scale, label, *map(float, figures)))
+        return tuple(rows)
 
     def notes(self, scale: float, few: int) -> list[str]:
         """What was refused, and whether the best scale is at the edge of what was tried."""
@@ -478,7 +523,7 @@ class _Search:
     ) -> CalibrationRow:
         """Fresh runs, before and after: those that led to the choice flatter it."""
         finals = self.simulate(
-            {"before": self.policy, "after": chosen}, world, repetitions, self.seed + 1
+            {"before": self.policy, "after": chosen}, world, repetitions, self.seed + 2
         )
         before, after = finals["before"], finals["after"]
         figures = (before.mean(), before.max(), after.mean(), plus_minus(after), after.max())

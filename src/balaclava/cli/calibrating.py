@@ -19,9 +19,17 @@ from balaclava.cli.play import _progress
     help="An environment of the file to report on only; may be repeated.",
 )
 @click.option("--parameter", default="radius_scale", show_default=True, help="What to choose.")
+@click.option(
+    "--repetitions", type=click.IntRange(min=2), help="Runs of a finalist; by default the file's."
+)
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
 def calibrate(
-    file: Path, label: str, held_out: tuple[str, ...], parameter: str, workers: int | None
+    file: Path,
+    label: str,
+    held_out: tuple[str, ...],
+    parameter: str,
+    repetitions: int | None,
+    workers: int | None,
 ) -> None:
     """Choose a scale of a policy by simulation on the environments of FILE.toml.
 
@@ -61,7 +69,7 @@ def calibrate(
             first.policies[label],
             learning_worlds,
             horizon=first.horizon,
-            repetitions=first.repetitions,
+            repetitions=repetitions or first.repetitions,
             seed=first.seed,
             held_out={name: worlds[name] for name in held_out} or None,
             parameter=parameter,
