@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -31,3 +32,36 @@ def test_some_bounds_would_be_more() -> None:
     assert policy.proved_bound(world, 10) > 100  # type: ignore[operator]
     assert policy.regret_bound(world, 10) == pytest.approx(1.0)
     assert math.isfinite(policy.regret_bound(world, 10**6))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "rate", "short", "long"),
+    [
+        ("dpr-se", {"moment_order": 2.0, "moment_bound": 1.0}, 1 / 2, 10**6, 10**8),
+        ("ldpr-se", {"moment_order": 2.0, "moment_bound": 1.0}, 3 / 4, 10**10, 10**14),
+        ("prae-raw", {"moment_order": 2.0}, 1 / 2, 10**6, 10**8),
+        ("prae-central", {"moment_order": 2.0, "mean_range": 20.0}, 1 / 2, 10**6, 10**8),
+    ],
+)
+def test_worst_case_bounds(
+    name: str, known: dict[str, float], rate: float, short: int, long: int
+) -> None:
+    """Above the bound at every gap, and of the order of the theorem in T, but for logarithms."""
+
+    def make(horizon: int) -> Any:
+        return bl.policy(name, arms=3, epsilon=1.0, horizon=horizon, **known)
+
+    low, high = (make(T).worst_case_bound(T) for T in (short, long))
+    assert rate < math.log(high / low) / math.log(long / short) < rate + 0.05
+    for gap in (0.5, 0.1, 0.02, 1e-3, 1e-5):
+        world = bl.environment("two-point", values=[gap, 0.0, 0.0], probabilities=[1.0, 1.0, 1.0])
+        bound = make(long).regret_bound(world, long)
+        assert bound is not None
+        assert bound <= high
+
+
+def test_worst_case_bounds_need_the_constants_of_the_proof() -> None:
+    common = {"arms": 2, "epsilon": 1.0, "horizon": 10**6, "moment_order": 2.0}
+    for name in ("dpr-se", "prae-raw"):
+        policy = bl.policy(name, moment_bound=1.0, radius_scale=0.1, **common)
+        assert policy.worst_case_bound(10**6) is None  # type: ignore[attr-defined]

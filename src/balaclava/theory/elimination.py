@@ -56,3 +56,26 @@ def removal_epochs(gaps: np.ndarray) -> np.ndarray:
     """The first epoch tau = 1, 2, ... with 2^-tau <= gap, for gaps above 0."""
     epochs: np.ndarray = np.maximum(np.ceil(np.log2(1.0 / gaps)), 1.0).astype(np.int64)
     return epochs
+
+
+def worst_elimination_regret(
+    arms: int, steps: Sequence[tuple[float, float]], rounds: float, failure: float, largest: float
+) -> float:
+    """A bound on the regret in `rounds` rounds whatever the gaps are, up to `largest`.
+
+    `steps` are (D, P), D falling: an arm whose gap is D or more is pulled P times at most. Split
+    the gaps at some D: those below cost at most D a round. Those above cost, for each of the other
+    arms, at most the most of P times the largest gap that P holds for, which is the D before.
+    With probability `failure` every round costs `largest`.
+
+    Example:
+        >>> worst_elimination_regret(3, [(0.5, 10.0), (0.25, 100.0)], 1000, 0.0, 1.0)
+        350.0
+    """
+    least, above, dearest = largest * rounds, largest, 0.0
+    for gap, pulls in steps:
+        if gap < above:
+            dearest = max(dearest, pulls * above)
+            least = min(least, gap * rounds + (arms - 1) * dearest)
+            above = gap
+    return float(min(least + min(failure, 1.0) * rounds * largest, largest * rounds))

@@ -76,6 +76,10 @@ def _equal_scope(
     ]
 
 
+BANDS = (
+    "Bands are the 10 % and 90 % quantiles of the runs. The paper reports standard deviations of "
+    "100 runs, which say little of regrets as skewed as these."
+)
 _SCOPES = (
     "Scope: the DP-FTPL policies protect one decision at a time; the others protect all decisions "
     "of a run together, which is far more. Lower regret at a weaker promise is no surprise."
@@ -122,6 +126,7 @@ def figure_4(desk: Desk) -> Findings:
             SEES: [*_sees(results, settings, names), *claims],
             "At equal scope": _equal_scope(results, settings, companions),
             WHY: [
+                BANDS,
                 scale_note(desk),
                 _SCOPES,
                 *(f"({letter}) {costs(results[letter], names)}" for letter in "ab"),
@@ -188,6 +193,7 @@ def figure_5(desk: Desk) -> Findings:
             SEES: [*_sees(results, settings, names), *claims],
             "At equal scope": _equal_scope(results, settings, companions),
             WHY: [
+                BANDS,
                 scale_note(desk),
                 _SCOPES,
                 *(f"({letter}) {costs(results[letter], names)}" for letter in "ab"),

@@ -32,7 +32,7 @@ from balaclava.frames.phases import (
 from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
 from balaclava.policies.moments import meets_moment_bound
 from balaclava.privacy.truncation import exact_step
-from balaclava.theory.elimination import elimination_regret
+from balaclava.theory.elimination import elimination_regret, worst_elimination_regret
 from balaclava.theory.truncation_radius import (
     RadiusTerms,
     level_ratio,
@@ -254,21 +254,48 @@ class EliminationPolicy(PrivateRealPolicy):
         """
         if not self._is_proved_for(environment):
             return None
-        gaps = environment.gaps
-        params, wasted = self.constants(), 0
-        while wasted + 2 < params.threshold and wasted < horizon:  # 2 + 4 + ... below the threshold
-            wasted += wasted + 2
-        wasted = min(wasted, horizon) if self.arms > 1 else 0
-        cost = gaps.mean() if params.first_phase <= EACH_ROUND else gaps.max()
+        gaps, wasted = environment.gaps, self._rounds_below_the_threshold(horizon)
+        cost = gaps.mean() if self.constants().first_phase <= EACH_ROUND else gaps.max()
         phases = list(self.batches(horizon))
         failure = failure_probability_of(self) * self.arms * len(phases)
         later = elimination_regret(gaps, phases, horizon - wasted, failure)
         return float(wasted * cost + later)
 
+    def worst_case_bound(self, horizon: int) -> float | None:
+        """The same whatever the gaps are, for rewards as the policy was told; None if unproved.
+
+        The upper bounds of Theorems 6.2, 6.10 and 6.12, with constants.
+        """
+        if not self._is_proved:
+            return None
+        wasted, largest = self._rounds_below_the_threshold(horizon), 2.0 * self._largest_mean
+        phases = list(self.batches(horizon))
+        pulls = np.cumsum([float(size) for size, _ in phases]).tolist()
+        steps = [(4.0 * beta, total) for (_, beta), total in zip(phases, pulls, strict=True)]
+        failure = failure_probability_of(self) * self.arms * len(phases)
+        later = worst_elimination_regret(self.arms, steps, horizon - wasted, failure, largest)
+        return float(wasted * largest + later)
+
+    @property
+    def _largest_mean(self) -> float:
+        """Up to its sign: |mean|^k <= E|X|^k."""
+        return float(self.moment_bound ** (1.0 / self.moment_order))
+
+    def _rounds_below_the_threshold(self, horizon: int) -> int:
+        """2 + 4 + ... rounds, in which no arm is removed."""
+        threshold, wasted = self.constants().threshold, 0
+        while wasted + 2 < threshold and wasted < horizon:
+            wasted += wasted + 2
+        return min(wasted, horizon) if self.arms > 1 else 0
+
+    @property
+    def _is_proved(self) -> bool:
+        """Whether the constants are those of the proof, or larger."""
+        known = self.threshold is None or self.threshold >= self.needed_threshold
+        return self.radius_scale >= 1.0 and known
+
     def _is_proved_for(self, environment: Any) -> bool:
-        if self.radius_scale < 1.0 or environment.rounds is not None:  # a given table is no law
-            return False
-        if self.threshold is not None and self.threshold < self.needed_threshold:
+        if not self._is_proved or environment.rounds is not None:  # a given table is no law
             return False
         if environment.share_of_outliers > self.contamination + 1e-12:
             return False

@@ -236,6 +236,10 @@ class PRAECentral(EliminationPolicy):
             folds=2, low=-self.mean_range - width, width=width, bins=self.bins
         )
 
+    @property
+    def _largest_mean(self) -> float:
+        return self.mean_range
+
     def _is_proved_for(self, environment: Any) -> bool:
         within = bool(np.abs(environment.means).max() <= self.mean_range)
         return within and super()._is_proved_for(environment)

@@ -23,9 +23,14 @@ from balaclava.policies.moments import (
     raw_bound,
     require_levels,
 )
-from balaclava.theory.elimination import most_regret, removal_epochs
+from balaclava.theory.elimination import (
+    most_regret,
+    removal_epochs,
+    worst_elimination_regret,
+)
 
 LOG_2 = math.log(2.0)
+_MOST_EPOCHS = 60
 
 
 class Params(NamedTuple):
@@ -114,3 +119,25 @@ class EpochPolicy(Policy):
         pulls[gaps > 0] = lengths.cumsum()[last - 1]
         fails = min(self.failures * params.beta, 1.0)
         return most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())
+
+    def worst_case_bound(self, horizon: int) -> float | None:
+        """The same whatever the gaps are; None where the proof does not hold.
+
+        The instance-independent part of Theorems 4 and 7, with constants. Gaps are at most
+        2 u^(1/(1+v)), since |mean|^(1+v) <= u.
+        """
+        params, length = self.constants(), type(self).epoch_length
+        steps: list[tuple[float, float]] = []
+        pulls, shortest, longest = 0.0, 0.0, 0.0
+        while pulls < horizon and len(steps) < _MOST_EPOCHS:
+            longest = float(length(params, self.arms, len(steps) + 1))
+            shortest = shortest or longest
+            pulls += longest
+            steps.append((0.5 ** (len(steps) + 1), pulls))
+        if self.error(shortest, min(longest, float(horizon))) > (
+            self.allowed_error * self.radius_scale
+        ):
+            return None
+        largest = 2.0 * math.exp(params.log_bound / self.moment_order)
+        fails = self.failures * params.beta
+        return worst_elimination_regret(self.arms, steps, horizon, fails, largest)
