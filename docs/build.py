@@ -32,7 +32,7 @@ from balaclava.testing.examples import USUAL
 DOCS = Path(__file__).parent
 GUIDES = (
     *("index", "tutorial", "quickstart", "authoring", "concepts", "privacy", "scaling"),
-    *("gallery", "audit", "errata", "design"),
+    *("gallery", "audit", "papers", "errata", "design"),
 )
 REWARDS = {
     "bounded": "in [0, 1], or in a known range that is rescaled to it",

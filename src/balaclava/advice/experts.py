@@ -137,8 +137,6 @@ def _candidate(
 ) -> Candidate:
     """The policy at the scale with the least bound."""
     if name == "dp-exp4":
-        if delta == 0.0:
-            return Candidate(name, "", None, why_not="it needs a delta above 0")
         shared = {**shared, "delta": delta}
     best = Candidate(name, "", None, why_not="its theorem is for epsilon up to 1")
     for scale in scales:

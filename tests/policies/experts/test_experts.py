@@ -383,8 +383,6 @@ def test_the_releases_of_a_batch_compose(epsilon: float, delta: float, experts: 
 def test_settings_that_cannot_be_kept_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"would have to be 3\.8, above 0\.5; raise horizon"):
         make("dp-exp4", learning_rate_scale=1.0)
-    with pytest.raises(ParameterError, match=r"delta = 0\.0 is not enough"):
-        make("dp-exp4", delta=0)
     with pytest.raises(ParameterError, match="above 1; raise it"):
         make("ldp-exp4", horizon=1)
     with pytest.raises(ParameterError, match="longer than the horizon"):
@@ -496,7 +494,6 @@ def test_a_tuned_bound_is_the_bound_of_a_policy() -> None:
 def test_what_a_recommendation_says() -> None:
     text = str(bl.recommend_experts(5, 20, 10**6, 2.0, delta=0.0))
     assert "dp-htinf-experts  no bound: its theorem is for epsilon up to 1" in text
-    assert "dp-exp4           no bound: it needs a delta above 0" in text
     assert "Take ldp-exp4." in text
     hopeless = bl.recommend_experts(5, 1000, 1000, 0.1, delta=1e-6)
     assert hopeless.empty
@@ -606,3 +603,20 @@ def test_what_a_base_over_experts_must_be() -> None:
         )
     with pytest.raises(ParameterError, match="longer than the horizon"):
         bl.privatise(bl.policy("exp3", arms=2), epsilon=0.1, experts=3, horizon=5)
+
+
+def test_batched_exp4_without_delta() -> None:
+    """N releases of epsilon / N each: less noise than with a delta if N < 9 log(1/delta)."""
+    common = {"arms": 5, "experts": 20, "horizon": 10**7, "epsilon": 0.5}
+    pure = bl.policy("dp-exp4", delta=0.0, **common)
+    assert str(pure.guarantee) == "ε=0.5 per trajectory"
+    assert pure.constants().epsilon == pytest.approx(0.5 / 20)
+    assert 20 * pure.constants().epsilon <= 0.5 * (1 + 1e-12)
+    loose = bl.policy("dp-exp4", delta=1e-5, **common)
+    assert pure.constants().epsilon > loose.constants().epsilon  # 20 < 9 log(10^5) = 104
+    assert pure.regret_bound(None, 10**7) < loose.regret_bound(None, 10**7)
+    many = {**common, "experts": 500, "horizon": 10**9}
+    assert (
+        bl.policy("dp-exp4", delta=0.0, **many).constants().epsilon
+        < bl.policy("dp-exp4", delta=1e-5, **many).constants().epsilon
+    )

@@ -77,7 +77,7 @@ class AtRandom(Policy):
         """Any context: it is not looked at."""
         return None
 
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Exact: every round costs the mean gap."""
         gaps = environment.gaps if environment.feedback == "reward" else None
         return None if gaps is None else float(horizon * gaps.mean())

@@ -116,7 +116,7 @@ class DPExp4(PrivateExpertPolicy):
     about 10^5 experts and 10^12 rounds on. Short of that dp-htinf-experts or ldp-exp4 is better;
     `bl.recommend_experts` compares. Horizons that are too short for its batches are refused.
 
-    With n = N log(1/delta), L = log(N T) and l = log N,
+    With n = N log(1/delta), or (N/3)^2 for delta = 0, L = log(N T) and l = log N,
 
         eta = n^(1/6) L^(1/3) l^(1/3) / (T^(1/3) K^(1/2) epsilon^(1/3))
         tau = n^(1/3) L^(2/3) T^(1/3) / (epsilon^(2/3) l^(1/3)), rounded up
@@ -135,7 +135,8 @@ class DPExp4(PrivateExpertPolicy):
         (epsilon, delta)-differential privacy of the whole trajectory with respect to the losses.
         A loss enters one batch. As Q(I) >= gamma / K it moves each of the N sums by K / gamma at
         most; each is released once with epsilon_0 = epsilon / (3 n^(1/2)), and N such releases
-        come to (epsilon, delta) by advanced composition, or basic where that is less; settings
+        come to (epsilon, delta) by advanced composition, or basic where that is less; for
+        delta = 0 it is epsilon_0 = epsilon / N, by basic composition (not in the paper). Settings
         where neither holds are refused (none with epsilon <= 1 and delta <= 1/e). Each term of
         a sum is rounded onto a grid of 2^-20 of K / gamma, so that sums are exact. Composition
         leaves a third of epsilon unspent, and decisions show little of one release: audits by
@@ -145,7 +146,8 @@ class DPExp4(PrivateExpertPolicy):
         experts: N.
         horizon: T.
         epsilon: privacy loss.
-        delta: probability outside it, above 0.
+        delta: probability outside it. 0 is allowed, and has less noise up to 9 log(1/delta)
+            experts, about 100 at delta = 1e-5.
         learning_rate_scale: multiplies eta, from which gamma follows; privacy is untouched.
         outstanding: decisions that may wait for their losses at once; older ones are replaced.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
@@ -180,13 +182,9 @@ class DPExp4(PrivateExpertPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delta == 0.0:
-            raise self.refuse(
-                "delta", "is not enough; give one above 0, or take dp-htinf-experts or ldp-exp4"
-            )
         each = self._epsilon_of_a_release
         spent = min(self.experts * each, advanced_epsilon(each, self.experts, self.delta))
-        if spent > self.epsilon:
+        if spent > self.epsilon * (1.0 + 1e-12):
             raise self.refuse(
                 "delta",
                 f"is too large for epsilon = {self.epsilon:g}: the noise of the paper would cost "
@@ -202,7 +200,10 @@ class DPExp4(PrivateExpertPolicy):
 
     @property
     def _cost(self) -> float:
-        return self.experts * -math.log(self.delta)  # n
+        """n, by which a release has epsilon / (3 sqrt(n))."""
+        if self.delta == 0.0:
+            return (self.experts / 3.0) ** 2
+        return self.experts * -math.log(self.delta)
 
     @property
     def _epsilon_of_a_release(self) -> float:
