@@ -41,6 +41,7 @@ from balaclava.frames.start_phase import count_reward, starting_arm
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import (
     BoundedPolicy,
+    Estimation,
     Kernels,
     Policy,
     PrivateBoundedPolicy,
@@ -62,6 +63,7 @@ from balaclava.policies.local import (
     unit_level,
 )
 from balaclava.policies.losses import LossPolicy, PrivateLossPolicy
+from balaclava.policies.shown import FROM_POOLS, FROM_REPORTS, FROM_TALLY
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.counters import (
     Hybrid,
@@ -99,6 +101,9 @@ from balaclava.privacy.truncated_laplace import truncated_laplace_release
 from balaclava.privacy.truncation import truncated
 
 __all__ = [
+    "FROM_POOLS",
+    "FROM_REPORTS",
+    "FROM_TALLY",
     "Arms",
     "BoundedPolicy",
     "Contamination",
@@ -106,6 +111,7 @@ __all__ = [
     "Environment",
     "Epsilon",
     "EpsilonOrZero",
+    "Estimation",
     "ExpertPolicy",
     "Experts",
     "FailureProbability",
