@@ -225,7 +225,7 @@ def table_2(desk: Desk) -> Findings:
                 "same reason as dp-exp3: 'tuned' is what bl.recommend_experts(..., tuned=True) "
                 "finds. The rate of dp-exp4 shows at horizons far beyond these.",
                 MIXING.format(2.0 * math.log(EXPERT_ARMS * T)),
-                f"dp-exp4 needs a δ, here {EXPERT_DELTA:g}. ldp-exp4 protects each loss from the "
+                f"dp-exp4 has a δ, here {EXPERT_DELTA:g}. ldp-exp4 protects each loss from the "
                 "operator too. None of them protects the advice, although the paper says so of "
                 "dp-htinf-experts: an arm is drawn from the advice of that very round.",
             ],
