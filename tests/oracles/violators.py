@@ -25,7 +25,7 @@ from balaclava.authoring import (
     tree_levels,
     tree_sum,
 )
-from balaclava.frames.phases import (
+from tests.oracles.phases import (
     Phases,
     begin_phases,
     choose_in_phases,

@@ -22,16 +22,16 @@ from balaclava.authoring import (
     starting_arm,
     truncated_laplace_release,
 )
-from balaclava.frames.phases import (
+from balaclava.policies.classic.ucb1 import begin as begin_ucb
+from balaclava.policies.classic.ucb1 import choose as choose_ucb
+from balaclava.policies.classic.ucb1 import learn as learn_ucb
+from tests.oracles.phases import (
     begin_phases,
     choose_in_phases,
     drop_behind,
     open_phase,
     take,
 )
-from balaclava.policies.classic.ucb1 import begin as begin_ucb
-from balaclava.policies.classic.ucb1 import choose as choose_ucb
-from balaclava.policies.classic.ucb1 import learn as learn_ucb
 from tests.oracles.violators import LENGTH, MARGIN, State, begin, choose, frame, honest, make
 
 K = bl.Kernels

@@ -17,7 +17,13 @@ from balaclava.authoring import (
     laplace_report,
     truncated,
 )
-from balaclava.frames.batches import (
+from balaclava.policies.adversarial.conversion import Converted, Privatised
+from balaclava.policies.contaminated import prae_central
+from balaclava.policies.experts import dp_exp4
+from balaclava.policies.heavy_tailed import dpr_ucb
+from balaclava.policies.heavy_tailed.dpr_ucb import DPRUCB
+from balaclava.privacy.counters import tree_insert, tree_sum
+from tests.oracles.batches import (
     Batches,
     arm_in_play,
     begin_batches,
@@ -25,12 +31,6 @@ from balaclava.frames.batches import (
     hand_out,
     take_batch,
 )
-from balaclava.policies.adversarial.conversion import Converted, Privatised
-from balaclava.policies.contaminated import prae_central
-from balaclava.policies.experts import dp_exp4
-from balaclava.policies.heavy_tailed import dpr_ucb
-from balaclava.policies.heavy_tailed.dpr_ucb import DPRUCB
-from balaclava.privacy.counters import tree_insert, tree_sum
 
 LEVEL = 50.0  # far beyond the size of the rewards, which moment_bound tells
 SIZE = 8

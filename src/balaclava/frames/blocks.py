@@ -72,3 +72,14 @@ def has_turn_to_come(blocks: Blocks, arm: int) -> bool:
     while place >= blocks.place[0] and blocks.order[place] != arm:
         place -= 1
     return bool(place >= blocks.place[0])
+
+
+@kernel(borrows=True)
+def keep_in_block(blocks: Blocks, active: np.ndarray) -> None:
+    """Of the arms that had no turn, only the active ones are left."""
+    size = blocks.place[0]
+    for i in range(blocks.place[0], blocks.size[0]):
+        if active[blocks.order[i]]:
+            blocks.order[size] = blocks.order[i]
+            size += 1
+    blocks.size[0] = size

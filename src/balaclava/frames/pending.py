@@ -8,7 +8,7 @@ oldest decision is forgotten, and its reward counts for nothing when it comes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,3 +54,9 @@ def take_note(pending: Pending, number: int) -> int:
 def next_is_taken(pending: Pending) -> bool:
     """Whether the next note will push out one whose reward has not come."""
     return bool(pending.numbers[(pending.count[0] + 1) % pending.numbers.size] != 0)
+
+
+@kernel(borrows=True)
+def forget_note(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+    """`forget` of a policy that keeps notes: the row is free again."""
+    take_note(state.pending, phase)

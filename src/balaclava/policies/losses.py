@@ -36,7 +36,7 @@ class LossPolicy(Policy):
     rewards: ClassVar[RewardKind] = "loss"
     loss_noise: LossNoise = 0.0
     learning_rate_scale: LearningRateScale = 1.0
-    outstanding: Outstanding = 256
+    outstanding: Outstanding = 4096
 
 
 class PrivateLossPolicy(Policy):

@@ -22,6 +22,7 @@ class PooledPolicy(Policy):
     """
 
     pools: ClassVar[str] = ""  # where the state keeps its pools; "" if it is nothing else
+    estimates: ClassVar[str] = "pooled"  # which of the pools' means stands for all releases
 
     explore: Explore = 0.0
     holdout: Holdout = 0.0
@@ -39,11 +40,12 @@ class PooledPolicy(Policy):
     def released(self, state: Any) -> Sequence[Released]:
         """All that was released of each arm's rewards."""
         pools = self.pools_of(state)
+        means = getattr(pools, self.estimates)
         return [
             Released(
                 arm,
                 int(pools.rewards[arm]),
-                float(pools.pooled[arm]),
+                float(means[arm]),
                 int(pools.draws[arm]),
                 int(pools.settled[arm]),
             )

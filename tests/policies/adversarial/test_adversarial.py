@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
+from balaclava.frames.phases import SPARE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.errors import ParameterError, RewardError
 from balaclava.estimators.importance import draw_arm
 from balaclava.estimators.tsallis import tsallis_chances
-from balaclava.frames.phases import SPARE
 from balaclava.policies.adversarial.conversion import least_batch
 from balaclava.policies.classic import exp3, ftpl
 from balaclava.policies.classic.htinf import threshold_factor

@@ -1,10 +1,11 @@
 """Any bandit made private: batches, and noise on their means (Asi et al. 2025, Algorithm 1).
 
 Proof.
-    Each loss enters the sum of one batch, of sensitivity 1, which is released once, with noise of
-    scale 1/epsilon. Arms follow from what was released, and so do batches, whose length is fixed.
-    Hence epsilon-differential privacy of the whole trajectory, for every base, every length of a
-    batch and every epsilon.
+    Each loss enters the sum of one batch, by the order of decisions. Whatever came of the others,
+    the sum has sensitivity 1; it is released once, with noise of scale 1/epsilon, or not at all.
+    Arms follow from what was released, and so do batches, whose length is fixed. Hence
+    epsilon-differential privacy of the whole trajectory, for every base, every length of a batch
+    and every epsilon.
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ import numpy as np
 from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
-from balaclava.frames.phases import SPARE
-from balaclava.policies.base import REGISTRY, Kernels, Policy, as_it_is, register
-from balaclava.policies.losses import LearningRateScale, PrivateLossPolicy
+from balaclava.frames.pools import UNLEARNED
+from balaclava.policies.base import (
+    REGISTRY,
+    Kernels,
+    Policy,
+    as_it_is,
+    nothing_to_forget,
+    register,
+)
+from balaclava.policies.losses import LearningRateScale, Outstanding, PrivateLossPolicy
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.laplace import laplace_release
 
@@ -33,19 +41,23 @@ class Conversion(NamedTuple):
 
     epsilon: float
     batch: int
+    rows: int  # batches under way at once, a power of two
     base: Any  # what the kernels of the base need
 
 
 class Converted(NamedTuple):
-    """The base, and the batch in play. Scalars are arrays of one element."""
+    """The base, and the batches under way: number m is in row m mod rows."""
 
     base: Any
-    number: np.ndarray  # of the batch, from 1
-    arm: np.ndarray  # what the base chose for it,
-    phase: np.ndarray  # and in which phase of its own
-    asked: np.ndarray  # decisions of the batch; 0 while no batch is open
-    told: np.ndarray  # its losses
-    total: np.ndarray  # their sum: raw, and never read but to be released
+    numbers: np.ndarray  # [row]: of the batch there, 0 for none
+    arms: np.ndarray  # [row]: what the base chose for it,
+    phases: np.ndarray  # [row]: and in which phase of its own
+    left: np.ndarray  # [row]: its decisions that have no loss and were not given up
+    lost: np.ndarray  # [row]: those that were given up
+    sums: np.ndarray  # [row]: of its losses: raw, and never read but to be released
+    number: np.ndarray  # one element: of the newest batch, from 1
+    asked: np.ndarray  # one element: its decisions
+    opened: np.ndarray  # one element: whether the last decision opened it
 
 
 @functools.cache
@@ -53,6 +65,7 @@ def converted(
     begin: Callable[..., Any],
     choose: Callable[..., Any],
     learn: Callable[..., Any],
+    forget: Callable[..., Any] = nothing_to_forget,
     prepare: Callable[..., Any] = as_it_is,
 ) -> Kernels:
     """The kernels around those of a base; the same each time, so they are compiled once."""
@@ -61,44 +74,73 @@ def converted(
     def begin_batches(params: Any) -> Converted:
         return Converted(
             begin(params.base),
+            np.zeros(params.rows, np.int64),
+            np.zeros(params.rows, np.int64),
+            np.zeros(params.rows, np.int64),
+            np.zeros(params.rows, np.int64),
+            np.zeros(params.rows, np.int64),
+            np.zeros(params.rows),
             np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.zeros(1),
+            np.full(1, params.batch),
+            np.zeros(1, np.bool_),
         )
 
     @kernel(borrows=True)
     def choose_in_batch(
         params: Any, state: Converted, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
-        if state.asked[0] == 0:
-            state.number[0] += 1
-            arm, phase = choose(params.base, state.base, state.number[0], None, rng)
-            state.arm[0], state.phase[0] = arm, phase
-        if state.asked[0] >= params.batch:
-            return state.arm[0], SPARE
+        number, row = state.number[0], state.number[0] & (params.rows - 1)
+        state.opened[0] = state.asked[0] == params.batch
+        if state.opened[0]:
+            following = (number + 1) & (params.rows - 1)
+            if state.numbers[following] != 0:  # no room: served, and not learned from
+                state.opened[0] = False
+                return state.arms[row], UNLEARNED
+            number, row = number + 1, following
+            arm, phase = choose(params.base, state.base, number, None, rng)
+            state.arms[row], state.phases[row] = arm, phase
+            state.number[0], state.numbers[row] = number, number
+            state.left[row], state.asked[0] = params.batch, 0
         state.asked[0] += 1
-        return state.arm[0], state.number[0]
+        return state.arms[row], number
+
+    @kernel(borrows=True)
+    def settle(params: Any, state: Converted, row: int, rng: Any) -> None:
+        """The base learns the noisy mean of the losses that came, if at least half did."""
+        state.left[row] -= 1
+        if state.left[row] > 0:
+            return
+        came = params.batch - state.lost[row]
+        number, arm, phase = state.numbers[row], state.arms[row], state.phases[row]
+        if 2 * came >= params.batch:
+            released = laplace_release(rng, state.sums[row], 1.0, params.epsilon)
+            loss = prepare(params.base, released / came)
+            learn(params.base, state.base, number, arm, loss, phase, rng)
+        else:
+            forget(params.base, state.base, number, arm, phase, rng)
+        state.numbers[row] = 0
+        state.lost[row] = 0
+        state.sums[row] = 0.0
 
     @kernel(borrows=True)
     def learn_batch(
         params: Any, state: Converted, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
-        if phase != state.number[0]:
-            return
-        state.total[0] += reward
-        state.told[0] += 1
-        if state.told[0] == params.batch:
-            released = laplace_release(rng, state.total[0], 1.0, params.epsilon)
-            state.total[0] = 0.0
-            state.asked[0] = 0
-            state.told[0] = 0
-            loss = prepare(params.base, released / params.batch)
-            learn(params.base, state.base, phase, arm, loss, state.phase[0], rng)
+        row = phase & (params.rows - 1)
+        if phase > 0 and state.numbers[row] == phase:
+            state.sums[row] += reward
+            settle(params, state, row, rng)
 
-    return Kernels(begin_batches, choose_in_batch, learn_batch)
+    @kernel(borrows=True)
+    def forget_in_batch(
+        params: Any, state: Converted, t: int, arm: int, phase: int, rng: Any
+    ) -> None:
+        row = phase & (params.rows - 1)
+        if phase > 0 and state.numbers[row] == phase:
+            state.lost[row] += 1
+            settle(params, state, row, rng)
+
+    return Kernels(begin_batches, choose_in_batch, learn_batch, forget_in_batch)
 
 
 def least_batch(epsilon: float) -> int:
@@ -109,11 +151,11 @@ def least_batch(epsilon: float) -> int:
 class ConvertedPolicy(PrivateLossPolicy):
     """A base that is told noisy means of batches. A subclass says which: `base_policy`."""
 
-    phased: ClassVar[bool] = True
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
     epsilon: Epsilon
     batch: Batch | None = None
+    outstanding: Outstanding = 4096
 
     def base_policy(self) -> Policy:
         """The policy that chooses an arm for each batch."""
@@ -142,10 +184,22 @@ class ConvertedPolicy(PrivateLossPolicy):
     @functools.cached_property
     def kernels(self) -> Kernels:  # type: ignore[override]
         base = self.base_policy()
-        return converted(*base.kernels[:3], base.prepare())
+        return converted(*base.kernels, base.prepare())
 
     def constants(self) -> Conversion:
-        return Conversion(self.epsilon, self.rounds_of_a_batch, self.base_policy().constants())
+        base = self.base_policy().constants()
+        return Conversion(self.epsilon, self.rounds_of_a_batch, self.rows, base)
+
+    @property
+    def rows(self) -> int:
+        """Batches under way at once: as many as `outstanding` decisions may spread over."""
+        return int(2 ** math.ceil(math.log2(self.outstanding / self.rounds_of_a_batch + 2.0)))
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """The chance by which the base chose the arm; 1 within a batch, where it is known."""
+        if not state.opened[0]:
+            return 1.0
+        return self.base_policy().propensity(state.base, arm)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 3.1: tau R(n) + T - tau n, with n = floor(T / tau) batches.
@@ -179,7 +233,7 @@ class TunedPolicy(ConvertedPolicy):
             "arms": self.arms,
             "loss_noise": self.noise,
             "learning_rate_scale": self.learning_rate_scale,
-            "outstanding": 1,  # the next batch waits for the losses of this one
+            "outstanding": self.rows,
         }
 
     @property
@@ -201,7 +255,10 @@ class Privatised(ConvertedPolicy):
         y = (sum of the tau losses + Lap(1/epsilon)) / tau
 
     as the loss of its arm. What is left of the horizon after the last whole batch is played with
-    one more choice of the base, and nothing is learned from it. Longer batches mean less noise
+    one more choice of the base, and nothing is learned from it. Where losses are late, the next
+    batch opens with what the base chooses by what it knows; it is told of a batch when that is
+    settled: the mean of the losses that came, if at least half did, otherwise nothing (a missing
+    loss that counted as 0 would be the best of losses). Longer batches mean less noise
     and fewer of them; tau = ceil(1/epsilon) makes the noise about as large as a loss.
 
     Privacy:
@@ -215,6 +272,8 @@ class Privatised(ConvertedPolicy):
         epsilon: privacy loss. Above 1 it is as private as it says, but the theorem on the regret
             stops.
         batch: tau; ceil(1/epsilon) by default.
+        outstanding: decisions that may wait for their losses at once; beyond, one is served and
+            not learned from.
         horizon: if given, one that ends within the first batch is refused.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
+from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic import exp3
 from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
@@ -78,7 +79,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
     assumptions: ClassVar[tuple[str, ...]] = (REPORTED,)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(exp3.learn)
-    kernels: ClassVar[Kernels] = Kernels(exp3.begin, exp3.choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(exp3.begin, exp3.choose, learn, forget_note)
     horizon: Horizon
     epsilon: Epsilon
     learning_rate_scale: LearningRateScale = 1.0

@@ -9,13 +9,19 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import (
-    Phases,
+from balaclava.frames.epochs import (
+    Epochs,
     active_arms,
-    begin_phases,
-    choose_in_phases,
+    begin_epochs,
+    drop,
     drop_behind,
-    open_phase,
+    end_epoch,
+    is_settled,
+    is_under_way,
+    keep_release,
+    needs_epoch,
+    next_pull,
+    open_epoch,
     take,
 )
 from balaclava.policies.base import (
@@ -25,6 +31,7 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.laplace import laplace_release
 from balaclava.theory.elimination import most_regret, removal_epochs
 
@@ -37,6 +44,8 @@ class Params(NamedTuple):
     epsilon: float
     beta: float
     radius_scale: float
+    explore: float
+    holdout: float
 
 
 @kernel(borrows=True)
@@ -56,32 +65,51 @@ def epoch_length(params: Params, active: int, epoch: int) -> int:
 
 
 @kernel
-def begin(params: Params) -> Phases:
-    state = begin_phases(params)
-    if params.arms > 1:
-        open_phase(state, epoch_length(params, params.arms, 1), True)
-    return state
+def begin(params: Any) -> Epochs:
+    return begin_epochs(params.arms)
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if needs_epoch(state):
+        open_epoch(state, epoch_length(params, active_arms(state), state.number[0] + 1), -1)
+    return next_pull(params, state, rng)
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: Epochs, rng: Any) -> None:
+    """Release what has settled, once, and drop the arms that are behind by more than 2h + 2c."""
+    while is_settled(state):
+        epoch, row = state.oldest[0], state.oldest[0] % 2
+        sampling, noise = log_terms(params, active_arms(state), epoch)
+        for arm in range(params.arms):
+            n = state.came[arm, row]
+            if state.active[arm] and n > 0:
+                released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
+                radius = math.sqrt(sampling / (2.0 * n)) + noise / (params.epsilon * n)
+                keep_release(state, arm, row, released, params.radius_scale * radius)
+        drop_behind(state)
+        end_epoch(state, epoch_length(params, active_arms(state), epoch + 1))
 
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if not take(state, arm, reward, phase):
-        return
-    epoch, length = state.number[0], state.length[0]
-    sampling, noise = log_terms(params, active_arms(state), epoch)
-    for a in range(params.arms):
-        if state.active[a]:
-            state.sums[a] = laplace_release(rng, state.sums[a], 1.0, params.epsilon)
-    # 2h + 2c, times the number of pulls: sums are compared, not means.
-    margin = 2.0 * math.sqrt(sampling * length / 2.0) + 2.0 * noise / params.epsilon
-    if drop_behind(state, params.radius_scale * margin):
-        open_phase(state, epoch_length(params, active_arms(state), epoch + 1), True)
+    if is_under_way(state, arm, phase):
+        take(state, arm, reward, phase)
+        settle(params, state, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
+    if is_under_way(state, arm, phase):
+        drop(state, arm, phase)
+        settle(params, state, rng)
 
 
 @register
-class DPSE(PrivateBoundedPolicy):
+class DPSE(PooledPolicy, PrivateBoundedPolicy):
     """Pull all arms equally, release noisy means once an epoch, drop the arms that fall behind.
 
     The best known private elimination: simple and easy to defend. Its epochs are long, so for
@@ -96,10 +124,13 @@ class DPSE(PrivateBoundedPolicy):
         max m - m_a > 2h + 2c,  h = sqrt(log(8|S|e^2/beta) / (2R)),
                                 c = log(4|S|e^2/beta) / (epsilon R).
 
+    Arms take turns in random order. Where rewards are lost, each arm has the mean of those that
+    came, and h and c of their number; the published proof is for full epochs.
+
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 4.2). Each reward enters one
-        released sum, of sensitivity 1; epoch lengths and the active set follow from what was
-        released before. An epoch that the horizon cuts off releases nothing.
+        released sum, of sensitivity 1, by the order of decisions; epoch lengths and the active set
+        follow from what was released before. An epoch that the horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
@@ -122,8 +153,7 @@ class DPSE(PrivateBoundedPolicy):
 
     name = "dp-se"
     reference = "Sajed, Sheffet 2019"
-    phased = True
-    kernels: ClassVar[Kernels] = Kernels(begin, choose_in_phases, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     epsilon: Epsilon
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None
@@ -136,7 +166,15 @@ class DPSE(PrivateBoundedPolicy):
 
     def constants(self) -> Params:
         beta = failure_probability_of(self)
-        return Params(self.arms, self.reward_range, self.epsilon, beta, self.radius_scale)
+        return Params(
+            self.arms,
+            self.reward_range,
+            self.epsilon,
+            beta,
+            self.radius_scale,
+            self.explore,
+            self.holdout,
+        )
 
     @property
     def first_epoch(self) -> int:

@@ -8,9 +8,22 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import Phases, begin_phases, choose_in_phases, open_phase, take
+from balaclava.frames.epochs import (
+    Epochs,
+    begin_epochs,
+    drop,
+    end_epoch,
+    is_settled,
+    is_under_way,
+    keep_release,
+    needs_epoch,
+    next_pull,
+    open_epoch,
+    take,
+)
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.perturbation import exceeded_with
 from balaclava.privacy.truncated_laplace import truncated_laplace_release
 
@@ -24,6 +37,8 @@ class Params(NamedTuple):
     noise_delta: float
     log_horizon: float
     noise_reach: float  # the noise of a sum is beyond this, on either side, with chance 2/T^2
+    explore: float
+    holdout: float
 
 
 @kernel(borrows=True)
@@ -35,37 +50,66 @@ def phase_length(params: Params, phase: int) -> int:
 
 
 @kernel
-def begin(params: Params) -> Phases:
-    state = begin_phases(params)
-    if params.arms > 1:
-        open_phase(state, phase_length(params, 1), True)
-    return state
+def begin(params: Any) -> Epochs:
+    return begin_epochs(params.arms)
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if needs_epoch(state):
+        open_epoch(state, phase_length(params, state.number[0] + 1), -1)
+    return next_pull(params, state, rng)
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: Epochs, rng: Any) -> None:
+    """Release what has settled, once; play an arm for ever that is 2^-k above all others."""
+    while is_settled(state):
+        phase, row = state.oldest[0], state.oldest[0] % 2
+        length = phase_length(params, phase)
+        for arm in range(params.arms):
+            n = state.came[arm, row]
+            if n > 0:
+                total = truncated_laplace_release(
+                    rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
+                )
+                # N pulls are enough for errors of 2^-k / 2; of fewer rewards they are larger.
+                keep_release(state, arm, row, total, 0.5**phase * max(0.5, 0.5 * length / n))
+        commit(state)
+        end_epoch(state, phase_length(params, phase + 1))
+
+
+@kernel(borrows=True)
+def commit(state: Epochs) -> None:
+    """Play an arm for ever if it is at least both radii above each of the others."""
+    for arm in range(state.means.size):
+        ahead = True
+        for other in range(state.means.size):
+            reach = state.means[other] + state.radii[other] + state.radii[arm]
+            if other != arm and not state.means[arm] >= reach:
+                ahead = False
+        if ahead:
+            state.alone[0] = arm
 
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if not take(state, arm, reward, phase):
-        return
-    best, highest, second = 0, -math.inf, -math.inf
-    for a in range(params.arms):
-        total = truncated_laplace_release(
-            rng, state.sums[a], 1.0, params.epsilon, params.noise_delta
-        )
-        if total > highest:
-            best, highest, second = a, total, highest
-        elif total > second:
-            second = total
-    # theta_i >= max theta_j + 2^-k, times the number of pulls: sums are compared, not means.
-    if highest >= second + 0.5 ** state.number[0] * state.length[0]:
-        state.turn[0] = best  # no phase is opened again: this arm is played for ever
-    else:
-        open_phase(state, phase_length(params, state.number[0] + 1), True)
+    if is_under_way(state, arm, phase):
+        take(state, arm, reward, phase)
+        settle(params, state, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
+    if is_under_way(state, arm, phase):
+        drop(state, arm, phase)
+        settle(params, state, rng)
 
 
 @register
-class GDPElimNew(PrivateBoundedPolicy):
+class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     """Pull all arms in ever longer phases until one is clearly ahead, then play it for ever.
 
     Private as a whole run, and simple to the point of waste: a bad arm is pulled as often as the
@@ -80,7 +124,8 @@ class GDPElimNew(PrivateBoundedPolicy):
     times, E = exp(epsilon) - 1, and let theta be the mean of these pulls + w / N with truncated
     Laplace noise w of sensitivity 1, epsilon and delta/2. If some theta is at least D above all
     others, play that arm for ever. For epsilon = 0 the second term is
-    4 (T^2 - 2) / (T^2 delta D).
+    4 (T^2 - 2) / (T^2 delta D). Arms take turns in random order. Of an arm with n < N rewards,
+    because some were lost, theta must be ahead by N/n times as much; the proof is for full phases.
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory. The paper shows a weaker
@@ -113,8 +158,7 @@ class GDPElimNew(PrivateBoundedPolicy):
 
     name = "gdp-elim-new"
     reference = "Wang, Zhu 2024"
-    phased = True
-    kernels: ClassVar[Kernels] = Kernels(begin, choose_in_phases, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     epsilon: EpsilonOrZero
     delta: Delta = 0.0
     horizon: Horizon
@@ -141,6 +185,8 @@ class GDPElimNew(PrivateBoundedPolicy):
             noise_delta,
             math.log(self.horizon),
             float(exceeded_with(chance, self.epsilon, noise_delta)),
+            self.explore,
+            self.holdout,
         )
 
     @property

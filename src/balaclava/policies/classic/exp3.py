@@ -10,7 +10,7 @@ import numpy as np
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.importance import add_loss, draw_arm, least_loss
-from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
+from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import (
     MIXING,
@@ -124,7 +124,7 @@ class Exp3(LossPolicy):
 
     name = "exp3"
     reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"horizon": 600, "loss_noise": 1.0})
     horizon: Horizon | None = None
     eta: LearningRate | None = None
@@ -152,6 +152,10 @@ class Exp3(LossPolicy):
     @property
     def _log(self) -> float:
         return math.log(self.arms * self.horizon) if self.horizon else 0.0
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """The chance by which the arm was drawn."""
+        return float(state.chances[arm])
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.

@@ -14,7 +14,7 @@ from balaclava.estimators.weights import (
     learn_weights,
     note_arm,
 )
-from balaclava.frames.pending import FORGOTTEN, take_note
+from balaclava.frames.pending import FORGOTTEN, forget_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_advice import ExpertPolicy
 from balaclava.policies.losses import LearningRateScale, Outstanding
@@ -96,7 +96,7 @@ class Exp4(ExpertPolicy):
 
     name = "exp4"
     reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     mixing: Mixing = 0.0
     learning_rate_scale: LearningRateScale = 1.0

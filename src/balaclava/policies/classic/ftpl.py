@@ -10,7 +10,7 @@ import numpy as np
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.importance import add_loss
-from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
+from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import REACH, LearningRate, LossPolicy, rivals_are_arms
 
@@ -130,7 +130,7 @@ class FTPL(LossPolicy):
 
     name = "ftpl"
     reference = "Neu, Bartok 2016"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     eta: LearningRate | None = None
     resamples: Resamples | None = None

@@ -11,7 +11,7 @@ from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.importance import add_loss, draw_arm
 from balaclava.estimators.tsallis import tsallis_chances
-from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
+from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
 
@@ -125,7 +125,7 @@ class HTINF(LossPolicy):
 
     name = "htinf"
     reference = "Huang, Dai, Huang 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"moment_order": 1.5, "sigma": 2.0})
     moment_order: Order = 2.0
     sigma: Sigma | None = None
@@ -141,6 +141,10 @@ class HTINF(LossPolicy):
             threshold_factor(alpha),
             self.learning_rate_scale,
         )
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """The chance by which the arm was drawn."""
+        return float(state.chances[arm])
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: 30 sigma K^(1 - 1/alpha) (n + 1)^(1/alpha).

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import (
-    Phases,
-    begin_phases,
-    choose_in_phases,
-    drop_behind,
-    open_phase,
-    take,
+from balaclava.frames.blocks import (
+    Blocks,
+    add_to_block,
+    all_had_their_turn,
+    begin_blocks,
+    keep_in_block,
+    next_turn,
+    start_block,
 )
 from balaclava.policies.base import BoundedPolicy, Kernels, failure_probability_of, register
 
@@ -27,45 +30,91 @@ class Params(NamedTuple):
     confidence: float  # log(4 K / beta)
 
 
+class State(NamedTuple):
+    """What is known of the arms that are left."""
+
+    active: np.ndarray  # arms still in play
+    pulls: np.ndarray  # rewards told
+    sums: np.ndarray  # their sum
+    news: np.ndarray  # one element: rewards of active arms since the last comparison
+    left: np.ndarray  # one element: how many arms are active
+    blocks: Blocks
+
+
+@kernel
+def begin(params: Any) -> State:
+    return State(
+        np.ones(params.arms, np.bool_),
+        np.zeros(params.arms, np.int64),
+        np.zeros(params.arms),
+        np.zeros(1, np.int64),
+        np.full(1, params.arms),
+        begin_blocks(params.arms),
+    )
+
+
 @kernel(borrows=True)
-def radius(params: Params, n: int) -> float:
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if all_had_their_turn(state.blocks):
+        start_block(state.blocks)
+        for arm in range(params.arms):
+            if state.active[arm]:
+                add_to_block(state.blocks, arm)
+    return next_turn(state.blocks, rng), 0
+
+
+@kernel(borrows=True)
+def radius(params: Any, n: int) -> float:
     """Of each mean after n pulls; an arm is removed when two radii do not bridge its gap."""
     return float(
         params.radius_scale * math.sqrt((params.confidence + 2.0 * math.log(n)) / (2.0 * n))
     )
 
 
-@kernel
-def begin(params: Params) -> Phases:
-    state = begin_phases(params)
-    if params.arms > 1:
-        open_phase(state, 1, False)
-    return state
+@kernel(borrows=True)
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    if not state.active[arm] or state.left[0] == 1:
+        return
+    state.pulls[arm] += 1
+    state.sums[arm] += reward
+    state.news[0] += 1
+    if state.news[0] >= state.left[0]:
+        state.news[0] = 0
+        drop_behind(params, state)
 
 
 @kernel(borrows=True)
-def learn(
-    params: Params, state: Phases, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if take(state, arm, reward, phase):
-        n = state.pulls[arm]  # the same for all active arms
-        if drop_behind(state, 2.0 * radius(params, n) * n):
-            open_phase(state, 1, False)
+def drop_behind(params: Any, state: State) -> None:
+    """Remove the arms that are behind by more than both radii, each by its own rewards."""
+    floor = -math.inf
+    for arm in range(params.arms):
+        n = state.pulls[arm]
+        if state.active[arm] and n > 0:
+            floor = max(floor, state.sums[arm] / n - radius(params, n))
+    for arm in range(params.arms):
+        n = state.pulls[arm]
+        if state.active[arm] and n > 0 and state.sums[arm] / n + radius(params, n) < floor:
+            state.active[arm] = False
+            state.left[0] -= 1
+    keep_in_block(state.blocks, state.active)
 
 
 @register
 class SuccessiveElimination(BoundedPolicy):
-    """Pull all arms in turn and drop those that are clearly worse than the best.
+    """Pull all arms equally and drop those that are clearly worse than the best.
 
     The frame of the private elimination policies, and their baseline. Its regret is higher than
     that of the index policies; in return it decides in rounds, so that rewards may come late.
 
-    After round n, in which each active arm got its n-th pull, remove arm a if
+    The active arms take turns in random order. After round n, in which each got its n-th pull,
+    remove arm a if
 
         max mean - mean_a > 2 sqrt(log(4 K n^2 / beta) / (2n)) radius_scale.
 
-    The radius is Hoeffding's for rewards in [0, 1], over all arms and rounds: with probability
-    1 - beta the best arm is never removed. The last arm is played for ever.
+    Where rewards are late or lost, arms are compared after as many rewards as there are active
+    arms, each with the radius of its own rewards. The radius is Hoeffding's for rewards in [0, 1],
+    over all arms and rounds: with probability 1 - beta the best arm is never removed. The last arm
+    is played for ever.
 
     Parameters:
         horizon: rounds that will be played; None if unknown.
@@ -93,9 +142,8 @@ class SuccessiveElimination(BoundedPolicy):
 
     name = "successive-elimination"
     reference = "Even-Dar, Mannor, Mansour 2006"
-    phased = True
     examples = ({"horizon": 600}, {"failure_probability": 0.05})
-    kernels: ClassVar[Kernels] = Kernels(begin, choose_in_phases, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None
     radius_scale: RadiusScale = 1.0

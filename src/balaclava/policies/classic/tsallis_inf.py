@@ -11,7 +11,7 @@ from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.importance import add_loss, draw_arm
 from balaclava.estimators.tsallis import tsallis_chances
-from balaclava.frames.pending import Pending, begin_pending, new_note, take_note
+from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
 
@@ -99,12 +99,16 @@ class TsallisINF(LossPolicy):
 
     name = "tsallis-inf"
     reference = "Zimmert, Seldin 2021"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     sigma: Sigma | None = None
 
     def constants(self) -> Terms:
         sigma = self.sigma or math.sqrt(second_moment(self.loss_noise))
         return Terms(self.arms, self.outstanding, self.learning_rate_scale / sigma)
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """The chance by which the arm was drawn."""
+        return float(state.chances[arm])
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 1, for losses without noise: 4 sqrt(K n) + 1."""

@@ -21,16 +21,21 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import (
-    SPARE,
-    Phases,
-    begin_phases,
-    choose_in_phases,
+from balaclava.frames.blocks import all_had_their_turn
+from balaclava.frames.epochs import (
+    Epochs,
+    begin_epochs,
+    capacity,
     drop_behind,
-    open_phase,
+    end_epoch,
+    needs_epoch,
+    next_pull,
+    open_epoch,
 )
+from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
 from balaclava.policies.moments import meets_moment_bound
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.truncation import exact_step
 from balaclava.theory.elimination import elimination_regret, worst_elimination_regret
 from balaclava.theory.truncation_radius import (
@@ -64,47 +69,66 @@ class Params(NamedTuple):
     low: float  # where the histogram begins, if there is one
     width: float  # of a bin
     bins: int
+    explore: float
+    holdout: float
 
 
 class Elimination(NamedTuple):
-    """The current batch. Scalars are arrays of one element."""
+    """The batches under way, each an epoch; by row, what was fixed when each was opened."""
 
-    phases: Phases
-    level: np.ndarray  # its truncation level, M
-    step: np.ndarray  # of the grid on which a sum of its rewards is exact
-    first: np.ndarray  # whether it is one of the first phase
-    only: np.ndarray  # then: the arm it is for, -1 while that is open
-    means: np.ndarray  # the last released estimate of each arm; inf: none yet
+    epochs: Epochs
+    level: np.ndarray  # [row]: the truncation level, M
+    step: np.ndarray  # [row]: of the grid on which a sum of its rewards is exact
+    first: np.ndarray  # [row]: whether the batch is one of the first phase
+    size: np.ndarray  # one element: B of the newest batch
+    rest: np.ndarray  # one element: decisions left in a batch whose rewards are not used,
+    pick: np.ndarray  # one element: and its arm
+    means: np.ndarray  # [arm]: the last released estimate; inf: none yet
 
 
 @kernel
-def begin_elimination(params: Params) -> Elimination:
-    """All arms active; the first batch is open unless there is nothing to choose."""
-    state = Elimination(
-        begin_phases(params),
-        np.zeros(1),
-        np.zeros(1),
-        np.zeros(1, np.bool_),
+def begin_elimination(params: Any) -> Elimination:
+    """All arms active, no batch open."""
+    return Elimination(
+        begin_epochs(params.arms),
+        np.zeros(2),
+        np.zeros(2),
+        np.zeros(2, np.bool_),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.full(params.arms, math.inf),
     )
-    if params.arms > 1:
-        open_batch(params, state)
-    return state
 
 
 @kernel(borrows=True)
-def open_batch(params: Params, state: Elimination) -> None:
-    """B = 2, 4, 8, ... pulls: of one arm below the threshold, of every active arm above it."""
-    phases = state.phases
-    size = max(2 * phases.length[0], 2)
-    open_phase(phases, size, True)
-    state.level[0] = level_of(params, size)
-    state.step[0] = exact_step(state.level[0], float(size))
-    state.first[0] = size < params.threshold
-    if state.first[0]:
-        phases.waiting[0] = size
-        state.only[0] = -1
+def next_size(params: Any, state: Elimination, rng: Any) -> None:
+    """B = 2, 4, 8, ...; those of the first phase whose rewards are not used are only counted."""
+    state.size[0] = max(2 * state.size[0], 2)
+    if state.size[0] < params.threshold and params.first_phase <= EACH_ROUND:
+        state.rest[0] = state.size[0]
+        state.pick[0] = -1
+
+
+@kernel(borrows=True)
+def open_batch(params: Any, state: Elimination, length: int, only: int) -> int:
+    """Open the epoch of the batch, `length` pulls of each of its arms; its row."""
+    row = open_epoch(state.epochs, length, only)
+    state.first[row] = state.size[0] < params.threshold
+    state.level[row] = level_of(params, state.size[0])
+    state.step[row] = exact_step(state.level[row], capacity(length))
+    return row
+
+
+@kernel(borrows=True)
+def unused_pull(params: Any, state: Elimination, rng: Any) -> tuple[int, int]:
+    """A decision of the first phase from which nothing is learned."""
+    state.rest[0] -= 1
+    state.epochs.chance[0] = 1.0
+    if state.pick[0] < 0 or params.first_phase == EACH_ROUND:
+        state.pick[0] = int(rng.random() * params.arms)
+        state.epochs.chance[0] = 1.0 / params.arms
+    return state.pick[0], UNLEARNED
 
 
 @kernel(borrows=True)
@@ -115,76 +139,74 @@ def level_of(params: Params, size: int) -> float:
 
 
 @kernel(borrows=True)
-def radius_of(params: Params, size: int) -> float:
-    """beta of a batch: the radius of its estimates, and what rounding to a grid can add."""
-    level = level_of(params, size)
-    radius = truncation_radius(
-        level / params.scale, size // params.folds, params.order, params.epsilon, params.terms
-    )
-    return params.radius_scale * (params.scale * radius + exact_step(level, float(size)))
+def radius_with(params: Any, level: float, step: float, n: int) -> float:
+    """beta of a mean of n rewards at a level, and what rounding to a grid can add."""
+    radius = truncation_radius(level / params.scale, n, params.order, params.epsilon, params.terms)
+    return float(params.radius_scale * (params.scale * radius + step))
+
+
+@kernel(borrows=True)
+def radius_of(params: Any, size: int) -> float:
+    """beta of a full batch."""
+    level, n = level_of(params, size), size // params.folds
+    return radius_with(params, level, exact_step(level, capacity(n)), n)
 
 
 @kernel(borrows=True)
 def choose_in_batches(
-    params: Params, state: Elimination, t: int, context: Any, rng: Any
+    params: Any, state: Elimination, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     """`choose`: the next pull of the batch."""
-    phases = state.phases
-    if not state.first[0]:
-        return choose_in_phases(params, phases, t, context, rng)
-    if state.only[0] < 0 or params.first_phase == EACH_ROUND:
-        state.only[0] = first_arm(params, state, rng)
-    arm = state.only[0]
-    if params.first_phase <= EACH_ROUND:  # nothing is learned, so nothing is waited for
-        phases.waiting[0] -= 1
-        if phases.waiting[0] == 0:
-            open_batch(params, state)
-        return arm, SPARE
-    if phases.asked[arm] >= phases.length[0]:
-        return arm, SPARE
-    phases.asked[arm] += 1
-    return arm, phases.number[0]
+    if state.rest[0] == 0 and needs_epoch(state.epochs):
+        next_size(params, state, rng)
+        if state.rest[0] == 0:
+            open_batch(params, state, state.size[0], arm_of_batch(params, state, rng))
+    if state.rest[0] > 0:
+        return unused_pull(params, state, rng)
+    return next_pull(params, state.epochs, rng)
 
 
 @kernel(borrows=True)
-def first_arm(params: Params, state: Elimination, rng: Any) -> int:
-    """The arm of a batch of the first phase: by chance, or by what was released."""
-    if params.first_phase <= EACH_ROUND or (
-        params.first_phase == HALF_GREEDY and rng.random() < 0.5
-    ):
-        return math.floor(rng.random() * params.arms)
-    best = 0
+def arm_of_batch(params: Any, state: Elimination, rng: Any) -> int:
+    """The one arm of a batch of the first phase: by chance, or by what was released; or -1.
+
+    An arm that waits in the batch before is not asked again.
+    """
+    epochs = state.epochs
+    if state.size[0] >= params.threshold:
+        return -1
+    if params.first_phase == HALF_GREEDY and rng.random() < 0.5:
+        return int(rng.random() * params.arms)
+    row, best = epochs.number[0] % 2, -1
     for arm in range(params.arms):
-        if state.means[arm] > state.means[best]:
+        if epochs.out[arm, row] == 0 and (best < 0 or state.means[arm] > state.means[best]):
             best = arm
-    return best
+    return max(best, 0)
 
 
 @kernel(borrows=True)
-def end_batch(params: Params, state: Elimination) -> None:
-    """Once the estimates are in `means`: remove the arms that are 2 beta behind, and go on."""
-    phases = state.phases
-    several = True
-    if not state.first[0]:
-        for arm in range(params.arms):
-            phases.sums[arm] = state.means[arm]
-        several = drop_behind(phases, 2.0 * radius_of(params, phases.length[0]))
-    if several:
-        open_batch(params, state)
+def end_batch(params: Any, state: Elimination, row: int, compare: bool) -> None:
+    """Remove the arms that are 2 beta behind, and go on.
+
+    A batch that was opened while this one waited is as long as what was asked by now, rounded up
+    to a power of two.
+    """
+    epochs = state.epochs
+    if compare and not state.first[row]:
+        drop_behind(epochs)
+    asked = epochs.done[0] + (0 if all_had_their_turn(epochs.blocks) else 1)
+    length = epochs.length[0]
+    if epochs.number[0] > epochs.oldest[0]:
+        while length < asked:
+            length *= 2
+            state.size[0] *= 2
+    end_epoch(epochs, length)
 
 
-@kernel(borrows=True)
-def in_batch(state: Elimination, arm: int) -> bool:
-    """Whether the current batch has rewards of this arm."""
-    if state.first[0]:
-        return arm == state.only[0]
-    return state.phases.active[arm]
-
-
-class EliminationPolicy(PrivateRealPolicy):
+class EliminationPolicy(PooledPolicy, PrivateRealPolicy):
     """What prae-raw and prae-central share: their parameters, and a bound on their regret."""
 
-    phased: ClassVar[bool] = True
+    pools: ClassVar[str] = "epochs"
     central_moments: ClassVar[bool] = False  # whether moment_bound is about |X - mean|
     epsilon: Epsilon
     moment_order: Order
@@ -233,6 +255,8 @@ class EliminationPolicy(PrivateRealPolicy):
             low=0.0,
             width=0.0,
             bins=0,
+            explore=self.explore,
+            holdout=self.holdout,
         )
 
     def batches(self, rounds: int) -> Iterator[tuple[int, float]]:

@@ -9,16 +9,27 @@ import numpy as np
 
 from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import take
+from balaclava.frames.epochs import (
+    drop,
+    is_settled,
+    is_under_way,
+    keep_release,
+    needs_epoch,
+    next_pull,
+    take,
+)
 from balaclava.policies.base import Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.elimination import (
     Elimination,
     EliminationPolicy,
     Params,
+    arm_of_batch,
     begin_elimination,
-    choose_in_batches,
     end_batch,
-    in_batch,
+    next_size,
+    open_batch,
+    radius_with,
+    unused_pull,
 )
 from balaclava.privacy.histogram import private_argmax_histogram
 from balaclava.privacy.laplace import laplace_release
@@ -30,66 +41,141 @@ _BREAKDOWN = 0.25  # from this share of outliers on they may fill a bin as well 
 
 
 class Located(NamedTuple):
-    """The batch, the histogram of its first fold, and what it showed."""
+    """The batches, each fold an epoch of its own; histograms, and what they showed."""
 
     batch: Elimination
-    counts: np.ndarray  # [arm, bin]
-    centres: np.ndarray  # J, the left end of each arm's fullest bin
+    counts: np.ndarray  # [arm, row, bin]: raw
+    centres: np.ndarray  # [arm]: J, the left end of the fullest bin of its last histogram
+    located: np.ndarray  # [arm]: whether there is one
+    centre: np.ndarray  # [arm, row]: the J that a second fold is truncated about
+    counted: np.ndarray  # [arm, row]: whether it has one
+    locates: np.ndarray  # [row]: whether the epoch is a first fold
+    second: np.ndarray  # one element: whether a second fold is due
 
 
 @kernel
 def begin(params: Any) -> Located:
+    arms = params.arms
     return Located(
         begin_elimination(params),
-        np.zeros((params.arms, params.bins), np.int64),
-        np.zeros(params.arms),
+        np.zeros((arms, 2, params.bins), np.int64),
+        np.zeros(arms),
+        np.zeros(arms, np.bool_),
+        np.zeros((arms, 2)),
+        np.zeros((arms, 2), np.bool_),
+        np.zeros(2, np.bool_),
+        np.zeros(1, np.bool_),
     )
 
 
 @kernel(borrows=True)
 def choose(params: Any, state: Located, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    return choose_in_batches(params, state.batch, t, context, rng)
+    batch = state.batch
+    if batch.rest[0] == 0 and needs_epoch(batch.epochs):
+        open_fold(params, state, rng)
+    if batch.rest[0] > 0:
+        return unused_pull(params, batch, rng)
+    return next_pull(params, batch.epochs, rng)
+
+
+@kernel(borrows=True)
+def open_fold(params: Any, state: Located, rng: Any) -> None:
+    """The second fold, truncated about the centres known by now; or the first of a new batch.
+
+    While no centre is known, as the first fold waits for its rewards, another first fold goes on.
+    """
+    batch = state.batch
+    only = batch.epochs.only[0]
+    if state.second[0] and any_located(state, only):
+        row = open_batch(params, batch, batch.size[0] // 2, only)
+        state.second[0] = False
+        state.locates[row] = False
+        for arm in range(params.arms):
+            state.centre[arm, row] = state.centres[arm]
+            state.counted[arm, row] = state.located[arm]
+        return
+    if not state.second[0]:
+        next_size(params, batch, rng)
+    if batch.rest[0] == 0:
+        only = arm_of_batch(params, batch, rng)
+        row = open_batch(params, batch, batch.size[0] // 2, only)
+        state.second[0] = True
+        state.locates[row] = True
+
+
+@kernel(borrows=True)
+def any_located(state: Located, only: int) -> bool:
+    """Whether the arm, or any active one, has a centre."""
+    if only >= 0:
+        return bool(state.located[only])
+    located = False
+    for arm in range(state.located.size):
+        located = located or (state.located[arm] and state.batch.epochs.active[arm])
+    return located
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: Located, rng: Any) -> None:
+    """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
+    batch, epochs = state.batch, state.batch.epochs
+    while is_settled(epochs):
+        row = epochs.oldest[0] % 2
+        M = batch.level[row]
+        for arm in range(params.arms):
+            n = epochs.came[arm, row]
+            if epochs.active[arm] and n > 0:
+                if state.locates[row]:
+                    locate(params, state, arm, row, rng)
+                else:
+                    total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
+                    radius = radius_with(params, M, batch.step[row], n)
+                    keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
+                    batch.means[arm] = epochs.means[arm]
+        end_batch(params, batch, row, not state.locates[row])
 
 
 @kernel(borrows=True)
 def learn(
     params: Any, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    phases, M = state.batch.phases, state.batch.level[0]
-    if phase != phases.number[0]:
+    epochs, row = state.batch.epochs, phase % 2
+    if not is_under_way(epochs, arm, phase):
         return
-    # The first half of an arm's rewards, in the order of their coming, is the first fold.
-    n, told = phases.length[0] // 2, phases.pulls[arm]
-    if told < n:
-        count_in_bin(params, state, arm, reward)
-        take(phases, arm, 0.0, phase)
-        if told + 1 == n:
-            locate(params, state, arm, rng)
-        return
-    offset = truncated_onto(reward - state.centres[arm], M, state.batch.step[0])
-    if take(phases, arm, offset, phase):
-        for a in range(params.arms):
-            if in_batch(state.batch, a):
-                total = laplace_release(rng, phases.sums[a], 2.0 * M, params.epsilon)
-                state.batch.means[a] = state.centres[a] + total / n
-        end_batch(params, state.batch)
+    if state.locates[row]:
+        count_in_bin(params, state, arm, row, reward)
+        take(epochs, arm, 0.0, phase)
+    elif state.counted[arm, row]:
+        offset = reward - state.centre[arm, row]
+        M, step = state.batch.level[row], state.batch.step[row]
+        take(epochs, arm, truncated_onto(offset, M, step), phase)
+    else:  # nobody knows yet where the arm is
+        drop(epochs, arm, phase)
+    settle(params, state, rng)
 
 
 @kernel(borrows=True)
-def count_in_bin(params: Any, state: Located, arm: int, reward: float) -> None:
+def forget(params: Any, state: Located, t: int, arm: int, phase: int, rng: Any) -> None:
+    if is_under_way(state.batch.epochs, arm, phase):
+        drop(state.batch.epochs, arm, phase)
+        settle(params, state, rng)
+
+
+@kernel(borrows=True)
+def count_in_bin(params: Any, state: Located, arm: int, row: int, reward: float) -> None:
     """Count a reward in its bin; beyond the histogram it counts nowhere."""
     place = (reward - params.low) / params.width
     if 0.0 <= place < params.bins:
-        state.counts[arm, int(place)] += 1
+        state.counts[arm, row, int(place)] += 1
 
 
 @kernel(borrows=True)
-def locate(params: Any, state: Located, arm: int, rng: Any) -> None:
+def locate(params: Any, state: Located, arm: int, row: int, rng: Any) -> None:
     """Release the fullest bin of an arm, and empty its histogram."""
-    fullest = private_argmax_histogram(rng, state.counts[arm], params.epsilon)
+    fullest = private_argmax_histogram(rng, state.counts[arm, row], params.epsilon)
     state.centres[arm] = params.low + fullest * params.width
+    state.located[arm] = True
     for j in range(params.bins):
-        state.counts[arm, j] = 0
+        state.counts[arm, row, j] = 0
 
 
 @register
@@ -129,8 +215,8 @@ class PRAECentral(EliminationPolicy):
         observed, outliers included. Each reward enters one fold of one batch: a histogram, in
         which it moves two counts that are each released at epsilon/2, or a sum of sensitivity 2M
         about a J that is known by then. M, B and the bins are public, the active set follows from
-        what was released. Which fold a reward enters depends on when it comes, not on what it is.
-        A batch that the horizon cuts off decides nothing.
+        what was released. Which fold a reward enters depends on the order of decisions alone. A
+        batch that the horizon cuts off decides nothing.
 
     Parameters:
         epsilon: privacy loss.
@@ -163,7 +249,8 @@ class PRAECentral(EliminationPolicy):
     name = "prae-central"
     reference = "Wu, Zhou, Tao, Wang 2023"
     central_moments: ClassVar[bool] = True
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    pools: ClassVar[str] = "batch.epochs"
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     assumptions: ClassVar[tuple[str, ...]] = (
         "a reward further from the located centre than the truncation level counts as the centre",
     )

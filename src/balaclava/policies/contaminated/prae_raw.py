@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import take
+from balaclava.frames.epochs import drop, is_settled, is_under_way, keep_release, take
 from balaclava.policies.base import Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.elimination import (
     Elimination,
@@ -15,7 +15,7 @@ from balaclava.policies.contaminated.elimination import (
     begin_elimination,
     choose_in_batches,
     end_batch,
-    in_batch,
+    radius_with,
 )
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
@@ -25,19 +25,37 @@ Radius = Literal["mixed", "paper"]
 
 
 @kernel(borrows=True)
+def settle(params: Any, state: Elimination, rng: Any) -> None:
+    """Release what has settled, once, and drop the arms that are behind by more than 2 beta."""
+    epochs = state.epochs
+    while is_settled(epochs):
+        row = epochs.oldest[0] % 2
+        M = state.level[row]
+        for arm in range(params.arms):
+            n = epochs.came[arm, row]
+            if epochs.active[arm] and n > 0:
+                total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
+                radius = radius_with(params, M, state.step[row], n)
+                keep_release(epochs, arm, row, total, radius)
+                state.means[arm] = epochs.means[arm]
+        end_batch(params, state, row, True)
+
+
+@kernel(borrows=True)
 def learn(
     params: Any, state: Elimination, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    phases, M = state.phases, state.level[0]
-    if phase != phases.number[0]:
-        return
-    if not take(phases, arm, truncated_onto(reward, M, state.step[0]), phase):
-        return
-    for a in range(params.arms):
-        if in_batch(state, a):
-            total = laplace_release(rng, phases.sums[a], 2.0 * M, params.epsilon)
-            state.means[a] = total / phases.length[0]
-    end_batch(params, state)
+    if is_under_way(state.epochs, arm, phase):
+        row = phase % 2
+        take(state.epochs, arm, truncated_onto(reward, state.level[row], state.step[row]), phase)
+        settle(params, state, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: Elimination, t: int, arm: int, phase: int, rng: Any) -> None:
+    if is_under_way(state.epochs, arm, phase):
+        drop(state.epochs, arm, phase)
+        settle(params, state, rng)
 
 
 @register
@@ -63,7 +81,8 @@ class PRAERaw(EliminationPolicy):
             + (2M / (B epsilon)) log(2/delta),                     L = log(4/delta).
 
     Each estimate is within beta of its mean with probability 1 - delta; there is one for each arm
-    and batch, so that all hold together with probability 1 - arms log2(T) delta.
+    and batch, so that all hold together with probability 1 - arms log2(T) delta. Arms take turns in
+    random order; where rewards are lost, beta is that of the rewards that came, at the same M.
 
     With radius = "paper" outliers are counted, as in the paper: beta has log(6/delta) for L, 1 for
     the variance, 2 alpha (M + 1) and log(3/delta), and is good from B = (3/alpha) log(3/delta) on.
@@ -106,7 +125,7 @@ class PRAERaw(EliminationPolicy):
 
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
-    kernels: ClassVar[Kernels] = Kernels(begin_elimination, choose_in_batches, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin_elimination, choose_in_batches, learn, forget)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (
         {"horizon": 600, "moment_order": 2, "moment_bound": 3.2, "radius_scale": 0.05},

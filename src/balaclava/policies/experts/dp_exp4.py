@@ -17,7 +17,6 @@ from balaclava.estimators.weights import (
     renew_shares,
 )
 from balaclava.frames.pending import FORGOTTEN, next_is_taken, take_note
-from balaclava.frames.phases import SPARE
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.losses import LearningRateScale, Outstanding
@@ -46,65 +45,83 @@ class Params(NamedTuple):
         return self.width / (self.batch * self.epsilon)
 
 
+ROWS = 4  # batches under way: decisions that wait are fewer than one batch has, and span two
+
+
 class State(NamedTuple):
-    """The weights, which stand still within a batch, and the batch."""
+    """The weights, which change when a batch settles, and the batches under way, by row."""
 
     weights: Weights
-    asked: np.ndarray  # one element: decisions of the batch that may still be learned from
-    told: np.ndarray  # one element: its losses
-    sums: np.ndarray  # [N], in grid steps: raw, and never read but to be released
+    left: np.ndarray  # [row]: decisions that have no loss and were not given up
+    lost: np.ndarray  # [row]: those that were given up
+    sums: np.ndarray  # [row, N], in grid steps: raw, and never read but to be released
 
 
 @kernel
-def begin(params: Params) -> State:
+def begin(params: Any) -> State:
     return State(
         begin_weights(params.experts, params.outstanding),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.zeros(params.experts),
+        np.zeros(ROWS, np.int64),
+        np.zeros(ROWS, np.int64),
+        np.zeros((ROWS, params.experts)),
     )
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    pending = state.weights.pending
+    if next_is_taken(pending):  # the oldest decision makes room: it counts as given up
+        forget(params, state, t, 0, pending.count[0] + 1 - pending.numbers.size, rng)
     arm = draw_advised(state.weights, context, params.mixing, rng)
-    if state.asked[0] >= params.batch:
-        return arm, SPARE
-    # Where the notes are full the oldest decision is forgotten, and this one takes its place.
-    if not next_is_taken(state.weights.pending):
-        state.asked[0] += 1
-    return arm, note_arm(state.weights, context, params.mixing, arm)
+    number = note_arm(state.weights, context, params.mixing, arm)
+    if (number - 1) % params.batch == 0:
+        state.left[row_of(params, number)] = params.batch
+    return arm, number
 
 
 @kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    row = take_note(state.weights.pending, phase)
-    if row == FORGOTTEN:
+def row_of(params: Any, number: int) -> int:
+    """The row of a decision's batch, by the order of decisions."""
+    return (number - 1) // params.batch % ROWS
+
+
+@kernel(borrows=True)
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    note = take_note(state.weights.pending, phase)
+    if note == FORGOTTEN:
         return
-    notes = state.weights.pending.notes
+    notes, row = state.weights.pending.notes, row_of(params, phase)
     most = math.floor(params.width / params.step)
-    ratio = reward / notes[row, 0] / params.step
+    ratio = reward / notes[note, 0] / params.step
     for expert in range(params.experts):
-        steps = math.floor(ratio * notes[row, expert + 1] + 0.5)
-        state.sums[expert] += min(steps, most)
-    state.told[0] += 1
-    if state.told[0] == params.batch:
-        release_batch(params, state, rng)
+        steps = math.floor(ratio * notes[note, expert + 1] + 0.5)
+        state.sums[row, expert] += min(steps, most)
+    settle(params, state, row, rng)
 
 
 @kernel(borrows=True)
-def release_batch(params: Params, state: State, rng: Any) -> None:
-    """One release for each expert; the next batch opens with no data."""
+def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    if take_note(state.weights.pending, phase) != FORGOTTEN:
+        row = row_of(params, phase)
+        state.lost[row] += 1
+        settle(params, state, row, rng)
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: State, row: int, rng: Any) -> None:
+    """Once nothing of the batch is awaited: one release for each expert, if at least half came."""
+    state.left[row] -= 1
+    if state.left[row] > 0:
+        return
+    came = params.batch - state.lost[row]
     for expert in range(params.experts):
-        total = state.sums[expert] * params.step
-        released = laplace_release(rng, total, params.width, params.epsilon)
-        state.weights.logs[expert] -= params.learning_rate * released / params.batch
-        state.sums[expert] = 0.0
+        if 2 * came >= params.batch:
+            total = state.sums[row, expert] * params.step
+            released = laplace_release(rng, total, params.width, params.epsilon)
+            state.weights.logs[expert] -= params.learning_rate * released / came
+        state.sums[row, expert] = 0.0
+    state.lost[row] = 0
     renew_shares(state.weights)
-    state.asked[0] = 0
-    state.told[0] = 0
 
 
 @register
@@ -128,8 +145,9 @@ class DPExp4(PrivateExpertPolicy):
         Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K.
 
     Then w_j <- w_j exp(-eta (m_j + Lap(lambda))), where m_j is the mean of l(I) mu_j(I) / Q(I)
-    over the batch and lambda = 3 K n^(1/2) / (gamma tau epsilon). A batch that the horizon cuts
-    off changes nothing. (The printed first branch of gamma lacks log^(1/3)(1/delta).)
+    over the losses of the batch that came, if at least half of them did, and
+    lambda = 3 K n^(1/2) / (gamma tau epsilon). A batch that the horizon cuts off changes nothing.
+    (The printed first branch of gamma lacks log^(1/3)(1/delta).)
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory with respect to the losses.
@@ -149,7 +167,7 @@ class DPExp4(PrivateExpertPolicy):
         delta: probability outside it. 0 is allowed, and has less noise up to 9 log(1/delta)
             experts, about 100 at delta = 1e-5.
         learning_rate_scale: multiplies eta, from which gamma follows; privacy is untouched.
-        outstanding: decisions that may wait for their losses at once; older ones are replaced.
+        outstanding: decisions that may wait for their losses at once; older ones are given up.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
@@ -171,9 +189,8 @@ class DPExp4(PrivateExpertPolicy):
 
     name = "dp-exp4"
     reference = "Asi, Raman, Talwar 2025"
-    phased = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"learning_rate_scale": 0.1},)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     horizon: Horizon
     epsilon: Epsilon
     delta: Delta
@@ -229,6 +246,11 @@ class DPExp4(PrivateExpertPolicy):
             grid_step(width),
             self._epsilon_of_a_release,
         )
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """Q of the arm."""
+        pending = state.weights.pending
+        return float(pending.notes[pending.count[0] % pending.numbers.size, 0])
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.

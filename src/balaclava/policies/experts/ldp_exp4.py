@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.estimators.weights import Weights
+from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
@@ -94,7 +95,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     assumptions: ClassVar[tuple[str, ...]] = (*PrivateExpertPolicy.assumptions, REPORTED)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_report)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     epsilon: Epsilon
     learning_rate_scale: LearningRateScale = 1.0

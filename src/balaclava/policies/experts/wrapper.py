@@ -21,11 +21,11 @@ from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
 from balaclava.estimators.importance import draw_arm
-from balaclava.frames.phases import SPARE
+from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.adversarial.conversion import Batch, TunedPolicy
 from balaclava.policies.base import Kernels, Policy
 from balaclava.policies.expert_advice import PrivateExpertPolicy
-from balaclava.policies.losses import LearningRateScale
+from balaclava.policies.losses import LearningRateScale, Outstanding
 
 
 class Params(NamedTuple):
@@ -45,7 +45,10 @@ class Rivals(NamedTuple):
 
 @functools.cache
 def with_experts(
-    begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any]
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    forget: Callable[..., Any],
 ) -> Kernels:
     """The kernels around those of an inner policy; the same each time, so they compile once.
 
@@ -62,25 +65,29 @@ def with_experts(
     ) -> tuple[int, int]:
         expert, phase = choose(params.inner, state, t, None, rng)
         arm = draw_arm(context[expert], rng)
-        if phase == SPARE:
-            return arm, SPARE
+        if phase == UNLEARNED:
+            return arm, UNLEARNED
         return arm, phase * params.experts + expert
 
     @kernel(borrows=True)
     def learn_of_expert(
         params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
-        if phase != SPARE:
+        if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
             learn(params.inner, state, t, expert, reward, inner, rng)
 
-    return Kernels(begin_inner, choose_by_expert, learn_of_expert)
+    @kernel(borrows=True)
+    def forget_of_expert(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+        if phase != UNLEARNED:
+            inner, expert = phase // params.experts, phase % params.experts
+            forget(params.inner, state, t, expert, inner, rng)
+
+    return Kernels(begin_inner, choose_by_expert, learn_of_expert, forget_of_expert)
 
 
 class ExpertsAsArms(PrivateExpertPolicy):
     """Experts as the arms of a private bandit. A subclass says which: `inner`."""
-
-    phased: ClassVar[bool] = True
 
     @property
     def inner(self) -> Policy:
@@ -89,14 +96,10 @@ class ExpertsAsArms(PrivateExpertPolicy):
 
     @functools.cached_property
     def kernels(self) -> Kernels:  # type: ignore[override]
-        return with_experts(*self.inner.kernels[:3])
+        return with_experts(*self.inner.kernels)
 
     def constants(self) -> Params:
         return Params(self.experts, self.inner.constants())
-
-    def arm_again(self, context: Any, arm: int, phase: int, rng: Any) -> int:
-        """The same expert is asked again, for today's advice."""
-        return int(draw_arm(context[phase % self.experts], rng))
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
@@ -121,6 +124,7 @@ class ConvertedExpertPolicy(ExpertsAsArms):
     horizon: Horizon
     epsilon: Epsilon
     batch: Batch | None = None
+    outstanding: Outstanding = 4096
     learning_rate_scale: LearningRateScale = 1.0
 
     def __post_init__(self) -> None:
@@ -129,5 +133,5 @@ class ConvertedExpertPolicy(ExpertsAsArms):
 
     @functools.cached_property
     def inner(self) -> Policy:
-        shared = ("horizon", "epsilon", "batch", "learning_rate_scale", "outside")
+        shared = ("horizon", "epsilon", "batch", "outstanding", "learning_rate_scale", "outside")
         return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in shared})

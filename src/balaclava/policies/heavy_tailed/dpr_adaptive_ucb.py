@@ -9,15 +9,26 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import (
-    Batches,
-    arm_in_play,
-    begin_batches,
+from balaclava.frames.pools import (
+    NOTHING,
+    Pools,
+    begin_pools,
+    came,
     close_batch,
+    drop,
+    empty_row,
+    go_by,
     hand_out,
-    take_batch,
+    must_choose,
+    needs_batch,
+    next_arm,
+    open_batch,
+    row_of,
+    silent_arm,
+    take,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.secure import to_grid
 
@@ -29,6 +40,7 @@ LevelShare = Annotated[
 
 # Bins on each side of 0: the k-th has 2^(k-1-64) < |x| <= 2^(k-64), the middle one what is less.
 SIDE = 128
+ROWS = 16  # batches of an arm under way at once
 BINS = 2 * SIDE + 1
 # In scales of its noise, what a bin has if it is not empty: FAR of all others, which noise does
 # less than once in a thousand histograms; next to a bin that is not empty NEAR, and AWAY more for
@@ -48,8 +60,15 @@ BIN_VARIANCE = 1.0 / 28.0  # its variance over BIN_SQUARE
 class Levels(NamedTuple):
     """Batches, what was released of the sizes of rewards, and how sure the means are."""
 
-    batches: Batches
-    counts: np.ndarray  # raw: the rewards of the batch, less the centre, in each bin, by arm
+    pools: Pools
+    # By arm and row: what was fixed when the batch was opened
+    counts: np.ndarray  # raw: the rewards of the batch, less its centre, in each bin
+    centre: np.ndarray
+    origin: np.ndarray
+    under: np.ndarray  # low and high, below,
+    over: np.ndarray
+    # By arm
+    sizes: np.ndarray  # of the next batch
     centres: np.ndarray
     shares: np.ndarray  # released: the part of the last batch in each bin
     grains: np.ndarray  # the scale of the noise in a share
@@ -73,8 +92,13 @@ def moderate(epsilon: float) -> float:
 def begin(params: Any) -> Levels:
     arms = params.arms
     return Levels(
-        begin_batches(arms, math.ceil(params.first_batch)),
-        np.zeros((arms, BINS), np.int64),
+        begin_pools(arms, ROWS),
+        np.zeros((arms, ROWS, BINS), np.int64),
+        np.zeros((arms, ROWS)),
+        np.zeros((arms, ROWS)),
+        np.zeros((arms, ROWS)),
+        np.zeros((arms, ROWS)),
+        np.full(arms, math.ceil(params.first_batch)),
         np.zeros(arms),
         np.zeros((arms, BINS)),
         np.zeros(arms),
@@ -155,7 +179,7 @@ def level_on(params: Any, state: Levels, arm: int, side: int, last: int, n: int)
 
 
 @kernel(borrows=True)
-def set_levels(params: Any, state: Levels, arm: int, n: int) -> bool:
+def set_levels(params: Any, state: Levels, arm: int, centre: float, n: int) -> bool:
     """The levels of the arm's next batch, from the histogram just released; False: it says none."""
     start = fullest(state, arm)
     if start < 0:
@@ -163,7 +187,7 @@ def set_levels(params: Any, state: Levels, arm: int, n: int) -> bool:
     up, down = last_seen(state, arm, 1, start), last_seen(state, arm, -1, start)
     if state.precisions[arm] > 0.0:  # the centre is about the mean: there is something below it
         down = max(down, start)
-    state.origins[arm] = state.centres[arm]
+    state.origins[arm] = centre
     state.averages[arm] = 0.0
     state.squares[arm] = 0.0
     # Cutting off unseen gains would hide a good arm for good.
@@ -187,76 +211,117 @@ def leading_arm(params: Any, state: Levels) -> int:
     """The arm with the highest mean, or -1."""
     leader = -1
     for arm in range(params.arms):
-        ahead = leader < 0 or state.batches.means[arm] > state.batches.means[leader]
+        ahead = leader < 0 or state.pools.means[arm] > state.pools.means[leader]
         if ahead and state.precisions[arm] > 0.0:
             leader = arm
     return leader
 
 
 @kernel(borrows=True)
+def index(params: Any, state: Levels, arm: int, log_t: float) -> float:
+    """The mean and its radius; infinite as long as there is no mean."""
+    if state.precisions[arm] == 0.0:
+        return math.inf
+    radius = math.sqrt(log_t * state.variances[arm]) + 0.5 * log_t * state.noises[arm]
+    return float(state.pools.means[arm] + params.radius_scale * radius)
+
+
+@kernel(borrows=True)
 def choose(params: Any, state: Levels, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    batches = state.batches
-    best = arm_in_play(batches)
-    if best < 0:
-        log_t, highest, leader = math.log(t), -math.inf, leading_arm(params, state)
-        for arm in range(params.arms):
-            index = math.inf
-            if state.precisions[arm] > 0.0:
-                radius = math.sqrt(log_t * state.variances[arm])
-                radius += 0.5 * log_t * state.noises[arm]
-                index = batches.means[arm] + params.radius_scale * radius
-            if best < 0 or index > highest:
-                best, highest = arm, index
-        if leader >= 0 and state.high[best] > 0.0:
-            # An arm that is cut off below the leading mean could not take the lead.
-            reach = batches.means[leader] - state.origins[best]
-            reach = min(reach, size_of(SIDE))
-            if reach > state.high[best]:
-                state.high[best] = to_grid(reach, max(reach, state.low[best]))
-        batches.current[0] = best
-    return hand_out(batches, best)
+    pools = state.pools
+    if must_choose(pools):
+        best, lead = silent_arm(pools), leading_arm(params, state)
+        if best < 0:
+            log_t, highest = math.log(t), -math.inf
+            for arm in range(params.arms):
+                upper = index(params, state, arm, log_t)
+                if (pools.ready[arm] or arm == lead) and (best < 0 or upper > highest):
+                    best, highest = arm, upper
+            if best < 0:  # all are waiting, and none has a mean
+                best = pools.lead[0]
+        pools.current[0] = best
+    arm = next_arm(params, pools, rng)
+    if needs_batch(pools, arm):
+        raise_level(params, state, arm)
+        row = open_batch(pools, arm, state.sizes[arm])
+        if row != NOTHING:
+            state.centre[arm, row] = state.centres[arm]
+            state.origin[arm, row] = state.origins[arm]
+            state.under[arm, row] = state.low[arm]
+            state.over[arm, row] = state.high[arm]
+            state.sizes[arm] = min(2 * state.sizes[arm], 2**53)
+    return hand_out(pools, arm)
+
+
+@kernel(borrows=True)
+def raise_level(params: Any, state: Levels, arm: int) -> None:
+    """An arm that is cut off below the leading mean could not take the lead."""
+    lead = leading_arm(params, state)
+    if lead >= 0 and state.high[arm] > 0.0:
+        reach = min(state.pools.means[lead] - state.origins[arm], size_of(SIDE))
+        if reach > state.high[arm]:
+            state.high[arm] = to_grid(reach, max(reach, state.low[arm]))
 
 
 @kernel(borrows=True)
 def learn(
     params: Any, state: Levels, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    batches = state.batches
-    if phase != batches.number[arm]:
+    row = row_of(state.pools, arm, phase)
+    if row == NOTHING:
         return
-    low, high, counted = state.low[arm], state.high[arm], 0.0
-    width = low + high
-    state.counts[arm, bin_of(reward - state.centres[arm])] += 1
-    if width > 0.0:
-        counted = to_grid(min(max(reward - state.origins[arm], -low), high), max(low, high))
-    if not take_batch(batches, arm, counted, phase):
-        return
-    n = batches.size[arm]
-    if width > 0.0:
-        epsilon = (1.0 - params.level_share) * params.epsilon
-        released = laplace_release(rng, batches.sums[arm], width, epsilon)
-        pool(state, arm, n, state.origins[arm] + released / n, width / (n * moderate(epsilon)))
-        release_histogram(state, arm, n, params.level_share * params.epsilon, rng)
-    else:
-        release_histogram(state, arm, n, params.epsilon, rng)
-    found = set_levels(params, state, arm, n)
-    # While levels still become much narrower, longer batches are not worth it.
-    narrower = width == 0.0 or state.low[arm] + state.high[arm] < 0.5 * width
-    centre = batches.means[arm]
-    if state.precisions[arm] == 0.0:
-        centre = state.origins[arm] + state.averages[arm]
-    state.centres[arm] = centre
-    close_batch(batches, arm, batches.means[arm] * n, n, n if found and narrower else 2 * n)
+    low, high, counted = state.under[arm, row], state.over[arm, row], 0.0
+    state.counts[arm, row, bin_of(reward - state.centre[arm, row])] += 1
+    if low + high > 0.0:
+        offset = reward - state.origin[arm, row]
+        counted = to_grid(min(max(offset, -low), high), max(low, high))
+    settle(params, state, arm, take(state.pools, arm, row, counted), rng)
 
 
 @kernel(borrows=True)
-def release_histogram(state: Levels, arm: int, n: int, epsilon: float, rng: Any) -> None:
+def forget(params: Any, state: Levels, t: int, arm: int, phase: int, rng: Any) -> None:
+    row = row_of(state.pools, arm, phase)
+    settle(params, state, arm, drop(state.pools, arm, row), rng)
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: Levels, arm: int, row: int, rng: Any) -> None:
+    """Release a settled batch, once, and set the levels of those to come."""
+    if row == NOTHING:
+        return
+    pools = state.pools
+    n, size = came(pools, arm, row), pools.sizes[arm, row]
+    width, total = state.under[arm, row] + state.over[arm, row], 0.0
+    if width > 0.0:
+        epsilon = (1.0 - params.level_share) * params.epsilon
+        origin = state.origin[arm, row]
+        released = laplace_release(rng, pools.sums[arm, row], width, epsilon)
+        total = released + n * origin
+        pool(state, arm, n, origin + released / n, width / (n * moderate(epsilon)))
+        release_histogram(state, arm, row, n, params.level_share * params.epsilon, rng)
+        close_batch(pools, arm, row, total)
+    else:
+        release_histogram(state, arm, row, n, params.epsilon, rng)
+        pools.settled[arm] += 1
+        empty_row(pools, arm, row)
+    seen = set_levels(params, state, arm, state.centre[arm, row], n)
+    # While levels still become much narrower, longer batches are not worth it.
+    narrower = width == 0.0 or state.low[arm] + state.high[arm] < 0.5 * width
+    state.centres[arm] = pools.means[arm]
+    if state.precisions[arm] == 0.0:
+        state.centres[arm] = state.origins[arm] + state.averages[arm]
+    state.sizes[arm] = size if seen and narrower else 2 * size
+    go_by(pools, arm, pools.means[arm], n)
+
+
+@kernel(borrows=True)
+def release_histogram(state: Levels, arm: int, row: int, n: int, epsilon: float, rng: Any) -> None:
     """The counts of the batch, with noise; they start anew."""
     for i in range(BINS):
         # A changed reward leaves one bin and enters another: two counts move, each by 1.
-        count = laplace_release(rng, float(state.counts[arm, i]), 1.0, 0.5 * epsilon)
+        count = laplace_release(rng, float(state.counts[arm, row, i]), 1.0, 0.5 * epsilon)
         state.shares[arm, i] = count / n
-        state.counts[arm, i] = 0
+        state.counts[arm, row, i] = 0
     state.grains[arm] = 2.0 / (n * moderate(epsilon))
 
 
@@ -268,13 +333,13 @@ def pool(state: Levels, arm: int, n: int, mean: float, noise: float) -> None:
     state.precisions[arm] += precision
     new = precision / state.precisions[arm]
     old = 1.0 - new
-    state.batches.means[arm] += new * (mean - state.batches.means[arm])
+    state.pools.means[arm] += new * (mean - state.pools.means[arm])
     state.variances[arm] = old * old * state.variances[arm] + new * new * variance
     state.noises[arm] = math.sqrt((old * state.noises[arm]) ** 2 + (new * noise) ** 2)
 
 
 @register
-class DPRAdaptiveUCB(PrivateRealPolicy):
+class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     """UCB in doubling batches that learns privately how large rewards are.
 
     For rewards of any tail and any location when nothing is known of them: no moment, no bound, no
@@ -349,8 +414,9 @@ class DPRAdaptiveUCB(PrivateRealPolicy):
     name = "dpr-adaptive-ucb"
     reference = "after Tao, Wu, Zhao, Wang 2022"
     assumptions = ("a reward beyond the level of its batch counts as the level",)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    phased: ClassVar[bool] = True
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    pools: ClassVar[str] = "pools"
+    estimates: ClassVar[str] = "means"
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"first_batch": 12, "epsilon": 3.0},
         {"level_share": 0.5, "first_batch": 5, "radius_scale": 0.3, "epsilon": 8.0},

@@ -25,17 +25,27 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import (
-    Batches,
-    arm_in_play,
-    begin_batches,
+from balaclava.frames.pools import (
+    NOTHING,
+    ROWS,
+    Pools,
+    begin_pools,
+    came,
     close_batch,
+    drop,
+    go_by,
+    grade,
     hand_out,
-    take_batch,
+    must_choose,
+    needs_batch,
+    next_arm,
+    open_batch,
+    row_of,
+    silent_arm,
+    take,
 )
 from balaclava.policies.base import (
     Kernels,
-    Policy,
     PrivateRealPolicy,
     failure_probability_of,
     register,
@@ -44,6 +54,7 @@ from balaclava.policies.moments import (
     meets_moment_bound,
     require_levels,
 )
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.batch_radii import (
@@ -63,6 +74,8 @@ class Params(NamedTuple):
 
     arms: int
     epsilon: float
+    explore: float
+    holdout: float
     sizes: np.ndarray
     levels: np.ndarray
     steps: np.ndarray
@@ -72,65 +85,110 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """The batches; `batches.means` are the estimates."""
+    """The pools, whose `means` are the estimates; by arm and row, what was fixed for a batch."""
 
-    batches: Batches
+    pools: Pools
+    grades: np.ndarray  # [arm, row]: the batch's place in the tables of `Params`
+    centres: np.ndarray  # [arm, row]: what is taken off its rewards
     released: np.ndarray  # [arm, batch]: the released means
-    centres: np.ndarray  # what is taken off an arm's rewards
+    shares: np.ndarray  # [arm, batch]: the part of its rewards that came; 0: not released
+    widths: np.ndarray  # [arm]: the radius of the estimate
+    latest: np.ndarray  # [arm]: the centre of batches that open now
 
 
 @kernel
-def begin(params: Params) -> State:
+def begin(params: Any) -> State:
+    arms, batches = params.arms, params.radii.size
     return State(
-        begin_batches(params.arms, params.sizes[0]),
-        np.zeros((params.arms, params.radii.size)),
-        np.zeros(params.arms),
+        begin_pools(arms, ROWS),
+        np.zeros((arms, ROWS), np.int64),
+        np.zeros((arms, ROWS)),
+        np.zeros((arms, batches)),
+        np.zeros((arms, batches)),
+        np.zeros(arms),
+        np.zeros(arms),
     )
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    batches = state.batches
-    best = arm_in_play(batches)
-    if best < 0:
-        highest = -math.inf
-        for arm in range(params.arms):
-            index = batches.means[arm] + params.radii[batches.number[arm] - 2]
-            if best < 0 or index > highest:
-                best, highest = arm, index
-        batches.current[0] = best
-    return hand_out(batches, best)
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    pools = state.pools
+    if must_choose(pools):
+        best, lead = silent_arm(pools), pools.lead[0]
+        if best < 0:
+            highest = -math.inf
+            for arm in range(params.arms):
+                index = pools.means[arm] + state.widths[arm]
+                if (pools.ready[arm] or arm == lead) and (best < 0 or index > highest):
+                    best, highest = arm, index
+        pools.current[0] = best
+    arm = next_arm(params, pools, rng)
+    if needs_batch(pools, arm):
+        m = min(grade(pools, arm) - 1, params.radii.size)
+        row = open_batch(pools, arm, params.sizes[m])
+        if row != NOTHING:
+            state.grades[arm, row] = m
+            state.centres[arm, row] = state.latest[arm]
+    return hand_out(pools, arm)
 
 
 @kernel(borrows=True)
-def close(params: Params, state: State, arm: int, mean: float) -> None:
-    """Keep the mean of a batch, estimate from all of them, and open the next batch."""
-    m = state.batches.number[arm] - 1
-    state.released[arm, m] = mean
-    estimate = 0.0
-    for j in range(m + 1):
-        estimate += params.shares[m, j] * state.released[arm, j]
-    if params.moves[m]:
-        state.centres[arm] = estimate
-    close_batch(state.batches, arm, estimate, 1, params.sizes[m + 1])
+def close(params: Any, state: State, arm: int, row: int, released: float) -> None:
+    """Keep the mean of a batch, and estimate from all that were released.
+
+    The weights of the batches and the radius are those of the latest batch that has settled. A
+    batch of which only a share came counts by that share, and the radius grows with what is
+    missing: each part of it, noise or chance, is at most 1/share times as large.
+    """
+    pools = state.pools
+    m, n, size = state.grades[arm, row], came(pools, arm, row), pools.sizes[arm, row]
+    state.released[arm, m] = state.centres[arm, row] + released / n
+    state.shares[arm, m] = n / size
+    close_batch(pools, arm, row, released + n * state.centres[arm, row])
+    last = params.radii.size - 1
+    while state.shares[arm, last] == 0.0:
+        last -= 1
+    estimate, total = 0.0, 0.0
+    for j in range(last + 1):
+        weight = params.shares[last, j] * state.shares[arm, j]
+        estimate += weight * state.released[arm, j]
+        total += weight
+    estimate /= total
+    state.widths[arm] = params.radii[last] / total
+    if params.moves[last]:
+        state.latest[arm] = estimate
+    go_by(pools, arm, estimate, pools.rewards[arm])
 
 
 @kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    batches, centre = state.batches, state.centres[arm]
-    m = batches.number[arm] - 1
-    level = params.levels[m]
-    if take_batch(batches, arm, truncated_onto(reward - centre, level, params.steps[m]), phase):
-        total = laplace_release(rng, batches.sums[arm], 2.0 * level, params.epsilon)
-        close(params, state, arm, centre + total / batches.size[arm])
+def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
+    """Release the sum of a settled batch, once."""
+    if row != NOTHING:
+        width = 2.0 * params.levels[state.grades[arm, row]]
+        total = laplace_release(rng, state.pools.sums[arm, row], width, params.epsilon)
+        close(params, state, arm, row, total)
 
 
-class BatchUCBPolicy(Policy):
+@kernel(borrows=True)
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    row = row_of(state.pools, arm, phase)
+    if row != NOTHING:
+        m, offset = state.grades[arm, row], reward - state.centres[arm, row]
+        counted = truncated_onto(offset, params.levels[m], params.steps[m])
+        settle(params, state, arm, take(state.pools, arm, row, counted), rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    row = row_of(state.pools, arm, phase)
+    settle(params, state, arm, drop(state.pools, arm, row), rng)
+
+
+class BatchUCBPolicy(PooledPolicy):
     """What the central and the local policy share: parameters, tables and the regret bound."""
 
-    phased: ClassVar[bool] = True
+    pools: ClassVar[str] = "pools"
+    estimates: ClassVar[str] = "means"
     epsilon: Epsilon
     moment_order: MomentOrder
     moment_bound: MomentBound
@@ -177,7 +235,7 @@ class BatchUCBPolicy(Policy):
         return schedule(self.law, first, horizon, failure_probability_of(self), self.radius_scale)
 
     def constants(self) -> Params:
-        return Params(self.arms, self.epsilon, *self.schedule)
+        return Params(self.arms, self.epsilon, self.explore, self.holdout, *self.schedule)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """From the radii, with all constants; None where radius_scale or the rewards break them.
@@ -283,7 +341,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
 
     name = "dpr-batch-ucb"
     reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     mean_range: MeanRange | None = None
     examples = (
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},

@@ -8,13 +8,20 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import (
-    Phases,
+from balaclava.frames.epochs import (
+    Epochs,
     active_arms,
-    begin_phases,
-    choose_in_phases,
+    begin_epochs,
+    capacity,
+    drop,
     drop_behind,
-    open_phase,
+    end_epoch,
+    is_settled,
+    is_under_way,
+    keep_release,
+    needs_epoch,
+    next_pull,
+    open_epoch,
     take,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
@@ -24,11 +31,13 @@ from balaclava.privacy.truncation import exact_step, truncated_onto
 
 
 class State(NamedTuple):
-    """The current epoch."""
+    """The epochs under way; by row, what was fixed when each was opened."""
 
-    phases: Phases
+    epochs: Epochs
     level: np.ndarray  # B, beyond which a reward counts as 0
     step: np.ndarray  # of the grid on which the sums of the epoch are exact
+    length: np.ndarray  # R, for which B is made
+    radius: np.ndarray  # 6 err, of R rewards
 
 
 @kernel(borrows=True)
@@ -61,45 +70,60 @@ def error_radius(params: Any, active: int, epoch: int, length: int) -> float:
     return math.exp((params.log_bound - (params.order - 1.0) * math.log(ratio)) / params.order)
 
 
-@kernel(borrows=True)
-def open_epoch(params: Any, state: State) -> None:
-    """Start the next epoch with what the active arms and its number give."""
-    phases = state.phases
-    active, epoch = active_arms(phases), phases.number[0] + 1
-    length = epoch_length(params, active, epoch)
-    state.level[0] = truncation_level(params, active, epoch, length)
-    state.step[0] = exact_step(state.level[0], float(length))
-    open_phase(phases, length, True)
-
-
 @kernel
 def begin(params: Any) -> State:
-    state = State(begin_phases(params), np.ones(1), np.ones(1))
-    if params.arms > 1:
-        open_epoch(params, state)
-    return state
+    return State(
+        begin_epochs(params.arms), np.ones(2), np.ones(2), np.ones(2, np.int64), np.ones(2)
+    )
 
 
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    return choose_in_phases(params, state.phases, t, context, rng)
+    epochs = state.epochs
+    if needs_epoch(epochs):
+        active, epoch = active_arms(epochs), epochs.number[0] + 1
+        length = epoch_length(params, active, epoch)
+        row = open_epoch(epochs, length, -1)
+        state.level[row] = truncation_level(params, active, epoch, length)
+        state.step[row] = exact_step(state.level[row], capacity(length))
+        state.length[row] = length
+        state.radius[row] = 6.0 * params.radius_scale * error_radius(params, active, epoch, length)
+    return next_pull(params, epochs, rng)
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: State, rng: Any) -> None:
+    """Release what has settled, once, and drop the arms that are behind by more than 12 err."""
+    epochs = state.epochs
+    while is_settled(epochs):
+        epoch, row = epochs.oldest[0], epochs.oldest[0] % 2
+        for arm in range(params.arms):
+            n = epochs.came[arm, row]
+            if epochs.active[arm] and n > 0:
+                total = laplace_release(
+                    rng, epochs.sums[arm, row], 2.0 * state.level[row], params.epsilon
+                )
+                # Of fewer rewards than B is made for, noise and chance weigh R/n times as much.
+                radius = state.radius[row] * max(1.0, state.length[row] / n)
+                keep_release(epochs, arm, row, total, radius)
+        drop_behind(epochs)
+        end_epoch(epochs, epoch_length(params, active_arms(epochs), epoch + 1))
 
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    phases = state.phases
-    if not take(phases, arm, truncated_onto(reward, state.level[0], state.step[0]), phase):
-        return
-    active, epoch, length = active_arms(phases), phases.number[0], phases.length[0]
-    for a in range(params.arms):
-        if phases.active[a]:
-            phases.sums[a] = laplace_release(
-                rng, phases.sums[a], 2.0 * state.level[0], params.epsilon
-            )
-    # 12 err, times the number of pulls: sums are compared, not means.
-    margin = 12.0 * params.radius_scale * error_radius(params, active, epoch, length) * length
-    if drop_behind(phases, margin):
-        open_epoch(params, state)
+    if is_under_way(state.epochs, arm, phase):
+        row = phase % 2
+        counted = truncated_onto(reward, state.level[row], state.step[row])
+        take(state.epochs, arm, counted, phase)
+        settle(params, state, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    if is_under_way(state.epochs, arm, phase):
+        drop(state.epochs, arm, phase)
+        settle(params, state, rng)
 
 
 @register
@@ -122,7 +146,9 @@ class DPRSE(EpochPolicy, PrivateRealPolicy):
         max m - m_a > 12 err,  err = u^(1/(1+v)) (ell / (R epsilon))^(v/(1+v)).
 
     For epsilon above 1, where the analysis ends, 1 stands for it in R, B and err; the noise keeps
-    the true epsilon. `radius_scale` c puts 24 c and 12 c in the place of 24 and 12.
+    the true epsilon. `radius_scale` c puts 24 c and 12 c in the place of 24 and 12. Arms take turns
+    in random order. Of n < R rewards, because some were lost, err is taken R/n times as large; the
+    published proof is for full epochs.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 3), for all rewards. Each
@@ -160,7 +186,7 @@ class DPRSE(EpochPolicy, PrivateRealPolicy):
     truncation_level = staticmethod(truncation_level)
     allowed_error = 6.0
     failures = math.pi**2 / 8.0
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     examples = (
         {"horizon": 600, "radius_scale": 0.03},
         {"horizon": 600, "radius_scale": 0.01, "moment_order": 1.4, "epsilon": 3.0},
@@ -179,5 +205,5 @@ class DPRSE(EpochPolicy, PrivateRealPolicy):
         params, epsilon = self.constants(), min(self.epsilon, 1.0)
         # A step, over err: err / B = ell / (R e).
         level = truncation_level(params, self.arms, 1, int(longest))
-        rounding = exact_step(level, longest) / level * longest * epsilon
+        rounding = exact_step(level, capacity(int(longest))) / level * longest * epsilon
         return 3.0 + math.sqrt(2.0 * epsilon) + epsilon / 3.0 + rounding / log_term(params, 2, 1)

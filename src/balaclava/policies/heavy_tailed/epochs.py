@@ -16,13 +16,14 @@ from balaclava._core.declared import (
     MomentBound,
     RadiusScale,
 )
-from balaclava.policies.base import Policy, failure_probability_of
+from balaclava.policies.base import failure_probability_of
 from balaclava.policies.moments import (
     TailOrder,
     meets_moment_bound,
     raw_bound,
     require_levels,
 )
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.theory.elimination import (
     most_regret,
     removal_epochs,
@@ -42,16 +43,18 @@ class Params(NamedTuple):
     log_bound: float  # log u
     beta: float
     radius_scale: float
+    explore: float
+    holdout: float
 
 
-class EpochPolicy(Policy):
+class EpochPolicy(PooledPolicy):
     """Epochs of a length R, rewards truncated at a level B, arms that fall behind dropped.
 
     A subclass gives R and B as kernels of (params, active, epoch) and (params, active, epoch, R),
     and says by how much an estimate may be off.
     """
 
-    phased: ClassVar[bool] = True
+    pools: ClassVar[str] = "epochs"
     epoch_length: ClassVar[Callable[..., int]]
     truncation_level: ClassVar[Callable[..., float]]
     allowed_error: ClassVar[float]  # of an estimate, in units of err: half of what the test allows
@@ -80,6 +83,8 @@ class EpochPolicy(Policy):
             math.log(raw_bound(self)),
             failure_probability_of(self),
             self.radius_scale,
+            self.explore,
+            self.holdout,
         )
 
     @property

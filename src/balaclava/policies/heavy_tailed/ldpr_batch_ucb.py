@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.batches import take_batch
+from balaclava.frames.pools import NOTHING, drop, row_of, take
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
     BatchUCBPolicy,
@@ -23,25 +23,36 @@ from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 @kernel(borrows=True)
 def report_level(params: Any, state: State, arm: int, phase: int) -> float:
-    """B of the decision's batch; a spare's report is not learned from."""
-    return float(params.levels[max(phase, 1) - 1])
+    """B of the decision's batch; of any other decision nothing is learned."""
+    row = row_of(state.pools, arm, phase)
+    return float(params.levels[state.grades[arm, row] if row != NOTHING else 0])
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: State, arm: int, row: int) -> None:
+    """The reports are private as they are: the mean of those that came is the batch's."""
+    if row != NOTHING:
+        close(params, state, arm, row, state.pools.sums[arm, row])
 
 
 @kernel(borrows=True)
 def learn_report(
     params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
-    batches = state.batches
-    if take_batch(batches, arm, report, phase):
-        close(params, state, arm, batches.sums[arm] / batches.size[arm])
+    settle(params, state, arm, take(state.pools, arm, row_of(state.pools, arm, phase), report))
 
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    if phase == state.batches.number[arm]:  # nothing is learned from any other
+    if row_of(state.pools, arm, phase) != NOTHING:  # nothing is learned from any other
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    settle(params, state, arm, drop(state.pools, arm, row_of(state.pools, arm, phase)))
 
 
 @register
@@ -103,7 +114,7 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
     report_level = staticmethod(report_level)
     report_kernel = staticmethod(truncated_laplace_report)
     learn_report = staticmethod(learn_report)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     examples = (
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.2, "contamination": 0.05},

@@ -8,13 +8,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import (
-    Phases,
+from balaclava.frames.epochs import (
+    Epochs,
     active_arms,
-    begin_phases,
-    choose_in_phases,
+    begin_epochs,
+    drop,
     drop_behind,
-    open_phase,
+    end_epoch,
+    is_settled,
+    is_under_way,
+    keep_release,
+    needs_epoch,
+    next_pull,
+    open_epoch,
     take,
 )
 from balaclava.policies.base import Kernels, register
@@ -23,10 +29,12 @@ from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 
 class State(NamedTuple):
-    """The current epoch; its sums are sums of reports."""
+    """The epochs under way, whose sums are sums of reports; by row, what was fixed for each."""
 
-    phases: Phases
+    epochs: Epochs
     level: np.ndarray  # B, which every owner is told
+    length: np.ndarray  # R, for which B is made
+    radius: np.ndarray  # 7 err, of R reports
 
 
 @kernel(borrows=True)
@@ -72,55 +80,68 @@ def error_radius(params: Any, active: int, epoch: int, length: int) -> float:
     return math.exp((params.log_bound - shrunk) / params.order)
 
 
-@kernel(borrows=True)
-def open_epoch(params: Any, state: State) -> None:
-    """Start the next epoch with what the active arms and its number give."""
-    phases = state.phases
-    active, epoch = active_arms(phases), phases.number[0] + 1
-    length = epoch_length(params, active, epoch)
-    state.level[0] = truncation_level(params, active, epoch, length)
-    open_phase(phases, length, True)
-
-
 @kernel
 def begin(params: Any) -> State:
-    state = State(begin_phases(params), np.ones(1))
-    if params.arms > 1:
-        open_epoch(params, state)
-    return state
+    return State(begin_epochs(params.arms), np.ones(2), np.ones(2, np.int64), np.ones(2))
 
 
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    return choose_in_phases(params, state.phases, t, context, rng)
+    epochs = state.epochs
+    if needs_epoch(epochs):
+        active, epoch = active_arms(epochs), epochs.number[0] + 1
+        length = epoch_length(params, active, epoch)
+        row = open_epoch(epochs, length, -1)
+        state.level[row] = truncation_level(params, active, epoch, length)
+        state.length[row] = length
+        state.radius[row] = 7.0 * params.radius_scale * error_radius(params, active, epoch, length)
+    return next_pull(params, epochs, rng)
 
 
 @kernel(borrows=True)
 def report_level(params: Any, state: State, arm: int, phase: int) -> float:
-    """B: known to all, since it follows from earlier reports."""
-    return float(state.level[0])
+    """B of the decision's epoch: known to all, since it follows from earlier reports."""
+    return float(state.level[max(phase, 0) % 2])
+
+
+@kernel(borrows=True)
+def settle(params: Any, state: State) -> None:
+    """Compare the means of the reports that came, and drop the arms behind by more than 14 err."""
+    epochs = state.epochs
+    while is_settled(epochs):
+        epoch, row = epochs.oldest[0], epochs.oldest[0] % 2
+        for arm in range(params.arms):
+            n = epochs.came[arm, row]
+            if epochs.active[arm] and n > 0:
+                # Of fewer reports than B is made for, err is at most R/n times as large.
+                radius = state.radius[row] * max(1.0, state.length[row] / n)
+                keep_release(epochs, arm, row, epochs.sums[arm, row], radius)
+        drop_behind(epochs)
+        end_epoch(epochs, epoch_length(params, active_arms(epochs), epoch + 1))
 
 
 @kernel(borrows=True)
 def learn_report(
     params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
-    phases = state.phases
-    if not take(phases, arm, report, phase):
-        return
-    active, epoch, length = active_arms(phases), phases.number[0], phases.length[0]
-    # 14 err, times the number of pulls: sums are compared, not means.
-    margin = 14.0 * params.radius_scale * error_radius(params, active, epoch, length) * length
-    if drop_behind(phases, margin):
-        open_epoch(params, state)
+    if is_under_way(state.epochs, arm, phase):
+        take(state.epochs, arm, report, phase)
+        settle(params, state)
 
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    if phase == state.phases.number[0]:  # nothing is learned from any other, so nothing is asked
+    if is_under_way(state.epochs, arm, phase):  # of any other nothing is learned, nor asked
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    if is_under_way(state.epochs, arm, phase):
+        drop(state.epochs, arm, phase)
+        settle(params, state)
 
 
 @register
@@ -196,7 +217,7 @@ class LDPRSE(EpochPolicy, LocalRealPolicy):
     report_level = staticmethod(report_level)
     report_kernel = staticmethod(truncated_laplace_report)
     learn_report = staticmethod(learn_report)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
     examples = (
         {"horizon": 600, "radius_scale": 0.02},
         {"horizon": 600, "radius_scale": 0.01, "moment_order": 1.4, "epsilon": 3.0},

