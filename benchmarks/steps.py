@@ -14,6 +14,7 @@ import hand_loops
 import loss_hand_loops as of_losses
 import private_hand_loops as private
 from balaclava.policies.base import REGISTRY
+from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.testing.examples import examples
 from measuring import Line, in_turns, ratios
@@ -158,7 +159,11 @@ def phased(quick: bool) -> list[Line]:
 
 def phased_names() -> list[str]:
     """The policies that play whole phases and take the rewards of the problems here."""
-    return [e.name for e in bl.list_policies() if e.policy.phased and e.rewards != "loss"]
+    return [
+        e.name
+        for e in bl.list_policies()
+        if issubclass(e.policy, PooledPolicy) and e.rewards != "loss"
+    ]
 
 
 def usual(name: str, rounds: int) -> bl.Policy:

@@ -36,7 +36,7 @@ from balaclava._core.declared import (
 from balaclava._core.kernels import compiled, kernel
 from balaclava.environments.base import Environment
 from balaclava.environments.base import register as register_environment
-from balaclava.frames import batches, blocks, pending, phases, pools, start_phase, tally
+from balaclava.frames import blocks, epochs, pending, pools, start_phase, tally
 from balaclava.frames.start_phase import count_reward, starting_arm
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import (
@@ -147,7 +147,6 @@ __all__ = [
     "Terms",
     "Trees",
     "as_it_is",
-    "batches",
     "begin_hybrid",
     "begin_logarithmic",
     "begin_tally",
@@ -161,6 +160,7 @@ __all__ = [
     "compiled",
     "count_reward",
     "discrete_laplace",
+    "epochs",
     "failure_probability_of",
     "gaussian_index",
     "hybrid_insert",
@@ -178,7 +178,6 @@ __all__ = [
     "nothing_to_forget",
     "onto_unit_grid",
     "pending",
-    "phases",
     "pools",
     "private_argmax_histogram",
     "randomized_bit",

@@ -1,4 +1,4 @@
-"""The frame of the violators: phases in which every active arm is pulled equally often: the frame of elimination policies.
+"""Phases in which every active arm is pulled equally often: the frame of the violators.
 
 In a phase the active arms are pulled in turn, lowest first, `length` times each. The phase ends
 when the last of its rewards is told; until then, further decisions are spares.

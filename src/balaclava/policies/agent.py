@@ -104,7 +104,6 @@ class Agent:
         self._reception = self._receive(self._settling)
         self._unlearned = 0
         self._decisions = [0] * policy.arms  # made for each
-        self._lost: list[tuple[int, int]] = []  # arm and phase of pulls to be handed out again
         self._process = os.getpid()
         self._lock = threading.Lock()
 
@@ -153,11 +152,7 @@ class Agent:
         with self._lock:
             self._reception.before_decision()
             t = self._book.clock + 1
-            if self._lost:
-                arm, phase = self._lost.pop()
-                arm = policy.arm_again(context, arm, phase, self._rng)
-            else:
-                arm, phase = policy.kernels.choose(self._params, self._state, t, context, self._rng)
+            arm, phase = policy.kernels.choose(self._params, self._state, t, context, self._rng)
             require_arm(policy.name, t, arm, policy.arms)
             known = self._book.enter(int(arm), int(phase))
             self._decisions[known.arm] += 1
@@ -201,9 +196,7 @@ class Agent:
         """
         self._require_own_process()
         with self._lock:
-            known = self._reception.cancel(decision)
-            if known is not None and self._policy.phased and known.phase >= 0:
-                self._lost.append((known.arm, known.phase))
+            self._reception.cancel(decision)
 
     def status(self) -> Status:
         """How far it is. With `settle="window"` nothing in it depends on rewards that came."""
@@ -316,7 +309,6 @@ class Agent:
                 "open": [list(known) for known in book.open.values()],
                 "closed": [list(item) for item in book.closed.items()],
                 "reception": self._reception.save(),
-                "lost": [list(pull) for pull in self._lost],
                 "state": pack_state(self._state),
                 "generator": plain_generator(self._rng) if self._seeded else None,
             }

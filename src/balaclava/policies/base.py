@@ -100,9 +100,11 @@ class Policy(Declared):
 
     Rules that make late feedback and privacy work:
 
-    - `choose` returns with each arm the phase it belongs to (0 where there is none); `learn` drops
-      a reward whose phase is over. A phase that has handed out all its pulls and waits for their
-      rewards plays an active arm as a spare, phase -1, from which nothing is learned.
+    - `choose` returns with each arm the phase it belongs to, such as the number of its batch (0
+      where there is none, -1 where nothing is to be learned). Which phase that is follows from the
+      order of decisions, never from that of rewards.
+    - Nothing waits: a batch settles when each of its decisions has its reward (`learn`) or was
+      given up (`forget`), and meanwhile decisions go on.
     - Noise comes from the named mechanisms of `balaclava.privacy`, never straight from `rng`.
     - Ties go to the lowest arm or to chance, never to the data.
     """
@@ -110,7 +112,6 @@ class Policy(Declared):
     kind: ClassVar[str] = "policy"
     reference: ClassVar[str] = ""
     rewards: ClassVar[RewardKind] = "real"
-    phased: ClassVar[bool] = False  # whether a lost reward must be replaced for the phase to end
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
     assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
@@ -201,10 +202,6 @@ class Policy(Declared):
                 f"{self.name} takes no context, but got a {type(context).__name__}; ask without one"
             )
         return None
-
-    def arm_again(self, context: Any, arm: int, phase: int, rng: Any) -> int:
-        """The arm of a decision that is handed out again, after its reward was lost."""
-        return arm
 
     @property
     def practice_context(self) -> Any:

@@ -77,11 +77,6 @@ def _restored(content: dict[str, Any]) -> Agent:
         raise DamageError("decisions of arms that do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
     agent._reception.load(content["reception"])
-    for arm, phase in items_of(content["lost"]):
-        if not policy.phased:
-            raise DamageError("a lost pull of a policy that has none")
-        pull = whole_number(arm, 0, policy.arms - 1), whole_number(phase, 0, _MOST_PHASE)
-        agent._lost.append(pull)
     fill_state(agent._state, content["state"], clock)
     return agent
 

@@ -227,27 +227,70 @@ def takes_reports(policy: Policy) -> None:
 
 
 def does_without_missing_rewards(policy: Policy) -> None:
-    """A lost reward stops nothing; a cancelled one is replaced."""
+    """After any pattern of rewards that were given up, decisions and releases go on."""
+    undisturbed = policy.agent(seed=SEED)
+    for _ in played(policy, undisturbed, ROUNDS):
+        pass
     agent = policy.agent(seed=SEED)
     lost = np.random.default_rng(SEED)
     rewards = reward_source(policy)
-    phases = set()
-    for _ in range(6 * ROUNDS):
+    for t in range(7 * ROUNDS):
         decision = agent.ask(policy.practice_context)
         require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm}")
-        phases.add(decision.phase)
-        if lost.random() < 0.3:
+        if t < ROUNDS // 3 or lost.random() < 0.3:  # nothing at all comes at first
             agent.cancel(decision)
         else:
             agent.tell(decision, rewards(decision))
-    undisturbed = {d.phase for d, _ in played(policy, policy.agent(seed=SEED), ROUNDS)}
     require(
-        not policy.phased or len(phases) >= len(undisturbed),
-        f"{policy.name}: lost rewards keep its phases from ending, though they were cancelled",
+        settled_batches(agent) > 0 or settled_batches(undisturbed) == 0,
+        f"{policy.name}: rewards that were given up keep its batches from settling",
     )
     silent = policy.agent(seed=SEED)
     for _ in range(ROUNDS):
         silent.ask(policy.practice_context)
+
+
+def settled_batches(agent: Agent) -> int:
+    """How many batches an agent has released; 0 where it releases decisions only."""
+    released = agent.policy.released(agent._state)
+    return sum(arm.batches for arm in released or ())
+
+
+class Notes:
+    """A seeded generator that keeps what each mechanism was given."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = seeded(seed)
+        self.given: list[Any] = []
+
+    def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
+        """Let the mechanism answer."""
+        self.given.append([np.asarray(argument).tolist() for argument in arguments])
+        return body(self._generator, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._generator, name)
+
+
+def keeps_batches_whatever_comes_first(policy: Policy) -> None:
+    """Which rewards are summed together follows from the order of decisions alone."""
+    if policy.released(policy.kernels.begin(policy.constants())) is None or policy.model == "local":
+        return
+    inputs = []
+    for order in (1, -1):
+        params, notes = policy.constants(), Notes(SEED)
+        state, rewards = policy.kernels.begin(params), np.random.default_rng(SEED).random(ROUNDS)
+        decisions = [
+            policy.kernels.choose(params, state, t, policy.practice_context, notes)
+            for t in range(1, ROUNDS + 1)
+        ]
+        for t, (arm, phase) in list(enumerate(decisions, start=1))[::order]:
+            reward = policy.prepare()(params, float(rewards[t - 1]))
+            policy.kernels.learn(params, state, t, arm, reward, phase, notes)
+        inputs.append(sorted(notes.given))
+    require(
+        inputs[0] == inputs[1], f"{policy.name}: its batches depend on which reward comes first"
+    )
 
 
 def shows_nothing_of_arrivals(policy: Policy) -> None:
@@ -378,6 +421,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     takes_late_rewards,
     takes_reports,
     does_without_missing_rewards,
+    keeps_batches_whatever_comes_first,
     shows_nothing_of_arrivals,
     refuses_bad_rewards,
     plays_one_arm,

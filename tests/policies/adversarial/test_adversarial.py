@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
-from balaclava.frames.phases import SPARE
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -56,7 +56,7 @@ class Converted(NamedTuple):
     lost: np.ndarray  # [row]: those that were given up
     sums: np.ndarray  # [row]: of its losses: raw, and never read but to be released
     number: np.ndarray  # one element: of the newest batch, from 1
-    asked: np.ndarray  # one element: its decisions
+    rest: np.ndarray  # one element: decisions that it still has
     opened: np.ndarray  # one element: whether the last decision opened it
 
 
@@ -81,7 +81,7 @@ def converted(
             np.zeros(params.rows, np.int64),
             np.zeros(params.rows),
             np.zeros(1, np.int64),
-            np.full(1, params.batch),
+            np.zeros(1, np.int64),
             np.zeros(1, np.bool_),
         )
 
@@ -90,7 +90,7 @@ def converted(
         params: Any, state: Converted, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
         number, row = state.number[0], state.number[0] & (params.rows - 1)
-        state.opened[0] = state.asked[0] == params.batch
+        state.opened[0] = state.rest[0] == 0
         if state.opened[0]:
             following = (number + 1) & (params.rows - 1)
             if state.numbers[following] != 0:  # no room: served, and not learned from
@@ -100,8 +100,8 @@ def converted(
             arm, phase = choose(params.base, state.base, number, None, rng)
             state.arms[row], state.phases[row] = arm, phase
             state.number[0], state.numbers[row] = number, number
-            state.left[row], state.asked[0] = params.batch, 0
-        state.asked[0] += 1
+            state.left[row], state.rest[0] = params.batch, params.batch
+        state.rest[0] -= 1
         return state.arms[row], number
 
     @kernel(borrows=True)
