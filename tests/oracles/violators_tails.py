@@ -17,7 +17,7 @@ from balaclava.authoring import (
     laplace_report,
     truncated,
 )
-from balaclava.policies.adversarial.conversion import Converted, Privatised
+from balaclava.policies.adversarial.conversion import Privatised
 from balaclava.policies.contaminated import prae_central
 from balaclava.policies.experts import dp_exp4
 from balaclava.policies.heavy_tailed import dpr_ucb
@@ -169,10 +169,9 @@ def truncating(policy_name, learn):
 # The histogram's fold enters the sum as well: a reward pays twice.
 @bl.kernel
 def learn_both_folds(params, state, t, arm, reward, phase, rng):
-    phases = state.batch.phases
-    n, told = phases.length[0] // 2, phases.pulls[arm]
-    if phase == phases.number[0] and told < n:
-        phases.sums[arm] += min(max(reward, -1.0), 1.0)
+    row = phase % 2
+    if phase > 0 and state.locates[row]:
+        state.batch.epochs.sums[arm, 1 - row] += min(max(reward, -1.0), 1.0)
     prae_central.learn(params, state, t, arm, reward, phase, rng)
 
 
@@ -219,17 +218,15 @@ class QuarterNoise(dp_exp4.DPExp4):
 @bl.kernel
 def learn_uncapped(params, state, t, arm, reward, phase, rng):
     """As dp-exp4, but no term is capped."""
-    row = dp_exp4.take_note(state.weights.pending, phase)
-    if row < 0:
+    note = dp_exp4.take_note(state.weights.pending, phase)
+    if note < 0:
         return
-    notes = state.weights.pending.notes
+    notes, row = state.weights.pending.notes, dp_exp4.row_of(params, phase)
     for expert in range(params.experts):
-        state.sums[expert] += math.floor(
-            reward / notes[row, 0] / params.step * notes[row, expert + 1] + 0.5
+        state.sums[row, expert] += math.floor(
+            reward / notes[note, 0] / params.step * notes[note, expert + 1] + 0.5
         )
-    state.told[0] += 1
-    if state.told[0] == params.batch:
-        dp_exp4.release_batch(params, state, rng)
+    dp_exp4.settle(params, state, row, rng)
 
 
 class NarrowExperts(dp_exp4.DPExp4):
@@ -241,6 +238,18 @@ class NarrowExperts(dp_exp4.DPExp4):
     def constants(self) -> Any:
         params = super().constants()
         return params._replace(width=params.width * params.mixing / self.arms)
+
+
+class OneBatch(NamedTuple):
+    """The base, and the batch in play."""
+
+    base: Any
+    number: np.ndarray
+    arm: np.ndarray
+    phase: np.ndarray
+    asked: np.ndarray
+    told: np.ndarray
+    total: np.ndarray
 
 
 # The conversion tells its base the batch so far, after every loss.
@@ -273,7 +282,7 @@ def partial(begin_base, choose_base, learn_base):
 
     @bl.kernel
     def begin_batches(params):
-        return Converted(
+        return OneBatch(
             begin_base(params.base),
             np.zeros(1, np.int64),
             np.zeros(1, np.int64),

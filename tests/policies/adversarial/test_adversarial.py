@@ -391,14 +391,30 @@ def test_noise_has_the_scale_of_the_batch() -> None:
     assert np.mean(told) == pytest.approx(0.5, abs=5 * math.sqrt(0.5 / 10_000))
 
 
-def test_decisions_beyond_a_waiting_batch_are_spares() -> None:
-    agent = bl.policy("dp-htinf", arms=3, horizon=600, epsilon=0.25).agent(seed=1)
-    asked = [agent.ask() for _ in range(7)]
-    assert [d.phase for d in asked] == [1, 1, 1, 1, SPARE, SPARE, SPARE]
-    assert len({d.arm for d in asked}) == 1
+def test_while_a_batch_waits_the_next_one_opens() -> None:
+    policy = bl.policy("dp-htinf", arms=3, horizon=600, epsilon=0.25)
+    agent = policy.agent(seed=1)
+    asked = [agent.ask() for _ in range(9)]
+    assert [d.phase for d in asked] == [1, 1, 1, 1, 2, 2, 2, 2, 3]
     for decision in reversed(asked):
         agent.tell(decision, 0.5)
-    assert agent.ask().phase == 2
+    assert np.flatnonzero(agent._state.numbers).tolist() == [3]  # both others have settled
+
+
+def test_a_loss_that_never_comes_does_not_count_as_none() -> None:
+    """The mean is that of the losses that came, if at least half did."""
+    told = []
+    for lost in (0, 2, 3):
+        agent = bl.privatise(WinStay(arms=2, limit=2.0), epsilon=1e9, batch=4).agent(seed=1)
+        for i in range(4):
+            decision = agent.ask()
+            if i < lost:
+                agent.cancel(decision)
+            else:
+                agent.tell(decision, 0.5)
+        told.append(float(agent._state.base.told[0]))
+    assert told[:2] == [pytest.approx(0.5)] * 2
+    assert told[2] == 0.0
 
 
 @pytest.mark.parametrize("name", ["exp3", "htinf", "tsallis-inf"])

@@ -303,13 +303,13 @@ def test_elimination_happens_in_the_first_round_that_allows_it() -> None:
     policy = make("successive-elimination", 2)
     agent = policy.agent(seed=0)
     n = next(n for n in range(1, 500) if math.sqrt(math.log(800 * n**2) / (2 * n)) < 0.4)
-    phases = []
+    arms = []
     for _ in range(2 * n + 3):
         decision = agent.ask()
-        phases.append(decision.phase)
+        arms.append(decision.arm)
         agent.tell(decision, (0.9, 0.1)[decision.arm])
-    assert phases == [phase for phase in range(1, n + 1) for _ in range(2)] + [-1] * 3
-    assert decision.arm == 0
+    assert all(sorted(arms[i : i + 2]) == [0, 1] for i in range(0, 2 * n, 2))
+    assert arms[2 * n :] == [0] * 3
 
 
 def test_elimination_failure_probability() -> None:
@@ -323,30 +323,17 @@ def test_elimination_failure_probability() -> None:
     assert bl.policy(name, arms=1, horizon=1).agent(seed=0).ask().arm == 0
 
 
-def test_elimination_batches_spares_and_late_rewards() -> None:
+def test_elimination_counts_late_and_lost_rewards_by_arm() -> None:
     agent = make("successive-elimination", 3).agent(seed=0)
-    batch = [agent.ask() for _ in range(7)]
-    assert [decision.arm for decision in batch] == [0, 1, 2, 0, 1, 2, 0]
-    assert [decision.phase for decision in batch] == [1, 1, 1, -1, -1, -1, -1]
+    batch = [agent.ask() for _ in range(9)]
+    for start in (0, 3, 6):
+        assert sorted(decision.arm for decision in batch[start : start + 3]) == [0, 1, 2]
     for decision in reversed(batch[1:]):
         agent.tell(decision, 1.0)
-    assert agent.ask().phase == -1  # the first reward is still to come
-    agent.tell(batch[0], 0.0)
-    state = agent._state
-    assert state.pulls.tolist() == [1, 1, 1]
-    assert state.sums.tolist() == [0.0, 1.0, 1.0]
-    assert agent.ask().phase == 2
-
-
-def test_elimination_replaces_a_cancelled_pull() -> None:
-    agent = make("successive-elimination", 2).agent(seed=0)
-    lost, kept = agent.ask(), agent.ask()
-    agent.cancel(lost)
-    agent.tell(kept, 0.5)
-    again = agent.ask()
-    assert (again.arm, again.phase) == (lost.arm, 1)
-    agent.tell(again, 0.5)
-    assert agent.ask().phase == 2
+    agent.cancel(batch[0])
+    expected = [2 if arm == batch[0].arm else 3 for arm in range(3)]
+    assert agent._state.pulls.tolist() == expected
+    assert agent._state.sums.tolist() == expected
 
 
 # Limits that all share
@@ -375,7 +362,7 @@ def test_constant_rewards_leave_no_arm_out(name: str, reward: float) -> None:
         assert max(pulls) - min(pulls) <= 1
 
 
-@pytest.mark.parametrize("name", [*INDEX_POLICIES, "successive-elimination"])
+@pytest.mark.parametrize("name", INDEX_POLICIES)
 def test_ties_go_to_the_lowest_arm(name: str) -> None:
     agent = make(name, 4).agent(seed=1)
     arms = []

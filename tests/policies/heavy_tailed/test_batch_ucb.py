@@ -11,7 +11,6 @@ from scipy import optimize
 import balaclava as bl
 import coverage_batch_ucb as bench
 from balaclava.errors import ParameterError
-from balaclava.policies.heavy_tailed.dpr_batch_ucb import close
 from balaclava.theory.batch_radii import (
     Law,
     arguments,
@@ -168,16 +167,23 @@ def test_a_radius_scale_lowers_levels_but_not_below_what_may_be_usual():
 
 
 def test_the_estimate_is_the_weighted_mean_of_what_was_released():
-    policy = bl.policy(
-        "dpr-batch-ucb", arms=2, horizon=80, first_batch=10, mean_range=0.5, **PARETO
-    )
-    params, state = policy.constants(), policy.kernels.begin(policy.constants())
-    for mean in (1.0, 5.0, 2.0):
-        close(params, state, 1, mean)
+    """Of batches that settled, in any order; of a part that came, by that part."""
+    options = {"horizon": 80, "first_batch": 10, **PARETO, "epsilon": 1e9}
+    policy = bl.policy("dpr-batch-ucb", arms=1, **options)
     shares = policy.schedule.shares[2, :3]
-    assert state.batches.means[1] == pytest.approx(shares @ [1.0, 5.0, 2.0])
-    assert state.batches.number.tolist() == [1, 4]
-    assert state.centres.tolist() == [0.0, 0.0]  # radii are above 0.5 so far
+    for order, parts in ((1, [1.0, 1.0, 1.0]), (-1, [1.0, 1.0, 1.0]), (1, [0.5, 1.0, 1.0])):
+        agent = policy.agent(seed=1)
+        decisions = [agent.ask() for _ in range(40)]
+        for place, decision in list(enumerate(decisions))[::order]:
+            if parts[0] == 0.5 and place < 5:
+                agent.cancel(decision)
+            else:
+                agent.tell(decision, (0.5, 0.25, 0.125)[decision.phase - 1])
+        weights = shares * parts
+        expected = weights @ [0.5, 0.25, 0.125] / weights.sum()
+        state = agent._state
+        assert state.pools.means[0] == pytest.approx(expected, abs=1e-6)
+        assert state.widths[0] == pytest.approx(policy.schedule.radii[2] / weights.sum())
 
 
 def test_noise_aside_the_batch_is_a_truncated_mean():
@@ -189,10 +195,10 @@ def test_noise_aside_the_batch_is_a_truncated_mean():
     agent = policy.agent(seed=1)
     for reward in (0.5, 0.25, 2 * level, -0.125):
         agent.tell(agent.ask(), reward)
-    assert agent._state.batches.means[0] == pytest.approx(0.625 / 4, abs=1e-6)
+    assert agent._state.pools.means[0] == pytest.approx(0.625 / 4, abs=1e-6)
     for _ in range(60):  # past the last batch: on and on
         agent.tell(agent.ask(), 0.5)
-    assert agent._state.batches.number[0] == 4
+    assert agent._state.pools.number[0] == 4
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +268,7 @@ def test_an_owner_reports_at_the_level_of_the_batch():
         decision = agent.ask()
         assert agent.report_level(decision) == levels[batch]
         agent.tell_report(decision, 3.0)
-    assert agent._state.batches.means[0] == pytest.approx(3.0)  # of reports, nothing is added
+    assert agent._state.pools.means[0] == pytest.approx(3.0)  # of reports, nothing is added
 
 
 def test_local_rewards_are_reported_with_noise_before_they_count():
@@ -271,7 +277,7 @@ def test_local_rewards_are_reported_with_noise_before_they_count():
     agent = policy.agent(seed=1)
     for reward in (0.5, 2 * float(policy.schedule.levels[0])):
         agent.tell(agent.ask(), reward)
-    assert agent._state.batches.means[0] == pytest.approx(0.25, abs=1e-5)
+    assert agent._state.pools.means[0] == pytest.approx(0.25, abs=1e-5)
 
 
 def test_the_tables_of_a_policy_cannot_be_written_to() -> None:
