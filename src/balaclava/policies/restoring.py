@@ -30,7 +30,7 @@ from balaclava.policies.settling import Settling
 
 _PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
-    *("closed", "reception", "lost", "state", "generator"),
+    *("closed", "reception", "state", "generator"),
 )
 _MANY_ARMS = 10**6  # beyond, what a save holds must show that they were there
 _MOST_PHASE = 2**62
