@@ -18,10 +18,10 @@ __version__ = "0.1.0"
 
 def _homes() -> dict[str, tuple[str, str]]:
     """Public names, and the module and the name there: what `__init__.pyi` imports."""
-    listed = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
+    statements = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
     return {
         (name.asname or name.name): (line.module or __name__, name.name)
-        for line in listed
+        for line in statements
         if isinstance(line, ast.ImportFrom)
         for name in line.names
     }

@@ -108,10 +108,10 @@ def require_arm(policy: str, t: int, arm: int, arms: int) -> None:
         raise no_such_arm(policy, t, arms)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """A hint for a misspelt name: the nearest known one, or all of them when there are few."""
-    known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    names = sorted(names)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known)}" if known else "none is known"
+    return f"known: {', '.join(names)}" if names else "none is known"

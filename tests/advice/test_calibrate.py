@@ -31,7 +31,7 @@ def test_the_choice(done):
     """The chosen scale beats the given one in every environment, on runs of another seed."""
     assert isinstance(done, Calibration)
     assert done.policy == ucb1(radius_scale=done.scale)
-    assert done.given == 1.0
+    assert done.scale_before == 1.0
     assert [row.environment for row in done.rows] == ["bernoulli 1", "bernoulli 2", "bernoulli"]
     assert [row.held_out for row in done.rows] == [False, False, True]
     for row in done.rows:

@@ -71,7 +71,7 @@ class Calibration:
     policy: Policy
     parameter: str
     scale: float
-    given: float
+    scale_before: float
     horizon: int
     repetitions: int
     seed: int
@@ -103,11 +103,11 @@ class Calibration:
         return _aligned(cells)
 
     def __str__(self) -> str:
-        tried = ", ".join(f"{trial.scale:.3g}: {trial.cost:.3g}" for trial in self.trials)
+        costs = ", ".join(f"{trial.scale:.3g}: {trial.cost:.3g}" for trial in self.trials)
         return "\n".join(
             [
                 f"{self.policy.name}: {self.parameter} = {self.scale:.4g} instead of "
-                f"{self.given:.4g}",
+                f"{self.scale_before:.4g}",
                 "",
                 f"Regret after {self.horizon} rounds, {self.repetitions} fresh runs, before "
                 "(as given) and after:",
@@ -116,7 +116,7 @@ class Calibration:
                 f"The final, {self.repetitions} other runs of each:",
                 self.final_table,
                 "",
-                f"Tried (scale: cost, 1 is the best in every environment): {tried}",
+                f"Tried (scale: cost, 1 is the best in every environment): {costs}",
                 *(f"- {note}" for note in self.notes),
             ]
         )
@@ -199,7 +199,7 @@ def calibrate(
     seed = check("seed", seed, Annotated[int, Range(0)])
     caution = check("caution", caution, Annotated[float, Range(1)])
     feedback = Feedback.create(delay, patience, settle, missing)
-    given = _current(policy, parameter)
+    current = _current(policy, parameter)
     worlds, others = _label_apart(environments, held_out)
     for label, world in {**worlds, **others}.items():
         require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
@@ -209,21 +209,21 @@ def calibrate(
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
     if str(feedback):
         notes.append(f"rewards came late: {feedback}")
-    _try_scales(search, scales, given, few)
-    search.play(search.finalists(few, caution, given), repetitions, fresh=1)
-    scale = search.careful(repetitions, caution, given)[0]
+    _try_scales(search, scales, current, few)
+    search.play(search.finalists(few, caution, current), repetitions, fresh=1)
+    scale = search.careful(repetitions, caution, current)[0]
     notes += search.notes(scale, few)
-    chosen = with_scale(policy, parameter, scale)
+    calibrated = with_scale(policy, parameter, scale)
     rows = tuple(
-        search.report(label, world, chosen, repetitions, label in others)
+        search.report(label, world, calibrated, repetitions, label in others)
         for label, world in {**worlds, **others}.items()
     )
     notes += _last_notes(rows, repetitions)
     return Calibration(
-        policy=chosen,
+        policy=calibrated,
         parameter=parameter,
         scale=scale,
-        given=given,
+        scale_before=current,
         horizon=horizon,
         repetitions=repetitions,
         seed=seed,
@@ -246,10 +246,10 @@ def _label_apart(
     return worlds, others
 
 
-def _try_scales(search: _Search, scales: Sequence[float] | None, given: float, few: int) -> None:
+def _try_scales(search: _Search, scales: Sequence[float] | None, current: float, few: int) -> None:
     """The scales that are asked for, or a grid that follows the best."""
     if scales is None:
-        search.play([given * factor for factor in _DEFAULT_GRID], few, skip=True)
+        search.play([current * factor for factor in _DEFAULT_GRID], few, skip=True)
         search.extend(few)
         best = search.best(few)
         search.play([best / math.sqrt(2.0), best * math.sqrt(2.0)], few, skip=True)
@@ -283,44 +283,45 @@ def _last_notes(rows: Iterable[CalibrationRow], repetitions: int) -> list[str]:
 
 def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:
     """A copy with another scale; refused if that would change what is promised on privacy."""
-    changed = type(policy).create({**policy.parameters, parameter: scale})
-    _require_same_guarantee(policy, changed, parameter)
-    return changed
+    copy = type(policy).create({**policy.parameters, parameter: scale})
+    _require_same_guarantee(policy, copy, parameter)
+    return copy
 
 
-def _require_same_guarantee(policy: Policy, changed: Policy, parameter: str) -> None:
-    if changed.guarantee != policy.guarantee:
+def _require_same_guarantee(policy: Policy, other: Policy, parameter: str) -> None:
+    if other.guarantee != policy.guarantee:
         raise ParameterError(
             f"{policy.name}: {parameter} changes the guarantee from {policy.guarantee} to "
-            f"{changed.guarantee}; privacy is for you to choose, not for a simulation"
+            f"{other.guarantee}; privacy is for you to choose, not for a simulation"
         )
 
 
-def label_environments(what: str, given: Any) -> dict[str, Environment]:
+def label_environments(what: str, environments: Any) -> dict[str, Environment]:
     """Environments by label: the name, numbered where several have it."""
-    if isinstance(given, Environment):
-        given = [given]
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(environments, Environment):
+        environments = [environments]
+    if isinstance(environments, str) or not isinstance(environments, Iterable):
         raise ParameterError(
-            f"{what}: {brief(given)} is not an environment; make one with bl.environment(name, ...)"
+            f"{what}: {brief(environments)} is not an environment; make one with "
+            "bl.environment(name, ...)"
         )
-    if not isinstance(given, Mapping):
-        given = list(given)
-        names = [getattr(world, "name", "") for world in given]
+    if not isinstance(environments, Mapping):
+        environments = list(environments)
+        names = [getattr(world, "name", "") for world in environments]
         labels = [
             f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name
             for i, name in enumerate(names)
         ]
-        given = dict(zip(labels, given, strict=True))
-    if not given:
+        environments = dict(zip(labels, environments, strict=True))
+    if not environments:
         raise ParameterError(f"{what}: none given; give at least one bl.environment(name, ...)")
-    for world in given.values():
+    for world in environments.values():
         if not isinstance(world, Environment):
             raise ParameterError(
                 f"{what}: {brief(world)} is not an environment; make one with "
                 "bl.environment(name, ...)"
             )
-    return dict(given)
+    return dict(environments)
 
 
 def _current(policy: Policy, parameter: str) -> float:
@@ -339,10 +340,10 @@ def _current(policy: Policy, parameter: str) -> float:
         )
     for other in (value / 2.0, value * 2.0):
         try:
-            changed = type(policy).create({**policy.parameters, parameter: other})
+            copy = type(policy).create({**policy.parameters, parameter: other})
         except ParameterError:  # not allowed, so it will not be tried
             continue
-        _require_same_guarantee(policy, changed, parameter)
+        _require_same_guarantee(policy, copy, parameter)
     return value
 
 
@@ -416,9 +417,9 @@ class _Search:
         """The final regret of each policy in each run."""
         before = self.played
 
-        def report(played: int, total: int) -> None:
+        def report(rounds: int, total: int) -> None:
             if self.progress is not None:
-                self.progress(before + played, before + total)
+                self.progress(before + rounds, before + total)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MomentWarning)  # said once, of the policy as it was
@@ -440,12 +441,12 @@ class _Search:
     def extend(self, repetitions: int) -> None:
         """Go on beyond the grid while the best is at its edge."""
         for _ in range(_MOST_STEPS):
-            tried = sorted(scale for n, scale in self.finals if n == repetitions)
+            scales = sorted(scale for n, scale in self.finals if n == repetitions)
             best = self.best(repetitions)
-            if len(tried) < 2 or best not in (tried[0], tried[-1]):
+            if len(scales) < 2 or best not in (scales[0], scales[-1]):
                 return
             before = len(self.finals)
-            self.play([best / 2.0 if best == tried[0] else best * 2.0], repetitions, skip=True)
+            self.play([best / 2.0 if best == scales[0] else best * 2.0], repetitions, skip=True)
             if len(self.finals) == before:
                 return
             self.extended += 1
@@ -474,21 +475,21 @@ class _Search:
         """The scale of the lowest cost."""
         return self.ranking(repetitions)[0].scale
 
-    def careful(self, repetitions: int, caution: float, given: float) -> list[float]:
-        """The scales that cost at most `caution` times the least, nearest to the given one first.
+    def careful(self, repetitions: int, caution: float, current: float) -> list[float]:
+        """The scales that cost at most `caution` times the least, nearest to the current first.
 
-        Where a scale of 0 is given there is no nearness; then the best is first.
+        Where the current scale is 0 there is no nearness; then the best is first.
         """
         ranking = self.ranking(repetitions)
-        allowed = [trial.scale for trial in ranking if trial.cost <= caution * ranking[0].cost]
-        if given > 0:
-            allowed.sort(key=lambda scale: abs(math.log(max(scale, 1e-300) / given)))
-        return allowed
+        scales = [trial.scale for trial in ranking if trial.cost <= caution * ranking[0].cost]
+        if current > 0:
+            scales.sort(key=lambda scale: abs(math.log(max(scale, 1e-300) / current)))
+        return scales
 
-    def finalists(self, repetitions: int, caution: float, given: float) -> list[float]:
+    def finalists(self, repetitions: int, caution: float, current: float) -> list[float]:
         """The best three, and the two most careful ones: fresh runs may find the others out."""
         best = [trial.scale for trial in self.ranking(repetitions)[:_FINALISTS]]
-        return list(dict.fromkeys([*best, *self.careful(repetitions, caution, given)[:_CAREFUL]]))
+        return list(dict.fromkeys([*best, *self.careful(repetitions, caution, current)[:_CAREFUL]]))
 
     def final_rows(self, repetitions: int) -> tuple[Finalist, ...]:
         """How each finalist did in each environment."""
@@ -509,9 +510,9 @@ class _Search:
                 f"the best scale was at the edge of the grid, which was extended {self.extended} "
                 "times by a factor of 2"
             )
-        tried = [trial.scale for trial in self.ranking(few)]
-        if len(tried) > 1 and scale in (min(tried), max(tried)):
-            side = "smallest" if scale == min(tried) else "largest"
+        scales = [trial.scale for trial in self.ranking(few)]
+        if len(scales) > 1 and scale in (min(scales), max(scales)):
+            side = "smallest" if scale == min(scales) else "largest"
             notes.append(
                 f"the best scale is the {side} that was tried: a better one may lie beyond it; "
                 "give more `scales`"
@@ -519,11 +520,11 @@ class _Search:
         return notes
 
     def report(
-        self, label: str, world: Environment, chosen: Policy, repetitions: int, held_out: bool
+        self, label: str, world: Environment, calibrated: Policy, repetitions: int, held_out: bool
     ) -> CalibrationRow:
         """Fresh runs, before and after: those that led to the choice flatter it."""
         finals = self.simulate(
-            {"before": self.policy, "after": chosen}, world, repetitions, self.seed + 2
+            {"before": self.policy, "after": calibrated}, world, repetitions, self.seed + 2
         )
         before, after = finals["before"], finals["after"]
         figures = (before.mean(), before.max(), after.mean(), plus_minus(after), after.max())

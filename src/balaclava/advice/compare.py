@@ -62,31 +62,33 @@ def compare(
     epsilon = check("epsilon", epsilon, Epsilon)
     low, high = _ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
-    told: dict[str, Any] = {"arms": log.world.arms, "horizon": rounds, "epsilon": epsilon}
+    parameters: dict[str, Any] = {"arms": log.world.arms, "horizon": rounds, "epsilon": epsilon}
     if log.kind == "bounded":
-        told |= {"reward_range": log.reward_range, "outside": log.outside}
+        parameters |= {"reward_range": log.reward_range, "outside": log.outside}
         kinds: tuple[Rewards, ...] = ("bounded",)
     else:
-        told |= {"moment_order": log.moment_order, "moment_bound": log.moment_bound}
+        parameters |= {"moment_order": log.moment_order, "moment_bound": log.moment_bound}
         kinds = ("heavy-tailed", "unknown-tails")
     advice: dict[str, Recommendation] = {}
     policies: dict[str, Policy] = {"random": make_policy("random", arms=log.world.arms)}
     for rule in RULES:
         if rule.rewards in kinds:
-            found = recommend(
+            recommendation = recommend(
                 rewards=rule.rewards,
                 trust=rule.trust,
                 scope=rule.scope or "trajectory",
                 simulate=False,
-                **told,
+                **parameters,
             )
-            advice[rule.policy] = found
-            policies.setdefault(found.baseline_label, found.baseline)
-            policies[rule.policy] = found.policy
+            advice[rule.policy] = recommendation
+            policies.setdefault(recommendation.baseline_label, recommendation.baseline)
+            policies[rule.policy] = recommendation.policy
             if rule.policy in BOLDER:
-                changed = BOLDER[rule.policy]
-                told_apart = ", ".join(f"{name}={value}" for name, value in changed.items())
-                bolder = type(found.policy).create({**found.policy.parameters, **changed})
+                changes = BOLDER[rule.policy]
+                told_apart = ", ".join(f"{name}={value}" for name, value in changes.items())
+                bolder = type(recommendation.policy).create(
+                    {**recommendation.policy.parameters, **changes}
+                )
                 policies[f"{rule.policy}({told_apart})"] = bolder
     results = simulate(
         policies,

@@ -16,6 +16,7 @@ from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress, simulate
+from balaclava.simulation.statistics import NORMAL_REACH
 
 MOST_ROUNDS = 1_000_000  # of a run; longer ones are judged by their beginning
 MATTERS = 0.9  # of the regret of playing at random: more is no margin that matters
@@ -103,16 +104,18 @@ class Arena:
                     ),
                 )
             self.played += rounds * repetitions * len(results.labels)
-            measured = results.final_regret("random").mean() if losses else 0.0
-            unit = max(float(measured), 1e-9) if losses else rounds * float(world.gaps.mean())
-            for label, kept in shares.items():
-                kept.append(results.final_regret(label) / unit)
-        standings = [_standing(label, candidates[label], kept) for label, kept in shares.items()]
+            random_regret = results.final_regret("random").mean() if losses else 0.0
+            unit = max(float(random_regret), 1e-9) if losses else rounds * float(world.gaps.mean())
+            for label, values in shares.items():
+                values.append(results.final_regret(label) / unit)
+        standings = [
+            _standing(label, candidates[label], values) for label, values in shares.items()
+        ]
         return sorted(standings, key=lambda standing: standing.share)
 
-    def _report(self, played: int, total: int) -> None:
+    def _report(self, rounds: int, total: int) -> None:
         if self.progress is not None:
-            self.progress(played, total)
+            self.progress(rounds, total)
 
     def in_vain(
         self, contest: Contest, make: Callable[..., Policy], epsilon: float, horizon: int
@@ -159,4 +162,4 @@ def _doubled(start: float, most: float) -> list[float]:
 def _standing(label: str, policy: Policy, shares: list[np.ndarray]) -> Standing:
     """The mean over problems, and how far chance may have moved it."""
     error = math.sqrt(sum(each.var(ddof=1) / each.size for each in shares)) / len(shares)
-    return Standing(label, policy, float(np.mean(shares)), 1.96 * error)
+    return Standing(label, policy, float(np.mean(shares)), NORMAL_REACH * error)

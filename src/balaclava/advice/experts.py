@@ -31,8 +31,8 @@ class Candidate:
         if self.bound is None:
             return f"no bound: {self.why_not}"
         scale = f"; learning_rate_scale={self.learning_rate_scale:.3g}"
-        said = f"{self.guarantee}{scale if self.learning_rate_scale != 1.0 else ''}"
-        return f"regret at most {self.bound:,.0f} ({said})"
+        promise = f"{self.guarantee}{scale if self.learning_rate_scale != 1.0 else ''}"
+        return f"regret at most {self.bound:,.0f} ({promise})"
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,11 @@ def recommend_experts(
         "epsilon": check("epsilon", epsilon, Epsilon),
     }
     delta = 1.0 / shared["horizon"] if delta is None else check("delta", delta, Delta)
-    found = [_candidate(name, shared, delta, SCALES if tuned else (1.0,)) for name in CANDIDATES]
-    found.sort(key=lambda one: (one.bound is None, one.bound or 0.0))
-    return ExpertsRecommendation(shared["horizon"], tuple(found))
+    candidates = [
+        _candidate(name, shared, delta, SCALES if tuned else (1.0,)) for name in CANDIDATES
+    ]
+    candidates.sort(key=lambda one: (one.bound is None, one.bound or 0.0))
+    return ExpertsRecommendation(shared["horizon"], tuple(candidates))
 
 
 def _candidate(

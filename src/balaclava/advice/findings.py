@@ -14,6 +14,7 @@ from balaclava.advice.recommend import Rewards
 from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
+from balaclava.simulation.statistics import NORMAL_REACH
 
 LEAST_ROWS = 20  # of an arm; with fewer an average is hardly one
 _LIGHT = 3.0  # a tail index that is surely above it: noise for a range costs less than truncation
@@ -51,7 +52,7 @@ def hill(rewards: np.ndarray) -> Tail | None:
     if mean <= 0:  # the largest are all alike: no tail at all
         return None
     index = 1 / mean
-    reach = 1.96 * index / math.sqrt(used)
+    reach = NORMAL_REACH * index / math.sqrt(used)
     return Tail(index, max(index - reach, 0.0), index + reach, used)
 
 
@@ -141,52 +142,52 @@ class Log:
     def findings(self) -> list[str]:
         """What was seen, in sentences."""
         counts = self.counts
-        found = [
+        sentences = [
             f"{self.rows:,} rows, {len(counts)} arms, {min(counts.values()):,} to "
             f"{max(counts.values()):,} rows an arm."
         ]
         if detected := getattr(self.world, "detected", ()):
-            found.append(f"Read as: {', '.join(detected)}.")
+            sentences.append(f"Read as: {', '.join(detected)}.")
         if not self.world.gaps.any():
-            found.append("All arms have the same average: there is nothing to be learned here.")
+            sentences.append("All arms have the same average: there is nothing to be learned here.")
         if self.kind == "bounded":
-            found.append(f"Rewards are taken as bounded: {self._why_bounded()}.")
+            sentences.append(f"Rewards are taken as bounded: {self._why_bounded()}.")
             if self._much_too_wide:
-                found.append(
+                sentences.append(
                     "The rewards fill a small part of that range, and the noise is made for all of "
                     "it: give a narrower one with --range if you know that no reward leaves it."
                 )
-            return found
+            return sentences
         if self.tail is not None:
-            found.append(
+            sentences.append(
                 f"Rewards look heavy-tailed: tail index {self.tail.index:.2f}, 95 % confidence "
                 f"interval {self.tail.low:.2f} to {self.tail.high:.2f} (Hill, the {self.tail.used} "
                 f"largest); {_LIGHT:g} or less cannot be excluded. Noise for the whole range would "
                 "drown what is to be learned, so that the policies below truncate."
             )
-            found.append(
+            sentences.append(
                 f"Policies are told that E|reward|^{self.moment_order:g} is at most "
                 f"{self.moment_bound:g}, which was computed from the log. In production give a "
                 "bound from what you know instead. If there is a range that no reward can leave, "
                 "give it with --range."
             )
-        return found
+        return sentences
 
     def _why_bounded(self) -> str:
         low, high = self.reward_range
-        shown = f"[{low:g}, {high:g}]"
+        interval = f"[{low:g}, {high:g}]"
         if self.given_range is not None:
             if not self.clipped:
-                return f"you gave the range {shown}"
+                return f"you gave the range {interval}"
             return (
-                f"you gave the range {shown} and have rewards outside it clipped, here "
+                f"you gave the range {interval} and have rewards outside it clipped, here "
                 f"{self.clipped:.2g} of them. Regret is counted in rewards as they were logged, so "
                 "that it shows what clipping misses"
             )
         if self._in_unit_interval:
             return "all lie in [0, 1]"
         source = (
-            f"policies are told the range {shown}, rounded outwards from the log. In production "
+            f"policies are told the range {interval}, rounded outwards from the log. In production "
             "give a range from what you know instead (--range): a range from data is not private"
         )
         if self._graded:

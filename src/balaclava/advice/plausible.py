@@ -34,8 +34,10 @@ def _bounded(policy: Policy, means: np.ndarray, words: str, shares: str) -> tupl
     low, high = policy.accepts
     if (low, high) == (0.0, 1.0):
         return make_environment("bernoulli", means=means), f"rewards 0 and 1, {words}"
-    paid = [round(100 * mean) for mean in means]
-    world = make_environment("empirical", samples=[[high] * n + [low] * (100 - n) for n in paid])
+    percentages = [round(100 * mean) for mean in means]
+    world = make_environment(
+        "empirical", samples=[[high] * n + [low] * (100 - n) for n in percentages]
+    )
     return world, f"rewards {low:g} and {high:g}, {means.size} arms: the larger in {shares}"
 
 
@@ -70,8 +72,8 @@ def _unbounded(
 
 def _advised(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environment, str]:
     count = int(getattr(policy, "experts", 1))
-    drawn = np.random.default_rng(1).random((rounds, losses.size)) < losses
+    draws = np.random.default_rng(1).random((rounds, losses.size)) < losses
     advice = np.full((count, losses.size), 0.1 / losses.size)
     advice[np.arange(count), np.arange(count) % losses.size] += 0.9
-    world = make_environment("advice", losses=drawn.astype(np.float64), advice=advice)
+    world = make_environment("advice", losses=draws.astype(np.float64), advice=advice)
     return world, f"losses 0 and 1, {losses.size} arms, {count} experts that each like one arm"

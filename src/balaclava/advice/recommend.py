@@ -169,8 +169,8 @@ class Recommendation:
     def baseline_label(self) -> str:
         """The name of the baseline, with the settings in which it was tuned."""
         name = self.baseline.name
-        tuned = ", ".join(f"{key}={value}" for key, value in _BASELINES.get(name, {}).items())
-        return f"{name}({tuned})" if tuned else name
+        settings = ", ".join(f"{key}={value}" for key, value in _BASELINES.get(name, {}).items())
+        return f"{name}({settings})" if settings else name
 
     @property
     def code(self) -> str:
@@ -287,7 +287,7 @@ def recommend(
     check("rewards", rewards, Rewards)
     check("trust", trust, Trust)
     check("scope", scope, Wanted)
-    offered: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "arms": check("arms", len(arms) if isinstance(arms, list | tuple) else arms, Arms),
         "horizon": check("horizon", horizon, Annotated[int, Range(2, 10**12)]),
         "epsilon": check("epsilon", epsilon, Epsilon),
@@ -299,25 +299,25 @@ def recommend(
         "contamination": check("contamination", contamination, Contamination | None),
         "experts": check("experts", experts, Experts | None),
     }
-    offered = {name: value for name, value in offered.items() if value is not None}
+    parameters = {name: value for name, value in parameters.items() if value is not None}
     if rewards == "unknown-tails":
         # The baseline is told what the policy need not be.
-        offered = {"moment_order": 1.5, "moment_bound": 3.0} | offered
-    if rewards == "outliers" and "contamination" not in offered:
+        parameters = {"moment_order": 1.5, "moment_bound": 3.0} | parameters
+    if rewards == "outliers" and "contamination" not in parameters:
         raise ParameterError(
             "contamination is missing; give a bound on the share of outliers, such as 0.05"
         )
-    advice = _first_that_fits(find_rule(rewards, trust, scope), scope, offered)
+    advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
     if simulate and advice.policy.arms > 1:
         arena = Arena(rewards, delay, patience, seed, progress)
-        advice = _best_of_those_that_fit(advice, offered, arena)
+        advice = _best_of_those_that_fit(advice, parameters, arena)
     if isinstance(arms, list | tuple):
-        named = {**advice.policy.parameters, "arms": list(arms)}
-        advice = replace(advice, policy=type(advice.policy).create(named))
+        values = {**advice.policy.parameters, "arms": list(arms)}
+        advice = replace(advice, policy=type(advice.policy).create(values))
     return advice
 
 
-def _first_that_fits(rule: Rule, scope: Wanted, offered: dict[str, Any]) -> Recommendation:
+def _first_that_fits(rule: Rule, scope: Wanted, parameters: dict[str, Any]) -> Recommendation:
     """The policy that the table names, untried."""
     notes = []
     if rule.scope is not None and rule.scope != scope:
@@ -331,34 +331,34 @@ def _first_that_fits(rule: Rule, scope: Wanted, offered: dict[str, Any]) -> Reco
             "less regret, which is not proved: a run may settle on a wrong arm; privacy is the same"
         )
     name, why = rule.policy, rule.why
-    baseline = _fitted(rule.baseline, {**offered, **_BASELINES.get(rule.baseline, {})})
+    baseline = _fitted(rule.baseline, {**parameters, **_BASELINES.get(rule.baseline, {})})
     if rule.rewards == "experts" and rule.trust == "central":
-        name, why, more = _for_experts(rule, offered)
+        name, why, more = _for_experts(rule, parameters)
         notes += more
-    policy = _fitted(name, offered)
-    horizon = offered["horizon"]
+    policy = _fitted(name, parameters)
+    horizon = parameters["horizon"]
     return Recommendation(policy, policy, baseline, why, rule.rewards, horizon, tuple(notes))
 
 
 def _best_of_those_that_fit(
-    first: Recommendation, offered: dict[str, Any], arena: Arena
+    first: Recommendation, parameters: dict[str, Any], arena: Arena
 ) -> Recommendation:
     """What did best when played, or "random" if none of them was worth it."""
     name = first.policy.name
     candidates = {name: first.policy}
     for each in ALSO.get(name, ()):
         with contextlib.suppress(ParameterError):  # it does not take these numbers
-            candidates[each] = _fitted(each, offered)
+            candidates[each] = _fitted(each, parameters)
     contest = arena.contest(candidates, first.horizon)
     learner = contest.best.policy
     if not contest.pays:
-        make = partial(_variant, name, offered)
+        make = partial(_variant, name, parameters)
         return replace(
             first,
-            policy=_fitted("random", offered),
+            policy=_fitted("random", parameters),
             learner=learner,
             why="nothing that fits beats playing at random here by a margin that matters",
-            notes=(arena.in_vain(contest, make, offered["epsilon"], first.horizon),),
+            notes=(arena.in_vain(contest, make, parameters["epsilon"], first.horizon),),
             contest=contest,
         )
     if learner is first.policy:
@@ -367,18 +367,18 @@ def _best_of_those_that_fit(
     return replace(first, policy=learner, learner=learner, why=why, contest=contest)
 
 
-def _variant(name: str, offered: dict[str, Any], **changed: Any) -> Policy:
-    return _fitted(name, {**offered, **changed})
+def _variant(name: str, parameters: dict[str, Any], **changes: Any) -> Policy:
+    return _fitted(name, {**parameters, **changes})
 
 
-def _for_experts(rule: Rule, offered: dict[str, Any]) -> tuple[str, str, list[str]]:
+def _for_experts(rule: Rule, answers: dict[str, Any]) -> tuple[str, str, list[str]]:
     """Which policy is best depends on the numbers here: the one with the least proved regret."""
-    given = {name: offered[name] for name in ("arms", "experts", "horizon", "epsilon")}
-    ranking = recommend_experts(**given, delta=offered.get("delta", 0.0))
+    parameters = {name: answers[name] for name in ("arms", "experts", "horizon", "epsilon")}
+    ranking = recommend_experts(**parameters, delta=answers.get("delta", 0.0))
     if ranking.policy is None:
         return rule.policy, rule.why, ["no bound on its regret is proved for these numbers"]
     best = ranking.candidates[0]
-    offered["learning_rate_scale"] = best.learning_rate_scale
+    answers["learning_rate_scale"] = best.learning_rate_scale
     why = f"{rule.why}; of such policies its proved regret is the least, {best.bound:,.0f}"
     empty = "that is no less than the horizon: raise horizon or epsilon, or have fewer experts"
     return best.policy, why, [empty] if ranking.empty else []
@@ -391,17 +391,17 @@ def find_rule(rewards: str, trust: str, scope: str) -> Rule:
         for rule in fitting:
             if rule.scope == wanted:
                 return rule
-    known = ", ".join(sorted({rule.rewards for rule in RULES if rule.trust == trust}))
+    kinds = ", ".join(sorted({rule.rewards for rule in RULES if rule.trust == trust}))
     raise ParameterError(
         f"rewards = {rewards!r} with trust = {trust!r}: no policy here fits; with trust = "
-        f"{trust!r} there are policies for {known}"
+        f"{trust!r} there are policies for {kinds}"
     )
 
 
-def _fitted(name: str, offered: dict[str, Any]) -> Policy:
+def _fitted(name: str, parameters: dict[str, Any]) -> Policy:
     """The policy, given as much of what is offered as it takes."""
     cls = REGISTRY.get(name)
-    return cls.create({key: value for key, value in offered.items() if key in cls.annotations})
+    return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
 def _arguments(policy: Policy) -> list[str]:

@@ -104,7 +104,7 @@ def audit(
 
 
 def replay_plan(
-    plan: Plan, policy: Policy, pairs: int, seed: int, seconds: float, entries: dict[Any, Any]
+    plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float, entries: dict[Any, Any]
 ) -> ReplayAudit:
     """Replay the planned variant, and the policy itself: it must ask for the same noise."""
     claim = policy.guarantee
@@ -132,7 +132,7 @@ def replay_plan(
 
 
 def play_games(
-    plan: Plan, policy: Policy, trials: int, seed: int, confidence: float, quick: bool
+    plan: GamePlan, policy: Policy, trials: int, seed: int, confidence: float, quick: bool
 ) -> StatisticalAudit | BettingAudit:
     """The statistical part: games, bets, or reports."""
     claim = policy.guarantee
@@ -152,7 +152,7 @@ def play_games(
 
 
 @dataclass(frozen=True)
-class Plan:
+class GamePlan:
     """Which games show most: long enough that something is released, no longer."""
 
     policy: Policy
@@ -172,7 +172,7 @@ class Plan:
         return _within_horizon(self.policy, max(self.rounds, _THOROUGH))
 
 
-def plan_games(policy: Policy) -> Plan:
+def plan_games(policy: Policy) -> GamePlan:
     """Games of a few releases. Phases of thousands of rounds are shortened by `radius_scale`.
 
     Privacy does not depend on `radius_scale` (it multiplies confidence radii only), so a policy
@@ -185,10 +185,10 @@ def plan_games(policy: Policy) -> Plan:
             first = first_release(variant, _SHORT)
             if first is not None:
                 note = f"games were played at radius_scale = {scale:g}, which shortens the phases"
-                return Plan(variant, _rounds(variant, first), note)
+                return GamePlan(variant, _rounds(variant, first), note)
     if first is None:
         first = first_release(policy, _LONG)
-    return Plan(policy, _rounds(policy, first), "")
+    return GamePlan(policy, _rounds(policy, first), "")
 
 
 def _rounds(policy: Policy, first: int | None) -> int:

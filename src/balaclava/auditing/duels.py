@@ -98,9 +98,9 @@ def promised(
     """About the bound that as many fresh games would give, doubted by what was seen by luck."""
     a, b = np.maximum(a, 1), np.maximum(b, 1)
     high, low = p / a, np.minimum((q + 2.0) / b, 1.0)
-    seen = high > delta
-    high = np.where(seen, high, 1.0)
+    possible = high > delta
+    high = np.where(possible, high, 1.0)
     spread = np.sqrt((1 - high) * high / (a * (high - delta) ** 2) + (1 - low) / (low * b))
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.log((high - delta) / low) - 4.0 * spread
-    return np.where(seen & (p >= 10), value, -math.inf)
+    return np.where(possible & (p >= 10), value, -math.inf)

@@ -100,11 +100,11 @@ def audit_exactly(
         # Rounding moves a mean by about 2^-53, which is this large a part of one reward's share.
         rounding = 1e-9 + case.pulls * 2.0**-49
         epsilon = claim.epsilon * (1.0 + rounding)
-        found = divergences(law(*case), law(case.pulls, case.total + 1), epsilon)
-        if found.delta > delta * (1.0 + rounding):
-            worst, delta = case, found.delta
-        half_lines = max(half_lines, found.half_lines)
-        if found.half_lines > claim.delta * (1.0 + rounding) + _SMALLEST_DELTA:
+        divergence = divergences(law(*case), law(case.pulls, case.total + 1), epsilon)
+        if divergence.delta > delta * (1.0 + rounding):
+            worst, delta = case, divergence.delta
+        half_lines = max(half_lines, divergence.half_lines)
+        if divergence.half_lines > claim.delta * (1.0 + rounding) + _SMALLEST_DELTA:
             verdict = "unproved"
     return ExactAudit(
         verdict, claim.epsilon, claim.delta, delta, half_lines, len(sizes), sizes[0], sizes[-1],
@@ -115,8 +115,8 @@ def audit_exactly(
 def sample_sizes(policy: Policy, horizon: int | None, dense: int) -> tuple[list[int], int]:
     """The sizes to check, ascending, and the one up to which none is left out."""
     first = int(getattr(policy, "start_phase", 1))
-    planned = horizon if horizon is not None else getattr(policy, "horizon", None)
-    last = max(first, _HORIZON if planned is None else int(planned))
+    rounds = horizon if horizon is not None else getattr(policy, "horizon", None)
+    last = max(first, _HORIZON if rounds is None else int(rounds))
     all_until = min(first + dense - 1, last)
     beyond = np.geomspace(all_until, last, _SPARSE).round().astype(np.int64).tolist()
     return sorted({*range(first, all_until + 1), *beyond}), all_until

@@ -29,11 +29,11 @@ _NOTHING = np.zeros(0, np.int64)
 class Event(NamedTuple):
     """Arm `arm` was pulled at least (or at most) `pulls` times in the first `round` rounds.
 
-    And arm `given` was pulled in the round that differs, unless that is the number of arms that
+    And arm `branch` was pulled in the round that differs, unless that is the number of arms that
     are watched, which stands for any.
     """
 
-    given: int
+    branch: int
     arm: int
     round: int
     pulls: int
@@ -47,7 +47,7 @@ class Event(NamedTuple):
 class Counts(NamedTuple):
     """What is counted over games."""
 
-    pulls: np.ndarray  # [given, arm, probe, n]: games with n pulls of the arm by the probe
+    pulls: np.ndarray  # [branch, arm, probe, n]: games with n pulls of the arm by the probe
     same: np.ndarray  # [rounds]: games that decided the round as the reference did
     prefix: np.ndarray  # [rounds]: and all rounds up to it
 
@@ -102,7 +102,7 @@ def make_play(
             if fresh:
                 state = begin(params)
             pulls[:] = 0
-            probe, given, alike = 0, 0, True
+            probe, branch, alike = 0, 0, True
             for i in range(rounds):
                 arm, phase = choose(params, state, times[i], context(contexts, i), rng)
                 if arm < 0 or arm >= pulls.size:  # compiled code would write anywhere
@@ -117,7 +117,7 @@ def make_play(
                         forget(params, state, times[s], arms[s], phases[s], rng)
                 pulls[arm] += 1
                 if i + 1 == place:
-                    given = arm
+                    branch = arm
                 if reference_arms.size > 0:
                     as_before = arm == reference_arms[i] and phase == reference_phases[i]
                     alike = alike and as_before
@@ -125,7 +125,7 @@ def make_play(
                     prefix[i] += alike
                 if probe < probes.size and i + 1 == probes[probe]:
                     for a in range(watched):
-                        histogram[min(given, watched), a, probe, pulls[a]] += 1
+                        histogram[min(branch, watched), a, probe, pulls[a]] += 1
                     probe += 1
         return 0
 
@@ -220,9 +220,9 @@ def count_games(
     seed: int,
     *path: int,
 ) -> np.ndarray:
-    """How many of `games` games had n pulls of an arm by a probe: counts[given, arm, probe, n].
+    """How many of `games` games had n pulls of an arm by a probe: counts[branch, arm, probe, n].
 
-    `given` is the arm that was pulled in round `place`; the last row is the sum over all of them.
+    `branch` is the arm that was pulled in round `place`; the last row is the sum over all of them.
     No probe comes before `place`.
     """
     life = plain_life(policy, rewards[: int(probes[-1])])

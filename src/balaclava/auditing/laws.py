@@ -80,14 +80,14 @@ def audit_laws(entries: Iterable[Entry], seed: int, draws: int = DRAWS) -> LawAu
         by_name.setdefault(entry.name, []).append(entry)
     rows = [sorted(group, key=lambda entry: entry.terms or ()) for group in by_name.values()]
     first = [group[0] for group in rows] + [group[-1] for group in rows if len(group) > 1]
-    chosen = (first + [entry for group in rows for entry in group[1:-1]])[:_MOST]
+    sample = (first + [entry for group in rows for entry in group[1:-1]])[:_MOST]
     total = 0
-    for number, entry in enumerate(chosen):
-        drawn, fault = fault_of_law(entry, seed + number, draws)
-        total += drawn
+    for number, entry in enumerate(sample):
+        size, fault = fault_of_law(entry, seed + number, draws)
+        total += size
         if fault:
             return LawAudit("unproved", number + 1, total, f"{entry.name}: {fault}")
-    return LawAudit("consistent", len(chosen), total, "")
+    return LawAudit("consistent", len(sample), total, "")
 
 
 def fault_of_law(entry: Entry, seed: int, count: int) -> tuple[int, str]:

@@ -42,8 +42,8 @@ def epsilon_lower(
     low, _ = clopper_pearson(left, trials, error / 2)
     _, high = clopper_pearson(right, trials if right_trials is None else right_trials, error / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.log((low - delta) / high)
-    return np.where(low > delta, np.maximum(found, 0.0), 0.0)
+        epsilon = np.log((low - delta) / high)
+    return np.where(low > delta, np.maximum(epsilon, 0.0), 0.0)
 
 
 def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:

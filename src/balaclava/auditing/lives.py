@@ -51,15 +51,16 @@ class Life:
 
     def shortened(self, rounds: int) -> None:
         """Let it end earlier."""
-        kept = [slot for slot in range(len(self.times)) if slot < rounds or slot >= self.rounds]
-        moved = {slot: number for number, slot in enumerate(kept)}
+        slots = [slot for slot in range(len(self.times)) if slot < rounds or slot >= self.rounds]
+        numbers = {slot: number for number, slot in enumerate(slots)}
         events = [
-            [item for item in self.happenings(i) if abs(item) - 1 in moved] for i in range(rounds)
+            [item for item in self.happenings(i) if abs(item) - 1 in numbers] for i in range(rounds)
         ]
         events = [
-            [(moved[abs(item) - 1] + 1) * (1 if item > 0 else -1) for item in row] for row in events
+            [(numbers[abs(item) - 1] + 1) * (1 if item > 0 else -1) for item in row]
+            for row in events
         ]
-        self.times, self.rewards = self.times[kept], self.rewards[kept]
+        self.times, self.rewards = self.times[slots], self.rewards[slots]
         self.offsets, self.items = as_arrays(events)
         self.contexts = None if self.contexts is None else self.contexts[:rounds]
 

@@ -51,8 +51,8 @@ class Recorder:
         def draw(*arguments: Any, **named: Any) -> Any:
             before = _plain(arguments, named)
             answer = getattr(self._generator, method)(*arguments, **named)
-            kept = arguments[0].copy() if method == "shuffle" else answer
-            self.tape.append(Entry(method, None, kept, before))
+            value = arguments[0].copy() if method == "shuffle" else answer
+            self.tape.append(Entry(method, None, value, before))
             return answer
 
         return draw

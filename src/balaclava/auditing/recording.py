@@ -282,8 +282,8 @@ def readers(policy: Policy, game: Game, place: int, seed: int, redraws: int = 3)
     span = 50.0 * entry.terms.sensitivity / max(entry.terms.epsilon, 1e-3)
     answer = np.asarray(entry.answer, float)
     others = [answer + span, answer - span]
-    drawn = np.random.default_rng([seed, place]).laplace(0.0, span / 50.0, redraws)
-    others += [answer + shift for shift in drawn]
+    noise = np.random.default_rng([seed, place]).laplace(0.0, span / 50.0, redraws)
+    others += [answer + shift for shift in noise]
     for other in others:
         value = float(other) if other.ndim == 0 else tuple(other.tolist())
         tape = [*game.tape[:place], entry._replace(answer=value), *game.tape[place + 1 :]]

@@ -235,18 +235,18 @@ def choose_neighbours(
 ) -> list[Neighbour]:
     """Slots at every phase boundary and at random, among those whose rewards are told."""
     life = game.life
-    told = sorted({item - 1 for item in life.items.tolist() if item > 0})
-    if not told:
+    slots_told = sorted({item - 1 for item in life.items.tolist() if item > 0})
+    if not slots_told:
         return []
     rounds, phases = life.rounds, [phase for _, phase in game.decisions]
     edges = {0, rounds - 1, *range(rounds, len(life.times))}
     for i in range(1, rounds):
         if phases[i] != phases[i - 1] or i in game.fingerprints:
             edges |= {i - 1, i, min(i + 1, rounds - 1)}
-    slots = sorted(edges & set(told))
+    slots = sorted(edges & set(slots_told))
     if len(slots) > wanted // 2:
         slots = sorted(rng.choice(slots, wanted // 2, replace=False).tolist())
-    slots += rng.choice(told, max(wanted - len(slots), 0)).tolist()
+    slots += rng.choice(slots_told, max(wanted - len(slots), 0)).tolist()
     neighbours = [Neighbour(int(slot), other_reward(policy, game, slot, limits, rng))
                   for slot in slots]  # fmt: skip
     return sorted(neighbours)

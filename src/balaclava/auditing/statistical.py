@@ -152,23 +152,23 @@ def bet(
     """Bet on an event of a known attack, block by block."""
     pairing = np.random.default_rng([seed, _BET])
     counts = np.zeros((2, 2), np.int64)
-    wealth, played = 0.0, 0
-    while played < pairs and wealth < -math.log(significance):
-        size = min(_BLOCK, pairs - played)
+    wealth, games_so_far = 0.0, 0
+    while games_so_far < pairs and wealth < -math.log(significance):
+        size = min(_BLOCK, pairs - games_so_far)
         left, right = (
-            count_event(policy, attack, stream, size, seed, _BET, played, side)
+            count_event(policy, attack, stream, size, seed, _BET, games_so_far, side)
             for side, stream in enumerate(attack.streams)
         )
         # The games of a block are paired at random, which is how many pairs have the event twice.
         both = int(pairing.hypergeometric(left, size - left, right))
         counts += np.array([[size - left - right + both, right - both], [left - both, both]])
-        played += size
+        games_so_far += size
         wealth = log_wealth(counts, epsilon, delta)
     return BettingAudit(
         verdict="violated" if wealth >= -math.log(significance) else "consistent",
         log_wealth=wealth,
         significance=significance,
-        pairs=played,
+        pairs=games_so_far,
         event=str(attack.event),
         place=attack.place,
     )
@@ -309,11 +309,11 @@ def best_event(
         tails = [tail_counts(histogram, at_least) for histogram in (left, right)]
         for side in (0, 1):
             bounds = promised_bound(tails[side], tails[1 - side], games, delta, planned)
-            given, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
-            bound = float(bounds[given, arm, probe, pulls])
+            branch, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
+            bound = float(bounds[branch, arm, probe, pulls])
             if bound > best.bound:
                 pulls = min(pulls, int(probes[probe]))  # at most all of them: always so
-                event = Event(given, arm, int(probes[probe]), pulls, at_least)
+                event = Event(branch, arm, int(probes[probe]), pulls, at_least)
                 best = BestEvent(bound, event, side)
     return best
 
@@ -327,11 +327,11 @@ def promised_bound(
     luckiest would win.
     """
     p, q = likely / games, np.minimum((unlikely + 1.0) / games, 1.0)
-    seen = p > delta
-    p = np.where(seen, p, 1.0)
+    possible = p > delta
+    p = np.where(possible, p, 1.0)
     deviation = np.sqrt((1 - p) * p / (p - delta) ** 2 + (1 - q) / q)
     doubt = 2.0 / math.sqrt(planned) + 2.0 / math.sqrt(games)
-    return np.where(seen, np.log((p - delta) / q) - doubt * deviation, 0.0)
+    return np.where(possible, np.log((p - delta) / q) - doubt * deviation, 0.0)
 
 
 def tail_counts(histogram: np.ndarray, at_least: bool) -> np.ndarray:
@@ -348,7 +348,7 @@ def count_event(
     event = attack.event
     probes = np.array([event.round])
     histogram = count_games(policy, stream, games, attack.place, probes, seed, *path)
-    return int(tail_counts(histogram, event.at_least)[event.given, event.arm, 0, event.pulls])
+    return int(tail_counts(histogram, event.at_least)[event.branch, event.arm, 0, event.pulls])
 
 
 def _amount(log_wealth: float) -> str:

@@ -338,19 +338,19 @@ def require_compatible(
     low, high = policy.accepts
     least, most = environment.reward_range
     if not policy.clips and (least < low or most > high):
-        drawn = "outside it" if environment.holds_data else f"from [{least:g}, {most:g}]"
+        where = "outside it" if environment.holds_data else f"from [{least:g}, {most:g}]"
         raise IncompatibleError(
-            f"{label} takes rewards in [{low:g}, {high:g}], but {environment.name} draws {drawn}; "
+            f"{label} takes rewards in [{low:g}, {high:g}], but {environment.name} draws {where}; "
             'set reward_range or outside="clip", or choose a policy for unbounded rewards'
         )
     if environment.rounds is not None and horizon > environment.rounds:
         raise IncompatibleError(
             f"horizon = {horizon}, but {environment.name} has only {environment.rounds} rounds"
         )
-    planned = getattr(policy, "horizon", None)
-    if planned is not None and horizon > planned:
+    longest = getattr(policy, "horizon", None)
+    if longest is not None and horizon > longest:
         raise IncompatibleError(
-            f"{label} was made for horizon = {planned} and cannot be played for {horizon} rounds"
+            f"{label} was made for horizon = {longest} and cannot be played for {horizon} rounds"
         )
     require_missing(policy, feedback.settling)
 
@@ -359,18 +359,18 @@ def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: in
     """The rounds at which the regret is reported: ascending, the last one the horizon."""
     if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
         count = check("checkpoints", checkpoints, _whole(1))
-        spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:]
-        return np.unique(np.ceil(spaced - 1e-9).astype(np.int64))
-    given = np.asarray(checkpoints)
-    if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
+        steps = np.linspace(0, horizon, min(count, horizon) + 1)[1:]
+        return np.unique(np.ceil(steps - 1e-9).astype(np.int64))
+    rounds = np.asarray(checkpoints)
+    if rounds.ndim != 1 or rounds.size == 0 or not np.issubdtype(rounds.dtype, np.integer):
         raise ParameterError(
             f"checkpoints = {brief(checkpoints)} is not allowed; give a number or a list of rounds"
         )
-    if (np.diff(given) <= 0).any() or given[0] < 1 or given[-1] != horizon:
+    if (np.diff(rounds) <= 0).any() or rounds[0] < 1 or rounds[-1] != horizon:
         raise ParameterError(
             f"checkpoints = {brief(checkpoints)} must ascend from 1 or more to horizon = {horizon}"
         )
-    return given.astype(np.int64)
+    return rounds.astype(np.int64)
 
 
 def available_cores() -> int:

@@ -56,7 +56,7 @@ def encode(results: Results) -> bytes:
     import pyarrow.parquet as pq
 
     runs = [run for label in results.labels for run in results._of(label)]
-    said = json.dumps(_description(results), ensure_ascii=False).encode()
+    header = json.dumps(_description(results), ensure_ascii=False).encode()
     columns = {
         "label": pa.array([run.label for run in runs], pa.string()),
         "repetition": pa.array([run.repetition for run in runs], pa.int64()),
@@ -66,14 +66,14 @@ def encode(results: Results) -> bytes:
     if any(run.released is not None for run in runs):
         flat = [None if run.released is None else run.released.ravel() for run in runs]
         columns[_RELEASED] = pa.array(flat, pa.list_(pa.float64()))
-    table = pa.table(columns, metadata={_KEY: said, _DIGEST: _digest(said, runs)})
+    table = pa.table(columns, metadata={_KEY: header, _DIGEST: _digest(header, runs)})
     with pa.BufferOutputStream() as stream:
         pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
         return stream.getvalue().to_pybytes()
 
 
-def _digest(said: bytes, runs: Sequence[Run]) -> bytes:
-    digest = hashlib.sha256(said)
+def _digest(header: bytes, runs: Sequence[Run]) -> bytes:
+    digest = hashlib.sha256(header)
     for run in runs:
         digest.update(f"\0{run.label}\0{run.repetition}\0".encode())
         digest.update(run.regret.astype("<f8").tobytes())
@@ -93,14 +93,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
     """What a file says about its results, and the results, both checked against its digest."""
     table = _read(Path(path))
     metadata = table.schema.metadata or {}
-    said = metadata.get(_KEY)
-    if said is None:
+    header = metadata.get(_KEY)
+    if header is None:
         raise ResultsFileError(
             f"{path} is a Parquet file, but not one of balaclava's; give a file that "
             "results.save(path) wrote"
         )
     with _intact(path):
-        description = json.loads(said)
+        description = json.loads(header)
         schema = description["schema"]
         if schema != SCHEMA:
             advice = "upgrade balaclava" if schema > SCHEMA else "use the version that wrote it"
@@ -118,7 +118,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
                 for row, arms in zip(rows, pulls, strict=True)
             ]
         runs = list(map(Run, labels, repetitions, regret, pulls, released))
-    if metadata.get(_DIGEST, b"") not in (b"", _digest(said, runs)):
+    if metadata.get(_DIGEST, b"") not in (b"", _digest(header, runs)):
         raise _damaged(path, "its digest does not fit")
     return description, runs
 

@@ -46,9 +46,9 @@ def begin_records(
 
 
 @kernel(borrows=True)
-def record(row: np.ndarray, shown: tuple[int, float, int]) -> None:
+def record(row: np.ndarray, values: tuple[int, float, int]) -> None:
     """Keep what was released of an arm: rewards, mean, draws."""
-    row[0], row[1], row[2] = shown
+    row[0], row[1], row[2] = values
 
 
 def make_play(

@@ -18,15 +18,15 @@ def warn_of_moments(label: str, policy: Policy, environment: Environment) -> Non
     moments are compared, central ones for a policy whose `central_moments` is true. What is worked
     out from somebody's rewards is not repeated. Nothing is known of it, nothing is said.
     """
-    for told, bound, law, reached, advice in _compared(policy, environment):
+    for parameter, bound, law, reached, advice in _compared(policy, environment):
         if reached <= bound * (1 + 1e-9):
             continue
-        shown = "above it (withheld: it is worked out from rewards)"
+        size = "above it (withheld: it is worked out from rewards)"
         if not environment.holds_data:
-            shown = f"of {reached:.6g}"
+            size = f"of {reached:.6g}"
         warnings.warn(
-            f"{label}: {told} = {bound:.6g}, but {law} {shown}; what is proved of its regret does "
-            f"not hold here. Privacy does. {advice}",
+            f"{label}: {parameter} = {bound:.6g}, but {law} {size}; what is proved of its regret "
+            f"does not hold here. Privacy does. {advice}",
             MomentWarning,
             stacklevel=3,
         )
@@ -34,7 +34,7 @@ def warn_of_moments(label: str, policy: Policy, environment: Environment) -> Non
 
 def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float, str, float, str]]:
     """What the policy was told, its bound, what it is about, how large that is, what to do."""
-    found = []
+    rows = []
     order, bound = getattr(policy, "moment_order", None), getattr(policy, "moment_bound", None)
     if order is not None and bound is not None:
         central = bool(getattr(policy, "central_moments", False))
@@ -42,17 +42,17 @@ def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float
         advice = "Raise moment_bound, or lower moment_order"
         try:
             moment = environment.moment(order, central=central)
-            found.append(("moment_bound", bound, law, moment, advice))
+            rows.append(("moment_bound", bound, law, moment, advice))
         except IncompatibleError:
             pass
     mean_range, means = getattr(policy, "mean_range", None), getattr(environment, "means", None)
     if mean_range is not None and means is not None:
         law = f"an arm of {environment.name} has a mean, up to its sign,"
         advice = "Raise mean_range, or subtract a constant from the rewards"
-        found.append(("mean_range", mean_range, law, float(np.abs(means).max()), advice))
+        rows.append(("mean_range", mean_range, law, float(np.abs(means).max()), advice))
     contamination = getattr(policy, "contamination", None)
     if contamination is not None:
         law = f"{environment.name} has a share of outliers"
         share = environment.share_of_outliers
-        found.append(("contamination", contamination, law, share, "Raise contamination"))
-    return found
+        rows.append(("contamination", contamination, law, share, "Raise contamination"))
+    return rows

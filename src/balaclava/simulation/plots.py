@@ -123,20 +123,20 @@ def _curve(results: Results, label: str, ax: Axes, band: Band, look: dict[str, A
 
 
 def _level(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
-    proved = results.policies[label].regret_bound(results.environment, results.horizon)
-    if proved is not None:
+    bound = results.policies[label].regret_bound(results.environment, results.horizon)
+    if bound is not None:
         name = f"{label}: proved bound at the horizon"
-        ax.axhline(proved, color=look["color"], linewidth=1, linestyle=(0, (1, 3)), label=name)
+        ax.axhline(bound, color=look["color"], linewidth=1, linestyle=(0, (1, 3)), label=name)
 
 
 def _theory(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
     policy, rounds = results.policies[label], results.checkpoints
-    proved = [policy.regret_bound(results.environment, int(t)) for t in rounds]
-    known = [bound is not None for bound in proved]
-    if any(known):
-        values = [bound for bound in proved if bound is not None]
+    bounds = [policy.regret_bound(results.environment, int(t)) for t in rounds]
+    places = [bound is not None for bound in bounds]
+    if any(places):
+        values = [bound for bound in bounds if bound is not None]
         ax.plot(
-            rounds[known],
+            rounds[places],
             values,
             color=look["color"],
             linewidth=1,
@@ -149,14 +149,14 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
     world = results.environment
     counts = sorted({len(runs) for runs in results.runs.values()})
     repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    shown = "mean"
+    what = "mean"
     if isinstance(band, str):
-        shown += " ± 95 % interval"
+        what += " ± 95 % interval"
     elif band is not None:
-        shown += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
+        what += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
     late = f", {results.feedback}" if str(results.feedback) else ""
     ax.set_title(
-        f"{world.name}, {world.arms} arms{late}: {shown} of {repetitions} repetitions",
+        f"{world.name}, {world.arms} arms{late}: {what} of {repetitions} repetitions",
         fontsize=10,
         loc="left",
     )
@@ -186,11 +186,11 @@ def _height(line: Any) -> float:
 
 def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
     ending = os.path.splitext(path)[1].lstrip(".").lower()
-    known = figure.canvas.get_supported_filetypes()
-    if ending not in known:
+    kinds = figure.canvas.get_supported_filetypes()
+    if ending not in kinds:
         raise ParameterError(
             f"path = {brief(os.fspath(path))} does not end in a format that can be drawn; choose "
-            f"one of {', '.join('.' + name for name in sorted(known))}"
+            f"one of {', '.join('.' + name for name in sorted(kinds))}"
         )
     with atomically(path) as temporary:
         figure.savefig(temporary, format=ending)

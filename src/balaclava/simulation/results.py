@@ -84,9 +84,9 @@ class Results:
     @property
     def arm_labels(self) -> tuple[str, ...]:
         """The names of the arms: the policies' where they agree, the environment's, or numbers."""
-        named = {policy.arm_labels for policy in self.policies.values()} - {None}
-        if len(named) == 1:
-            return tuple(named.pop() or ())
+        labels = {policy.arm_labels for policy in self.policies.values()} - {None}
+        if len(labels) == 1:
+            return tuple(labels.pop() or ())
         own = getattr(self.environment, "arm_labels", None)
         return tuple(map(str, range(self.environment.arms) if own is None else own))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 CONFIDENCE = 0.95
+NORMAL_REACH = 1.96  # standard errors on each side, where an estimate is taken to be normal
 
 
 def plus_minus(values: np.ndarray) -> Any:

@@ -72,8 +72,8 @@ class Summary(Sequence[SummaryRow]):
             )
             for row in cells
         ]
-        named = [] if self.winners is None else ["", str(self.winners)]
-        return "\n".join([self.title, "", *lines, *named])
+        winners = [] if self.winners is None else ["", str(self.winners)]
+        return "\n".join([self.title, "", *lines, *winners])
 
     __repr__ = __str__
 
@@ -91,17 +91,17 @@ def summarise(results: Results) -> Summary:
 def _row(results: Results, label: str) -> SummaryRow:
     final = results.final_regret(label)
     n = final.size
-    known = [math.nan] * (len(SummaryRow._fields) - 3)
+    numbers = [math.nan] * (len(SummaryRow._fields) - 3)
     if n:
         quantiles, share = np.quantile(final, QUANTILES), best_arm_share(results, label)
-        known = [*mean_of_regret(results, label), *quantiles, share]
-    return SummaryRow(label, results.guarantee(label), n, *map(float, known))
+        numbers = [*mean_of_regret(results, label), *quantiles, share]
+    return SummaryRow(label, results.guarantee(label), n, *map(float, numbers))
 
 
 def _cells(row: SummaryRow) -> tuple[str, ...]:
     label, guarantee, repetitions, *numbers, share = row
-    shown = "-" if math.isnan(share) else f"{100 * share:.1f} %"
-    return (label, guarantee, str(repetitions), *map(_number, numbers), shown)
+    best = "-" if math.isnan(share) else f"{100 * share:.1f} %"
+    return (label, guarantee, str(repetitions), *map(_number, numbers), best)
 
 
 def _number(value: float) -> str:

@@ -78,8 +78,8 @@ class Winners(Sequence[WinnersRow]):
 
 def _cells(row: WinnersRow) -> tuple[str, ...]:
     label, *shares, median = row
-    said = ("-" if math.isnan(share) else f"{100 * share:.1f} %" for share in shares)
-    return (label, *said, "-" if math.isnan(median) else f"{median:,.0f}")
+    percentages = ("-" if math.isnan(share) else f"{100 * share:.1f} %" for share in shares)
+    return (label, *percentages, "-" if math.isnan(median) else f"{median:,.0f}")
 
 
 def recorded(results: Results) -> bool:
@@ -104,14 +104,14 @@ def _row(results: Results, label: str, confidence: float) -> WinnersRow:
     if not runs:
         return WinnersRow(label, *[math.nan] * 4)
     first = first_winners(results.policies[label], runs, confidence)
-    named = first[:, 1] != NOBODY
+    has_winner = first[:, 1] != NOBODY
     best = results.environment.gaps[first[:, 1]] <= 0.0
-    rounds = results.checkpoints[first[named, 0]]
+    rounds = results.checkpoints[first[has_winner, 0]]
     return WinnersRow(
         label,
-        float((named & best).mean()),
-        float((named & ~best).mean()),
-        float((~named).mean()),
+        float((has_winner & best).mean()),
+        float((has_winner & ~best).mean()),
+        float((~has_winner).mean()),
         float(np.median(rounds)) if rounds.size else math.nan,
     )
 

@@ -109,9 +109,9 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
             if arm < 0 or arm >= arms:
                 faults[game] = t
                 return
-            drawn = draw(world, t, arm, world_rng)
-            total += drawn
-            learn(params, state, t, arm, prepare(params, drawn), phase, rng)
+            reward_drawn = draw(world, t, arm, world_rng)
+            total += reward_drawn
+            learn(params, state, t, arm, prepare(params, reward_drawn), phase, rng)
             pulls[arm, game] += 1
         totals[game] = total
         for word in range(WORDS):
@@ -124,13 +124,13 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
 def runs_on_device(results: Results, repetitions: int, progress: Progress | None) -> Iterator[Run]:
     """Each repetition that `results` describes, policy by policy."""
     whole = repetitions * results.horizon * len(results.policies)
-    played = 0
+    total = 0
 
     def report(rounds: int) -> None:
-        nonlocal played
-        played += rounds
+        nonlocal total
+        total += rounds
         if progress is not None:
-            progress(played, whole)
+            progress(total, whole)
 
     for label, policy in results.policies.items():
         pair = DevicePair(label, policy, results.environment)
@@ -179,17 +179,17 @@ class DevicePair:
 
         games = set_up(self.policy, self.environment, count, cuda.to_device)
         regret = np.empty((count, rounds.size))
-        played, chunk = 0, _FIRST_LAUNCH
+        rounds_so_far, chunk = 0, _FIRST_LAUNCH
         for c, checkpoint in enumerate(rounds.tolist()):
-            while played < checkpoint:
-                until = min(checkpoint, played + chunk)
+            while rounds_so_far < checkpoint:
+                until = min(checkpoint, rounds_so_far + chunk)
                 began = time.perf_counter()
-                self._launch(games, seed, first, played, until)
+                self._launch(games, seed, first, rounds_so_far, until)
                 cuda.synchronize()
-                rate = (until - played) / max(time.perf_counter() - began, 1e-6)
+                rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
                 chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
-                report((until - played) * count)
-                played = until
+                report((until - rounds_so_far) * count)
+                rounds_so_far = until
             self._require_arms(games.faults.copy_to_host())
             pulls, totals = games.pulls.copy_to_host().T, games.totals.copy_to_host()
             regret[:, c] = self.environment.regret(np.full(count, checkpoint), pulls, totals)
