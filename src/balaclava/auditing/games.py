@@ -172,6 +172,13 @@ def play_block(
     return counts, decisions.T
 
 
+def warm_up(policy: Policy) -> None:
+    """Compile the loop of a policy."""
+    life = plain_life(policy, np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts))))
+    state = policy.kernels.begin(policy.constants())
+    play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, state, False, seeded(0))
+
+
 def play_life(
     policy: Policy,
     life: Life,

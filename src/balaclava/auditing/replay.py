@@ -19,6 +19,7 @@ import numpy as np
 
 from balaclava.auditing.charges import Charge, charge
 from balaclava.auditing.duels import ERROR, fight
+from balaclava.auditing.games import warm_up
 from balaclava.auditing.recorder import Entry, Move
 from balaclava.auditing.recording import (
     Game,
@@ -258,6 +259,8 @@ def audit_by_replay(
         verdict, fault = fault_of_reports(policy, claim, seed)
         if verdict != "consistent":
             return ReplayAudit(verdict, 0, 0, 0.0, 0.0, fault)
+    if any(kind.start for kind in kinds):
+        warm_up(policy)  # compiling does not count
     search = Search(policy, claim, seed, games)
     rng = np.random.default_rng([seed, 0])
     streams = max(len(kinds), pairs // 20)

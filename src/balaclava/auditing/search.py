@@ -85,7 +85,7 @@ def make_life(
         length = max(min(_AHEAD, 4 * rounds), 300)
         most = _FURTHEST if kind.start == "release" else 50 * _CHUNK
         state, first, held, held_times = ahead(
-            policy, target, kind.held, most, limits, seed, number % 3 != 2
+            policy, target, kind.held, most, limits, seed, number % 2 == 0
         )
     delay = length // 2 if kind.delay == -1 else kind.delay
     events = late_events(length, delay, kind.lost, rng, len(held))
@@ -262,7 +262,10 @@ def other_streams(
     coins = np.where(rng.random(rewards.shape) < rng.random(), low, high)
     special = rng.choice(special_values(policy), rewards.shape)
     mixed = np.where(rng.random(rewards.shape) < 0.1, turned, rewards)
-    return [turned, coins, np.asarray(special, float), mixed]
+    first = np.arange(policy.arms) == rng.integers(policy.arms)  # one arm against the others
+    best, worst = np.where(first, high, low), np.where(first, low, high)
+    clear = [np.tile(row, (len(rewards), 1)).astype(float) for row in (best, worst)]
+    return [turned, coins, np.asarray(special, float), mixed, *clear]
 
 
 def other_reward(

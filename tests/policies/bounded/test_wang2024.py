@@ -285,7 +285,10 @@ def test_rewards_reach_decisions_through_mechanisms_only(name, given, rounds):
     audit = audit_by_replay(policy, policy.guarantee, rounds=rounds, pairs=60, seed=1)
     assert audit.verdict == "consistent", str(audit)
     assert audit.moved > 0
-    assert audit.epsilon == policy.epsilon
+    if name == "dp-ftpl-gauss":  # charged by its true shift
+        assert 0 < audit.epsilon < policy.epsilon
+    else:
+        assert audit.epsilon == pytest.approx(policy.epsilon)
     assert audit.delta == pytest.approx(policy.delta / (2 if name == "gdp-elim-new" else 1))
 
 
