@@ -133,9 +133,14 @@ def replay_plan(
 
 def play_games(
     plan: GamePlan, policy: Policy, trials: int, seed: int, confidence: float, quick: bool
-) -> StatisticalAudit | BettingAudit:
-    """The statistical part: games, bets, or reports."""
+) -> StatisticalAudit | BettingAudit | None:
+    """The statistical part: games, bets, or reports; None where a game would have many decisions.
+
+    A claim on single decisions says nothing of several.
+    """
     claim = policy.guarantee
+    if not plan.single:
+        return None
     epsilon, delta = (claim.epsilon, claim.delta) if claim.private else (0.0, 0.0)
     if policy.report_kernel is not None:
         return audit_reports(
@@ -158,6 +163,7 @@ class GamePlan:
     policy: Policy
     rounds: int
     note: str
+    single: bool = True  # whether games keep to one decision that depends on data, if they must
 
     @property
     def replay_rounds(self) -> int:
@@ -188,6 +194,9 @@ def plan_games(policy: Policy) -> GamePlan:
                 return GamePlan(variant, _rounds(variant, first), note)
     if first is None:
         first = first_release(policy, _LONG)
+    if first is None and policy.scope == "decision":
+        note = "no mechanism was used, so that no game of one decision could be planned"
+        return GamePlan(policy, _rounds(policy, first), note, single=False)
     return GamePlan(policy, _rounds(policy, first), "")
 
 
