@@ -16,6 +16,7 @@ from tests.conftest import LAYERS
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+PARTICIPLES = {"found", "given", "told", "said"}
 LONGEST = 60  # lines of a function, without its documentation and the functions inside it
 
 
@@ -43,6 +44,19 @@ def test_no_function_is_long(path: Path) -> None:
     ]
     lengths = {function.name: lines_of(function) for function in functions}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+@pytest.mark.parametrize("folder", ["src", "benchmarks", "docs", "examples"])
+def test_variables_are_nouns(folder: str) -> None:
+    """What a participle holds has to be guessed."""
+    names = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.arg):
+                names.append((node.arg, path.name, node.lineno))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.append((node.id, path.name, node.lineno))
+    assert [place for name, *place in names if name.strip("_") in PARTICIPLES] == []
 
 
 def test_every_test_has_one_layer(request: pytest.FixtureRequest) -> None:

@@ -14,15 +14,15 @@ LARGEST = 1e300  # where sums stop, so that differences stay finite
 @kernel(borrows=True)
 def draw_arm(chances: np.ndarray, rng: Any) -> int:
     """An arm by its chance; never one whose chance is 0, however the chances are rounded."""
-    left = rng.random()
-    chosen = 0
+    remainder = rng.random()
+    pick = 0
     for arm in range(chances.size):
         if chances[arm] > 0.0:
-            chosen = arm
-            left -= chances[arm]
-            if left < 0.0:
+            pick = arm
+            remainder -= chances[arm]
+            if remainder < 0.0:
                 break
-    return chosen
+    return pick
 
 
 @kernel(borrows=True)

@@ -126,9 +126,9 @@ def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     if alone < 0 and all_had_their_turn(state.blocks):
         fill_block(state)
     even = params.holdout + (1.0 - params.holdout) * params.explore
-    drawn = rng.random() if even > 0.0 else 1.0
+    draw = rng.random() if even > 0.0 else 1.0
     own = 1.0
-    if drawn < even:
+    if draw < even:
         arm = int(rng.random() * arms)
         own = chance_of(state, arm)
     elif alone >= 0:
@@ -137,14 +137,14 @@ def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
         own = 1.0 / turns_left(state.blocks)
         arm = next_turn(state.blocks, rng)
     state.chance[0] = even / arms + (1.0 - even) * own
-    if alone >= 0 or drawn < params.holdout or not state.active[arm]:
+    if alone >= 0 or draw < params.holdout or not state.active[arm]:
         return arm, UNLEARNED
     row, number = state.number[0] % 2, state.number[0]
     room = state.came[arm, row] + state.out[arm, row] < capacity(state.length[0])
     if room:
         state.out[arm, row] += 1
         state.left[row] += 1
-    if drawn >= even and all_had_their_turn(state.blocks):
+    if draw >= even and all_had_their_turn(state.blocks):
         end_block(state)
     return arm, number if room else UNLEARNED
 

@@ -153,10 +153,10 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
         return state.current[0]
     if state.first[0] and all_had_their_turn(state.blocks):
         fill_block(state)
-    drawn = rng.random() if even > 0.0 else 1.0
-    state.held[0] = drawn < params.holdout
+    draw = rng.random() if even > 0.0 else 1.0
+    state.held[0] = draw < params.holdout
     own = 1.0
-    if drawn < even:
+    if draw < even:
         arm = int(rng.random() * arms)
         own = chance_of(state, arm)
     elif not state.first[0]:

@@ -17,12 +17,12 @@ def starting_arm(state: Tally, start: int) -> int:
     decisions is spread over all of them, and an arm whose rewards were lost is pulled again.
     Which arm it is depends on how many rewards came, never on what they were.
     """
-    chosen = -1
+    pick = -1
     if state.unknown[0] > 0:
         for arm in range(state.pulls.size):
-            if state.pulls[arm] < start and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
-                chosen = arm
-    return chosen
+            if state.pulls[arm] < start and (pick < 0 or state.asked[arm] < state.asked[pick]):
+                pick = arm
+    return pick
 
 
 @kernel(borrows=True)

@@ -45,12 +45,12 @@ def unknown_arm(state: Tally) -> int:
     Of the arms without a reward, the one asked least often: a batch of decisions is spread over
     all of them, and an arm whose first reward was lost is tried again.
     """
-    chosen = -1
+    pick = -1
     if state.unknown[0] > 0:
         for arm in range(state.pulls.size):
-            if state.pulls[arm] == 0 and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
-                chosen = arm
-    return chosen
+            if state.pulls[arm] == 0 and (pick < 0 or state.asked[arm] < state.asked[pick]):
+                pick = arm
+    return pick
 
 
 @kernel(borrows=True)

@@ -154,13 +154,13 @@ class Agent:
             t = self._book.clock + 1
             arm, phase = policy.kernels.choose(self._params, self._state, t, context, self._rng)
             require_arm(policy.name, t, arm, policy.arms)
-            known = self._book.enter(int(arm), int(phase))
-            self._decisions[known.arm] += 1
-            self._unlearned += known.phase < 0
+            entry = self._book.enter(int(arm), int(phase))
+            self._decisions[entry.arm] += 1
+            self._unlearned += entry.phase < 0
             chance = None  # where single decisions are protected: it would be made of raw means
             if policy.scope != "decision":
-                chance = policy.propensity(self._state, known.arm)
-            return Decision(known.id, known.arm, known.phase, policy.arm_label(known.arm), chance)
+                chance = policy.propensity(self._state, entry.arm)
+            return Decision(entry.id, entry.arm, entry.phase, policy.arm_label(entry.arm), chance)
 
     def tell(self, decision: Decision | str, reward: float) -> None:
         """The reward of a decision, or of its id: in any order, each once."""
@@ -177,8 +177,8 @@ class Agent:
             raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
         self._require_own_process()
         with self._lock:
-            known = self._reception.find(decision)
-            return float(level(self._params, self._state, known.arm, known.phase))
+            entry = self._reception.find(decision)
+            return float(level(self._params, self._state, entry.arm, entry.phase))
 
     def tell_report(self, decision: Decision | str, report: float) -> None:
         """What the owner of the reward reported (`policy.report`), for policies of local privacy.
@@ -306,7 +306,7 @@ class Agent:
                 "clock": book.clock,
                 "decisions": list(self._decisions),
                 "unlearned": self._unlearned,
-                "open": [list(known) for known in book.open.values()],
+                "open": [list(entry) for entry in book.open.values()],
                 "closed": [list(item) for item in book.closed.items()],
                 "reception": self._reception.save(),
                 "state": pack_state(self._state),
@@ -329,18 +329,18 @@ class Agent:
         value = checked_number(policy.name, "report", lesson.value, *policy.reports)
         return Lesson(REPORT, value)
 
-    def _learn(self, known: Open, lesson: Lesson) -> None:
+    def _learn(self, entry: Open, lesson: Lesson) -> None:
         learn: Callable[..., None] = self._policy.kernels.learn
         value = lesson.value
         if lesson.kind == REPORT and self._policy.learn_report is not None:
             learn = self._policy.learn_report
         else:
             value = self._prepare(self._params, value)
-        learn(self._params, self._state, known.round, known.arm, value, known.phase, self._rng)
+        learn(self._params, self._state, entry.round, entry.arm, value, entry.phase, self._rng)
 
-    def _forget(self, known: Open) -> None:
+    def _forget(self, entry: Open) -> None:
         self._policy.kernels.forget(
-            self._params, self._state, known.round, known.arm, known.phase, self._rng
+            self._params, self._state, entry.round, entry.arm, entry.phase, self._rng
         )
 
     def _require_own_process(self) -> None:

@@ -83,15 +83,15 @@ class Book:
     def enter(self, arm: int, phase: int) -> Open:
         """The next decision."""
         self.clock += 1
-        known = Open(f"{self.name}-{self.clock}", self.clock, arm, phase)
-        self.open[known.id] = known
-        return known
+        entry = Open(f"{self.name}-{self.clock}", self.clock, arm, phase)
+        self.open[entry.id] = entry
+        return entry
 
-    def close(self, known: Open, how: str | None) -> None:
+    def close(self, entry: Open, how: str | None) -> None:
         """Its reward came, or will not count; `how` is remembered for a while."""
-        del self.open[known.id]
+        del self.open[entry.id]
         if how is not None:
-            self.closed[known.id] = how
+            self.closed[entry.id] = how
             while len(self.closed) > REMEMBERED:
                 del self.closed[next(iter(self.closed))]
 
@@ -103,15 +103,15 @@ class Book:
     def find(self, decision: Any, *, window: bool = False) -> Open:
         """The open decision that is meant, or an error that says why there is none."""
         identity = decision.id if isinstance(decision, Decision) else decision
-        known = self.open.get(identity) if isinstance(identity, str) else None
-        if known is None:
+        entry = self.open.get(identity) if isinstance(identity, str) else None
+        if entry is None:
             raise DecisionError(self._why_not(identity, window))
-        if isinstance(decision, Decision) and (decision.arm, decision.phase) != known[2:]:
+        if isinstance(decision, Decision) and (decision.arm, decision.phase) != entry[2:]:
             raise DecisionError(
-                f"decision {identity} was for arm {known.arm} in phase {known.phase}, not for "
+                f"decision {identity} was for arm {entry.arm} in phase {entry.phase}, not for "
                 f"arm {decision.arm} in phase {decision.phase}; give what ask() returned"
             )
-        return known
+        return entry
 
     def _why_not(self, identity: Any, window: bool) -> str:
         parts = id_parts(identity)

@@ -90,22 +90,22 @@ class Arrival:
 
     def take(self, decision: Any, lesson: Lesson) -> None:
         """A reward came."""
-        known = self.find(decision)
+        entry = self.find(decision)
         # First: if learning is interrupted, the reward may be lost but never counts twice.
-        self._book.close(known, HAS_REWARD)
-        note_wait(self._rule, self._book.clock - known.round)
+        self._book.close(entry, HAS_REWARD)
+        note_wait(self._rule, self._book.clock - entry.round)
         self.rewards += 1
         self._silent = 0
-        self._learn(known, lesson)
+        self._learn(entry, lesson)
 
     def cancel(self, decision: Any) -> Open:
         """The reward will never come."""
-        known = self.find(decision)
-        self._book.close(known, WAS_CANCELLED)
+        entry = self.find(decision)
+        self._book.close(entry, WAS_CANCELLED)
         self.cancelled += 1
         self._silent = 0
-        self._forget(known)
-        return known
+        self._forget(entry)
+        return entry
 
     def awaited(self) -> str:
         """What comes next, in words."""
@@ -114,8 +114,8 @@ class Arrival:
             return "nothing is awaited"
         if wait >= ENDLESS:
             return f"rewards are awaited; none is given up before {LEAST_REWARDS} have come"
-        left = wait - (self._book.clock - oldest.round) + 1
-        return f"rewards are awaited; the oldest is given up with decision {left} from now"
+        remaining = wait - (self._book.clock - oldest.round) + 1
+        return f"rewards are awaited; the oldest is given up with decision {remaining} from now"
 
     def save(self) -> dict[str, Any]:
         """Its part of a saved agent."""
@@ -173,12 +173,12 @@ class Window:
 
     def take(self, decision: Any, lesson: Lesson | None) -> None:
         """A reward came, or, with None, will not."""
-        known = self.find(decision)
-        if known.id in self._held:
+        entry = self.find(decision)
+        if entry.id in self._held:
             # Only who tells rewards meets this, and knows it: the agent shows it to nobody else.
-            how = "was cancelled" if self._held[known.id] is None else "has its reward already"
-            raise DecisionError(f"decision {known.id} {how}; each is told or cancelled once")
-        self._held[known.id] = lesson
+            how = "was cancelled" if self._held[entry.id] is None else "has its reward already"
+            raise DecisionError(f"decision {entry.id} {how}; each is told or cancelled once")
+        self._held[entry.id] = lesson
 
     def cancel(self, decision: Any) -> None:
         """Counts as missing when the window ends."""
@@ -189,8 +189,8 @@ class Window:
         oldest = self._book.oldest
         if oldest is None:
             return "no window is open"
-        left = self._length - (self._book.clock - oldest.round) + 1
-        return f"the next window ends with decision {left} from now"
+        remaining = self._length - (self._book.clock - oldest.round) + 1
+        return f"the next window ends with decision {remaining} from now"
 
     def save(self) -> dict[str, Any]:
         """Its part of a saved agent."""
@@ -205,7 +205,7 @@ class Window:
             self._held[key] = None
             if kind is not None or value is not None:
                 self._held[key] = self._checked(Lesson(kind, value))
-        rounds = [known.round for known in book.open.values()]
+        rounds = [entry.round for entry in book.open.values()]
         if rounds != list(range(max(1, book.clock - self._length), book.clock + 1)):
             raise DamageError("windows that should have ended")
         if book.closed:

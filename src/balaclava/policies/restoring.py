@@ -60,8 +60,8 @@ def restore(saved: dict[str, Any]) -> Agent:
 
 def _restored(content: dict[str, Any]) -> Agent:
     exactly(content, *_PARTS)
-    named = exactly(content["policy"], "name", "parameters")
-    policy = REGISTRY.create(named["name"], named["parameters"])
+    description = exactly(content["policy"], "name", "parameters")
+    policy = REGISTRY.create(description["name"], description["parameters"])
     if policy.arms > max(_MANY_ARMS, packed_numbers(content["state"])):
         raise DamageError("more arms than the state has")
     settling = exactly(content["settling"], *Settling._fields)
@@ -93,20 +93,20 @@ def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> No
     book.clock = clock
     last = 0
     for key, number, arm, phase in items_of(content["open"]):
-        known = Open(
+        entry = Open(
             key,
             whole_number(number, last + 1, clock),
             whole_number(arm, 0, arms - 1),
             whole_number(phase, -1, _MOST_PHASE),
         )
-        name, counted = id_parts(key) or ("", 0)
-        if counted != known.round or book.origins.get(name, 0) < counted:
+        name, serial = id_parts(key) or ("", 0)
+        if serial != entry.round or book.origins.get(name, 0) < serial:
             raise DamageError("a decision that was never made")
-        book.open[key] = known
-        last = known.round
+        book.open[key] = entry
+        last = entry.round
     for key, how in items_of(content["closed"]):
-        name, counted = id_parts(key) or ("", 0)
-        if not 0 < counted <= book.origins.get(name, 0) or key in book.open:
+        name, serial = id_parts(key) or ("", 0)
+        if not 0 < serial <= book.origins.get(name, 0) or key in book.open:
             raise DamageError("a decision that was never made")
         if how not in (HAS_REWARD, WAS_CANCELLED, WAS_GIVEN_UP):
             raise DamageError("an ending that is none")

@@ -18,7 +18,7 @@ from balaclava._core.declared import brief
 from balaclava.errors import SavedStateError
 
 SCHEMA = 2
-_COUNTS = ("asked", "pulls", "told", "rewards", "settled", "lost")  # of decisions
+_COUNTS = ("asked", "pulls", "rewards", "settled", "lost")  # of decisions
 _MOST = 2**62
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 

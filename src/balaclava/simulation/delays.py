@@ -19,7 +19,7 @@ GEOMETRIC_REACH = 20  # times the mean: one in 500 million is later, and counts 
 _FIXED, _GEOMETRIC, _UNIFORM, _VALUES = range(4)
 _LONGEST = 10**8  # rounds: what is open is kept in memory
 
-Law = Literal["geometric", "fixed", "uniform"]
+LawName = Literal["geometric", "fixed", "uniform"]
 Rounds = Annotated[float, Range(0, _LONGEST, "mean delay of a reward, in rounds")]
 Share = Annotated[float, Range(0, 1, "share of rewards that never come")]
 
@@ -50,7 +50,7 @@ class Delay(Declared):
     name = "delay"
 
     mean: Rounds | None = None
-    law: Law = "geometric"
+    law: LawName = "geometric"
     values: Annotated[tuple[int, ...] | None, Range(0, _LONGEST, "delays to draw from")] = None
     lost: Share = 0.0
 

@@ -261,11 +261,11 @@ class Notes:
 
     def __init__(self, seed: int) -> None:
         self._generator = seeded(seed)
-        self.given: list[Any] = []
+        self.inputs: list[Any] = []
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Let the mechanism answer."""
-        self.given.append([np.asarray(argument).tolist() for argument in arguments])
+        self.inputs.append([np.asarray(argument).tolist() for argument in arguments])
         return body(self._generator, *arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -287,7 +287,7 @@ def keeps_batches_whatever_comes_first(policy: Policy) -> None:
         for t, (arm, phase) in list(enumerate(decisions, start=1))[::order]:
             reward = policy.prepare()(params, float(rewards[t - 1]))
             policy.kernels.learn(params, state, t, arm, reward, phase, notes)
-        inputs.append(sorted(notes.given))
+        inputs.append(sorted(notes.inputs))
     require(
         inputs[0] == inputs[1], f"{policy.name}: its batches depend on which reward comes first"
     )

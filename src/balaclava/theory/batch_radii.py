@@ -57,7 +57,7 @@ _GRID = 1 + 2.0**-16  # pays for the rounding of what is released, a millionth o
 _EQUAL = 1.2564312086261697  # where x = e^x - 1 - x
 
 
-class Law(NamedTuple):
+class Premises(NamedTuple):
     """What is known of the rewards, and how they are protected."""
 
     epsilon: float
@@ -96,25 +96,25 @@ def breakdown_point(order: float) -> float:
         0.2
     """
     b = np.geomspace(1.0, 1e3, 4001)
-    kept = b ** (1.0 - order)
-    return float(((1.0 - kept) / (b + 1.0 - kept)).max())
+    share = b ** (1.0 - order)
+    return float(((1.0 - share) / (b + 1.0 - share)).max())
 
 
-def exponents(law: Law, scale: float, size: int, levels: np.ndarray) -> Exponents:
+def exponents(premises: Premises, scale: float, size: int, levels: np.ndarray) -> Exponents:
     """For a batch of `size` rewards with (E|X - c|^p)^(1/p) <= scale; a row for each level."""
-    x = arguments(law.epsilon)
+    x = arguments(premises.epsilon)
     ratio = (scale / levels)[:, None]
     bennett = np.expm1(x) - x
-    if law.order <= 2.0:
-        psi = ratio**law.order * np.maximum(x, bennett)
+    if premises.order <= 2.0:
+        psi = ratio**premises.order * np.maximum(x, bennett)
     else:
-        psi = ratio**law.order * x + ratio**2 * bennett
-    if law.contamination > 0.0:
+        psi = ratio**premises.order * x + ratio**2 * bennett
+    if premises.contamination > 0.0:
         worst = np.maximum(psi, x * (1.0 + ratio))
-        alpha = law.contamination
+        alpha = premises.contamination
         psi = np.logaddexp(math.log1p(-alpha) + psi, math.log(alpha) + worst)
-    noise = -np.log1p(-((2.0 * x / law.epsilon) ** 2))
-    draws = size if law.local else 1
+    noise = -np.log1p(-((2.0 * x / premises.epsilon) ** 2))
+    draws = size if premises.local else 1
     return Exponents(size * psi + draws * noise, size * x / levels[:, None])
 
 
@@ -134,30 +134,30 @@ def least_radius(log: float, earlier: list[Exponents], new: Exponents) -> tuple[
     """
     alone = (new.cost[:, 1:] + log) / new.gain[:, 1:]
     level, place = divmod(int(np.argmin(alone)), alone.shape[1])
-    radius, found = math.inf, [0] * len(earlier) + [level, place + 1]
+    radius, places = math.inf, [0] * len(earlier) + [level, place + 1]
     while True:
-        cost, gain = log + new.cost[found[-2], found[-1]], new.gain[found[-2], found[-1]]
-        for batch, x in zip(earlier, found, strict=False):
+        cost, gain = log + new.cost[places[-2], places[-1]], new.gain[places[-2], places[-1]]
+        for batch, x in zip(earlier, places, strict=False):
             cost, gain = cost + batch.cost[0, x], gain + batch.gain[0, x]
         if not cost / gain < radius * (1.0 - 1e-9):
-            return float(min(cost / gain, radius)), found
+            return float(min(cost / gain, radius)), places
         radius = cost / gain
-        found = [int(np.argmin(batch.cost[0] - radius * batch.gain[0])) for batch in earlier]
-        found += divmod(int(np.argmin(new.cost - radius * new.gain)), new.cost.shape[1])
+        places = [int(np.argmin(batch.cost[0] - radius * batch.gain[0])) for batch in earlier]
+        places += divmod(int(np.argmin(new.cost - radius * new.gain)), new.cost.shape[1])
 
 
-def level_grid(law: Law, scale: float, pulls: int) -> np.ndarray:
+def level_grid(premises: Premises, scale: float, pulls: int) -> np.ndarray:
     """Levels among which the best one for so many rewards is."""
-    return scale * np.geomspace(0.5, 4.0 * (8.0 + pulls) ** (1.0 / law.order), _LEVELS)
+    return scale * np.geomspace(0.5, 4.0 * (8.0 + pulls) ** (1.0 / premises.order), _LEVELS)
 
 
 @functools.lru_cache(maxsize=64)
-def first_size(law: Law, most: int) -> int:
+def first_size(premises: Premises, most: int) -> int:
     """The power of two from which on one release is worth something: its radius is u^(1/p)."""
     size = 16
     while size < most:
-        grid = level_grid(law, 1.0, size)
-        if least_radius(_FIRST_LOG, [], exponents(law, 1.0, size, grid))[0] <= 1.0:
+        grid = level_grid(premises, 1.0, size)
+        if least_radius(_FIRST_LOG, [], exponents(premises, 1.0, size, grid))[0] <= 1.0:
             break
         size *= 2
     return max(min(size, most), 1)
@@ -165,7 +165,7 @@ def first_size(law: Law, most: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def schedule(
-    law: Law, first: int, horizon: int, failure_probability: float, radius_scale: float
+    premises: Premises, first: int, horizon: int, failure_probability: float, radius_scale: float
 ) -> Schedule:
     """Batches of first, first, 2 first, 4 first, ... rewards, as many as the horizon has room for.
 
@@ -174,16 +174,16 @@ def schedule(
     """
     batches = max(int(math.log2(max(horizon / first, 1.0))) + 1, 1)
     sizes = [first * 2 ** max(m - 1, 0) for m in range(batches)]
-    central = law.mean_range is not None
+    central = premises.mean_range is not None
     log = math.log(max((2 if central else 1) * batches / failure_probability, 2.0))
-    error, spared = law.mean_range or 0.0, math.sqrt(min(radius_scale, 1.0))
+    error, spared = premises.mean_range or 0.0, math.sqrt(min(radius_scale, 1.0))
     levels, radii = np.zeros(batches + 1), np.zeros(batches)
     shares, moves = np.zeros((batches, batches)), np.zeros(batches, np.bool_)
     earlier: list[Exponents] = []
     for m, size in enumerate(sizes):
-        scale = law.scale + error
-        grid = level_grid(law, scale, sum(sizes[: m + 1]))
-        new = exponents(law, scale, size, grid)
+        scale = premises.scale + error
+        grid = level_grid(premises, scale, sum(sizes[: m + 1]))
+        new = exponents(premises, scale, size, grid)
         radius, (*places, level, place) = least_radius(log, earlier, new)
         earlier.append(Exponents(new.cost[level : level + 1], new.gain[level : level + 1]))
         gains = [batch.gain[0, x] for batch, x in zip(earlier, [*places, place], strict=True)]
@@ -191,7 +191,7 @@ def schedule(
         # Smaller radii ask for less noise and take more bias, so that both get a part of what is
         # saved. But rewards of size `scale` may be all there are: the level stays above it.
         levels[m] = min(grid[level], scale + spared * (grid[level] - scale))
-        step = grid_step(grid[level]) if law.local else exact_step(grid[level], float(size))
+        step = grid_step(grid[level]) if premises.local else exact_step(grid[level], float(size))
         radii[m] = radius_scale * (radius * _GRID + step)
         if central and radii[m] < error:
             error, moves[m] = float(radii[m]), True
@@ -200,7 +200,7 @@ def schedule(
     steps = np.array(
         [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
     )
-    found = Schedule(np.array(sizes), levels, steps, radii, shares, moves)
-    for array in found:
+    batch_schedule = Schedule(np.array(sizes), levels, steps, radii, shares, moves)
+    for array in batch_schedule:
         array.flags.writeable = False  # it is kept for the next policy of the same parameters
-    return found
+    return batch_schedule

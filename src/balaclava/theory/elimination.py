@@ -44,11 +44,11 @@ def most_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: float) -> float:
         >>> most_regret(np.array([0.0, 0.5, 1.0]), np.array([np.inf, 10.0, 10.0]), 15)
         12.5
     """
-    total, left = 0.0, float(horizon)
+    total, remaining = 0.0, float(horizon)
     for arm in np.argsort(-gaps):
-        share = min(float(pulls[arm]), left)
+        share = min(float(pulls[arm]), remaining)
         total += float(gaps[arm]) * share
-        left -= share
+        remaining -= share
     return total
 
 

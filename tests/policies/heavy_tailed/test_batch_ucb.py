@@ -12,7 +12,7 @@ import balaclava as bl
 import coverage_batch_ucb as bench
 from balaclava.errors import ParameterError
 from balaclava.theory.batch_radii import (
-    Law,
+    Premises,
     arguments,
     breakdown_point,
     exponents,
@@ -20,7 +20,7 @@ from balaclava.theory.batch_radii import (
     schedule,
 )
 
-RAW = Law(1.0, 1.9, 1.0, 0.0, None, False)
+RAW = Premises(1.0, 1.9, 1.0, 0.0, None, False)
 LAWS = [
     RAW,
     RAW._replace(epsilon=0.2, order=1.3, scale=3.0),
@@ -34,7 +34,7 @@ PARETO = {"moment_order": 1.9, "moment_bound": 8.142063093163385, "epsilon": 1.0
 S1 = (0.9, 0.7, 0.5, 0.3, 0.1)
 
 
-def radius_by_hand(law: Law, size: int, log: float, level: float, x: float) -> float:
+def radius_by_hand(law: Premises, size: int, log: float, level: float, x: float) -> float:
     """The bound of the docstring, one batch, written out once more."""
     b, p, a = level / law.scale, law.order, law.contamination
     steep = math.exp(x) - 1 - x
@@ -155,13 +155,13 @@ def test_breakdown_and_other_refusals():
 def test_a_radius_scale_lowers_levels_but_not_below_what_may_be_usual():
     full = bl.policy("dpr-batch-ucb", arms=2, horizon=10**5, **PARETO)
     small = bl.policy("dpr-batch-ucb", arms=2, horizon=10**5, **PARETO, radius_scale=0.25)
-    plan, u = small.schedule, full.law.scale
+    plan, u = small.schedule, full.premises.scale
     assert plan.radii == pytest.approx(0.25 * full.schedule.radii)
     assert plan.levels == pytest.approx(u + 0.5 * (full.schedule.levels - u))
     assert small.guarantee == full.guarantee
-    assert plan.sizes[0] == full.schedule.sizes[0] == first_size(full.law, 10**5 // 8)
+    assert plan.sizes[0] == full.schedule.sizes[0] == first_size(full.premises, 10**5 // 8)
     # Rewards may all be as far off as the centre may be.
-    central = schedule(full.law._replace(mean_range=50.0), 128, 10**5, 1e-5, 0.1)
+    central = schedule(full.premises._replace(mean_range=50.0), 128, 10**5, 1e-5, 0.1)
     errors = np.minimum.accumulate(np.append(50.0, central.radii))[:-1]
     assert (central.levels[:-1] > u + errors).all()
 

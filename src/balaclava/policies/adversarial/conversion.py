@@ -305,9 +305,9 @@ class Privatised(ConvertedPolicy):
     horizon: Horizon | None = None
 
     def __post_init__(self) -> None:
-        given: Any = self.base
-        if isinstance(given, Mapping):
-            object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), given))
+        base: Any = self.base
+        if isinstance(base, Mapping):
+            object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), base))
         super().__post_init__()
         if self.arms != self.base.arms:
             raise self.refuse("arms", f"does not fit the base, which has {self.base.arms} arms")

@@ -97,9 +97,9 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
         if scaled is None:
             return None
         gaps, width = scaled
-        explored = sum(
+        exploration = sum(
             16.0 * self.alpha * math.log(horizon) / min(gap, self.epsilon)
             + self.alpha / (self.alpha - 3.0)
             for gap in gaps[gaps > 0].tolist()
         )
-        return float(width * explored)
+        return float(width * exploration)

@@ -66,11 +66,11 @@ def next_in_turn(params: Params, state: State, t: int) -> int:
     """Round robin; where rewards are late or lost, the arm without an index asked least often."""
     if t <= params.arms * params.interval:
         return int((t - 1) % params.arms)
-    chosen = -1
+    pick = -1
     for arm in range(params.arms):
-        if state.pulls[arm] == 0 and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
-            chosen = arm
-    return chosen
+        if state.pulls[arm] == 0 and (pick < 0 or state.asked[arm] < state.asked[pick]):
+            pick = arm
+    return pick
 
 
 @kernel(borrows=True)
@@ -93,8 +93,10 @@ def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
     n = state.pulls[arm]
     # Lap(n^-(1 - v/2)) on the mean is Lap(1 / epsilon_j) on the sum.
     total = laplace_release(rng, state.sums[arm], 1.0, math.pow(n, -0.5 * params.v))
-    used = max(t, params.arms * params.interval) + 1  # the round in which it is first used
-    state.indices[arm] = total / n + params.radius_scale * math.sqrt(2.0 * math.log(used) / n)
+    first_round = max(t, params.arms * params.interval) + 1  # the round in which it is first used
+    state.indices[arm] = total / n + params.radius_scale * math.sqrt(
+        2.0 * math.log(first_round) / n
+    )
     best = 0
     for a in range(1, params.arms):
         if state.indices[a] > state.indices[best]:

@@ -203,8 +203,8 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
         worse = gaps[gaps > 0]
         if worse.size < self.arms - 1:
             return None
-        params, explored = self.constants(), 0.0
+        params, exploration = self.constants(), 0.0
         if worse.size:
             least = float(worse.min())
-            explored = 1024.0 * params.log_horizon / least**2 + 32.0 * params.noise_reach / least
-        return width * float(explored * worse.sum() + 4.0 * self.arms)
+            exploration = 1024.0 * params.log_horizon / least**2 + 32.0 * params.noise_reach / least
+        return width * float(exploration * worse.sum() + 4.0 * self.arms)

@@ -46,13 +46,13 @@ def perturbed(params: Any, state: Leaders, arm: int, rng: Any) -> float:
 
 
 @kernel(borrows=True)
-def leads(params: Any, state: Leaders, chosen: int, rng: Any) -> bool:
-    """Whether `chosen` is the arg min of a fresh draw, which stops as soon as it is not."""
-    lowest = perturbed(params, state, chosen, rng)
+def leads(params: Any, state: Leaders, leader: int, rng: Any) -> bool:
+    """Whether `leader` is the arg min of a fresh draw, which stops as soon as it is not."""
+    lowest = perturbed(params, state, leader, rng)
     for arm in range(params.arms):
-        if arm != chosen:
+        if arm != leader:
             other = perturbed(params, state, arm, rng)
-            if other < lowest or (other == lowest and arm < chosen):
+            if other < lowest or (other == lowest and arm < leader):
                 return False
     return True
 

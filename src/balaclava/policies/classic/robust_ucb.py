@@ -30,7 +30,7 @@ class RobustState(NamedTuple):
     """Counts, estimates, and what the estimator keeps."""
 
     asked: np.ndarray  # decisions handed out, by arm
-    told: np.ndarray  # rewards told, n
+    pulls: np.ndarray  # rewards told, n
     estimates: np.ndarray
     shrinkage: np.ndarray  # n^(-v/(1+v)): how the bonus falls with n
     estimator: Any
@@ -43,13 +43,13 @@ def clock(params: Any, t: int) -> float:
 
 
 @kernel(borrows=True)
-def short_arm(state: RobustState, needed: int) -> int:
+def short_arm(state: RobustState, least: int) -> int:
     """Of the arms that have fewer rewards than needed, the one asked least often; or -1."""
-    chosen = -1
-    for arm in range(state.told.size):
-        if state.told[arm] < needed and (chosen < 0 or state.asked[arm] < state.asked[chosen]):
-            chosen = arm
-    return chosen
+    pick = -1
+    for arm in range(state.pulls.size):
+        if state.pulls[arm] < least and (pick < 0 or state.asked[arm] < state.asked[pick]):
+            pick = arm
+    return pick
 
 
 @kernel(borrows=True)
@@ -65,8 +65,8 @@ def highest_index(params: Any, state: RobustState, width: float) -> int:
 
 @kernel(borrows=True)
 def count_reward(params: Any, state: RobustState, arm: int) -> None:
-    state.told[arm] += 1
-    state.shrinkage[arm] = float(state.told[arm]) ** (1.0 / params.moment_order - 1.0)
+    state.pulls[arm] += 1
+    state.shrinkage[arm] = float(state.pulls[arm]) ** (1.0 / params.moment_order - 1.0)
 
 
 @kernel
@@ -97,7 +97,7 @@ def choose_truncated_mean(
         log_t = clock(params, t)
         level = truncation_level(log_t, params.moment_order)
         for i in range(params.arms):
-            state.estimates[i] = truncated_sum(state.estimator, i, level) / state.told[i]
+            state.estimates[i] = truncated_sum(state.estimator, i, level) / state.pulls[i]
         arm = highest_index(params, state, truncated_mean_width(params, log_t))
     state.asked[arm] += 1
     return arm, 0
@@ -113,7 +113,7 @@ def learn_truncated_mean(
     learn_truncation(
         state.estimator,
         arm,
-        state.told[arm],
+        state.pulls[arm],
         reward,
         params.moment_bound,
         order,
@@ -158,8 +158,8 @@ def choose_median_of_means(
         log_t = clock(params, t)
         blocks = most_blocks(log_t)
         for i in range(params.arms):
-            if has_new_blocks(state.estimator, i, state.told[i], blocks):
-                state.estimates[i] = median_of_means(state.estimator, i, state.told[i], blocks)
+            if has_new_blocks(state.estimator, i, state.pulls[i], blocks):
+                state.estimates[i] = median_of_means(state.estimator, i, state.pulls[i], blocks)
         arm = highest_index(params, state, median_of_means_width(params, log_t))
     state.asked[arm] += 1
     return arm, 0
@@ -171,7 +171,7 @@ def learn_median_of_means(
 ) -> None:
     if t > params.horizon:
         return
-    append(state.estimator.samples, arm, state.told[arm], reward)
+    append(state.estimator.samples, arm, state.pulls[arm], reward)
     count_reward(params, state, arm)
 
 
@@ -202,7 +202,7 @@ def choose_catoni(
     if arm < 0:
         log_t = clock(params, t)
         for i in range(params.arms):
-            n = state.told[i]
+            n = state.pulls[i]
             if is_due(state.estimator, i, n, log_t, params.refresh):
                 state.estimates[i] = catoni_mean(
                     state.estimator, i, n, log_t, params.moment_bound, state.estimates[i]
@@ -218,7 +218,7 @@ def learn_catoni_mean(
 ) -> None:
     if t > params.horizon:
         return
-    learn_catoni(state.estimator, arm, state.told[arm], reward)
+    learn_catoni(state.estimator, arm, state.pulls[arm], reward)
     count_reward(params, state, arm)
 
 

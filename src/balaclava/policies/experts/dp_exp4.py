@@ -200,12 +200,12 @@ class DPExp4(PrivateExpertPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         each = self._epsilon_of_a_release
-        spent = min(self.experts * each, advanced_epsilon(each, self.experts, self.delta))
-        if spent > self.epsilon * (1.0 + 1e-12):
+        total = min(self.experts * each, advanced_epsilon(each, self.experts, self.delta))
+        if total > self.epsilon * (1.0 + 1e-12):
             raise self.refuse(
                 "delta",
                 f"is too large for epsilon = {self.epsilon:g}: the noise of the paper would cost "
-                f"epsilon = {spent:.3g}; lower delta",
+                f"epsilon = {total:.3g}; lower delta",
             )
         if (mixing := self.constants().mixing) > MOST_MIXING:
             raise self.refuse(

@@ -76,5 +76,5 @@ class PrivatisedExperts(ExpertsAsArms):
 
     @functools.cached_property
     def inner(self) -> Policy:
-        shared = ("base", "horizon", "epsilon", "batch", "outside")
-        return Privatised(arms=self.experts, **{name: getattr(self, name) for name in shared})
+        names = ("base", "horizon", "epsilon", "batch", "outside")
+        return Privatised(arms=self.experts, **{name: getattr(self, name) for name in names})

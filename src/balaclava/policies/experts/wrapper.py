@@ -103,8 +103,8 @@ class ExpertsAsArms(PrivateExpertPolicy):
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
-        planned = getattr(self, "horizon", None)
-        if planned is not None and horizon > planned:
+        rounds = getattr(self, "horizon", None)
+        if rounds is not None and horizon > rounds:
             return None
         return self.inner.proved_bound(Rivals(), horizon)
 
@@ -133,5 +133,5 @@ class ConvertedExpertPolicy(ExpertsAsArms):
 
     @functools.cached_property
     def inner(self) -> Policy:
-        shared = ("horizon", "epsilon", "batch", "outstanding", "learning_rate_scale", "outside")
-        return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in shared})
+        names = ("horizon", "epsilon", "batch", "outstanding", "learning_rate_scale", "outside")
+        return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in names})

@@ -270,12 +270,12 @@ def learn(
     row = row_of(state.pools, arm, phase)
     if row == NOTHING:
         return
-    low, high, counted = state.under[arm, row], state.over[arm, row], 0.0
+    low, high, value = state.under[arm, row], state.over[arm, row], 0.0
     state.counts[arm, row, bin_of(reward - state.centre[arm, row])] += 1
     if low + high > 0.0:
         offset = reward - state.origin[arm, row]
-        counted = to_grid(min(max(offset, -low), high), max(low, high))
-    settle(params, state, arm, take(state.pools, arm, row, counted), rng)
+        value = to_grid(min(max(offset, -low), high), max(low, high))
+    settle(params, state, arm, take(state.pools, arm, row, value), rng)
 
 
 @kernel(borrows=True)
@@ -304,13 +304,13 @@ def settle(params: Any, state: Levels, arm: int, row: int, rng: Any) -> None:
         release_histogram(state, arm, row, n, params.epsilon, rng)
         pools.settled[arm] += 1
         empty_row(pools, arm, row)
-    seen = set_levels(params, state, arm, state.centre[arm, row], n)
+    extent = set_levels(params, state, arm, state.centre[arm, row], n)
     # While levels still become much narrower, longer batches are not worth it.
     narrower = width == 0.0 or state.low[arm] + state.high[arm] < 0.5 * width
     state.centres[arm] = pools.means[arm]
     if state.precisions[arm] == 0.0:
         state.centres[arm] = state.origins[arm] + state.averages[arm]
-    state.sizes[arm] = size if seen and narrower else 2 * size
+    state.sizes[arm] = size if extent and narrower else 2 * size
     go_by(pools, arm, pools.means[arm], n)
 
 

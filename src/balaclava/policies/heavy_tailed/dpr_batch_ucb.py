@@ -58,7 +58,7 @@ from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.batch_radii import (
-    Law,
+    Premises,
     Schedule,
     breakdown_point,
     first_size,
@@ -174,8 +174,8 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
     row = row_of(state.pools, arm, phase)
     if row != NOTHING:
         m, offset = state.grades[arm, row], reward - state.centres[arm, row]
-        counted = truncated_onto(offset, params.levels[m], params.steps[m])
-        settle(params, state, arm, take(state.pools, arm, row, counted), rng)
+        value = truncated_onto(offset, params.levels[m], params.steps[m])
+        settle(params, state, arm, take(state.pools, arm, row, value), rng)
 
 
 @kernel(borrows=True)
@@ -207,18 +207,18 @@ class BatchUCBPolicy(PooledPolicy):
                 f"tells the means of no two arms apart; for moment_order = {self.moment_order:g} "
                 f"it must be below {breakdown_point(self.moment_order):.4f}",
             )
-        require_levels(self, self.law.scale)
+        require_levels(self, self.premises.scale)
         require_levels(self, *self.schedule.levels)
 
     @property
     def central_moments(self) -> bool:
         """Whether moment_bound bounds E|X - mu|^p."""
-        return self.law.mean_range is not None
+        return self.premises.mean_range is not None
 
     @property
-    def law(self) -> Law:
+    def premises(self) -> Premises:
         """What is known of the rewards."""
-        return Law(
+        return Premises(
             self.epsilon,
             self.moment_order,
             math.exp(math.log(self.moment_bound) / self.moment_order),
@@ -231,8 +231,10 @@ class BatchUCBPolicy(PooledPolicy):
     def schedule(self) -> Schedule:
         """Sizes, levels and radii of an arm's batches."""
         horizon = self.horizon or MOST_ROUNDS
-        first = self.first_batch or first_size(self.law, max(horizon // (4 * self.arms), 1))
-        return schedule(self.law, first, horizon, failure_probability_of(self), self.radius_scale)
+        first = self.first_batch or first_size(self.premises, max(horizon // (4 * self.arms), 1))
+        return schedule(
+            self.premises, first, horizon, failure_probability_of(self), self.radius_scale
+        )
 
     def constants(self) -> Params:
         return Params(self.arms, self.epsilon, self.explore, self.holdout, *self.schedule)
@@ -259,7 +261,7 @@ class BatchUCBPolicy(PooledPolicy):
         outliers = environment.share_of_outliers * (1.0 - 1e-9)  # which rounding may have raised
         if environment.rounds is not None or outliers > self.contamination:
             return False
-        mean_range = self.law.mean_range
+        mean_range = self.premises.mean_range
         if mean_range is not None and np.abs(environment.means).max() > mean_range:
             return False
         return meets_moment_bound(self, environment, rounding=1e-9)

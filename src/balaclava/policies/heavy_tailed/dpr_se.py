@@ -114,8 +114,8 @@ def settle(params: Any, state: State, rng: Any) -> None:
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     if is_under_way(state.epochs, arm, phase):
         row = phase % 2
-        counted = truncated_onto(reward, state.level[row], state.step[row])
-        take(state.epochs, arm, counted, phase)
+        value = truncated_onto(reward, state.level[row], state.step[row])
+        take(state.epochs, arm, value, phase)
         settle(params, state, rng)
 
 
