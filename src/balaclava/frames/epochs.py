@@ -41,6 +41,7 @@ class Epochs(NamedTuple):
     sums: np.ndarray  # [arm, row]: their sum: raw, and never read but to be released
     means: np.ndarray  # [arm]: released of the last settled epoch,
     radii: np.ndarray  # [arm]: and how far it may be off; inf where no reward came
+    widths: np.ndarray  # [arm]: the same of its last release, however long ago
     pooled: np.ndarray  # [arm]: the mean of all that was released,
     rewards: np.ndarray  # [arm]: the number of rewards behind that,
     draws: np.ndarray  # [arm]: the draws of noise in it
@@ -67,6 +68,7 @@ def begin_epochs(arms: int) -> Epochs:
         np.zeros((arms, 2), np.int64),
         np.zeros((arms, 2)),
         np.zeros(arms),
+        np.full(arms, np.inf),
         np.full(arms, np.inf),
         np.zeros(arms),
         np.zeros(arms, np.int64),
@@ -214,6 +216,7 @@ def keep_release(state: Epochs, arm: int, row: int, released: float, radius: flo
     rewards = state.rewards[arm] + came
     state.means[arm] = released / came
     state.radii[arm] = radius
+    state.widths[arm] = radius
     state.pooled[arm] = (state.pooled[arm] * state.rewards[arm] + released) / rewards
     state.rewards[arm] = rewards
     state.draws[arm] += 1

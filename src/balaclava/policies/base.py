@@ -39,15 +39,16 @@ class Released(NamedTuple):
 class Estimation(NamedTuple):
     """How the mean of an arm is read off a state, and how well it is known.
 
-    - `shown(params, state, arm) -> (rewards, mean, draws)`: of what was released, how many rewards
-      and draws of noise are in it, and their mean in the policy's own unit. It reads nothing else.
-    - `limits(params, rewards, mean, draws, failure) -> (low, high)`: an interval for the mean of
+    - `shown(params, state, arm) -> (rewards, mean, noise)`: of what was released, how many rewards
+      are in it, the mean in the policy's own unit, and how noisy that is: the draws of noise, or
+      a proved radius. It reads nothing else.
+    - `limits(params, rewards, mean, noise, failure) -> (low, high)`: an interval for the mean of
       the rewards that ever fails, at any round, with probability `failure` at most.
 
     Both are kernels.
     """
 
-    shown: Callable[..., tuple[int, float, int]]
+    shown: Callable[..., tuple[int, float, float]]
     limits: Callable[..., tuple[float, float]]
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, overload
 from balaclava._core.declared import Range, brief, check
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
+from balaclava.policies.shown import limits_within_radius
 
 Confidence = Annotated[
     float, Range(0, 1, "chance that all intervals hold", open_low=True, open_high=True)
@@ -27,7 +28,7 @@ class Shown(NamedTuple):
 
     rewards: int
     mean: float
-    draws: int  # of noise
+    noise: float  # draws of it, or a proved radius
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Estimate:
     arm: int
     label: str
     decisions: int  # that were made for it
-    rewards: int  # behind the release; with settle="window" closed windows
+    rewards: int  # in what was released; with settle="window" closed windows
     mean: float | None  # as released, in the unit of the rewards; None before the first release
     interval: tuple[float, float]
 
@@ -195,12 +196,20 @@ class Reading:
 
     def _tells(self, growth: float) -> bool:
         """Whether there would be a winner with so many times the rewards."""
-        grown = [self._limits(_grown(shown, growth)) for shown in self._shown]
+        grown = [self._limits(self._grown(shown, growth)) for shown in self._shown]
         return winner_of(grown) is not None
 
+    def _grown(self, shown: Shown, growth: float) -> Shown:
+        """Reports have a draw each; sums have one more as often as their rewards double.
 
-def _grown(shown: Shown, growth: float) -> Shown:
-    """Reports have a draw each; sums have one more as often as their rewards double."""
-    rewards, mean, draws = shown
-    more = draws * growth if draws == rewards else draws + math.log2(growth)
-    return Shown(int(rewards * growth), mean, int(more) if draws else 0)
+        Radii fall as those of heavy tails do, by n^-(1 - 1/p), and never by more than a root.
+        """
+        rewards, mean, noise = shown
+        if self._estimation.limits is limits_within_radius:
+            rate = min(0.5, 1.0 - 1.0 / getattr(self._policy, "moment_order", 2.0))
+            noise *= growth**-rate
+        elif noise == rewards:
+            noise *= growth
+        elif noise > 0:
+            noise += math.log2(growth)
+        return Shown(int(rewards * growth), mean, noise)

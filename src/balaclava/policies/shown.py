@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from balaclava._core.kernels import kernel
+from balaclava.errors import EstimateError
 from balaclava.frames.tally import Tally
-from balaclava.policies.base import Estimation
+from balaclava.policies.base import Estimation, Policy
 from balaclava.theory.confidence import laplace_scale, mean_interval
 
 
 @kernel(borrows=True)
-def shown_in_pools(params: Any, state: Any, arm: int) -> tuple[int, float, int]:
+def shown_in_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """Of pools or epochs: the mean of all that was released."""
     return state.rewards[arm], state.pooled[arm], state.draws[arm]
 
 
 @kernel(borrows=True)
-def shown_in_tally(params: Any, state: Tally, arm: int) -> tuple[int, float, int]:
+def shown_in_tally(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
     """Rewards without noise."""
     n = state.pulls[arm]
     return n, state.sums[arm] / max(n, 1), 0
 
 
 @kernel(borrows=True)
-def shown_in_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, int]:
+def shown_in_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
     """Each reward has a draw of noise of its own."""
     n = state.pulls[arm]
     return n, state.sums[arm] / max(n, 1), n
@@ -32,18 +34,43 @@ def shown_in_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, i
 
 @kernel(borrows=True)
 def limits_with_laplace(
-    params: Any, rewards: int, mean: float, draws: int, failure: float
+    params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """Draws of Laplace noise of scale 1/epsilon."""
-    return mean_interval(mean, rewards, draws, laplace_scale(params.epsilon), failure)
+    return mean_interval(mean, rewards, int(draws), laplace_scale(params.epsilon), failure)
 
 
 @kernel(borrows=True)
 def limits_without_noise(
-    params: Any, rewards: int, mean: float, draws: int, failure: float
+    params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """Rewards as they are."""
     return mean_interval(mean, rewards, 0, 0.0, failure)
+
+
+@kernel(borrows=True)
+def limits_within_radius(
+    params: Any, rewards: int, mean: float, radius: float, failure: float
+) -> tuple[float, float]:
+    """The policy's own radius; `require_radii` says for which failures it is proved."""
+    if rewards < 1:
+        return -math.inf, math.inf
+    return mean - radius, mean + radius
+
+
+def require_radii(policy: Policy, proved: bool, fails: float, failure: float) -> None:
+    """Refuse intervals that the policy's radii do not give; `fails` is the chance of an arm's."""
+    if not proved:
+        raise EstimateError(
+            f"{policy.name} offers no estimates with these parameters: its radii are smaller than "
+            "what is proved; set radius_scale = 1, or see its docstring"
+        )
+    if fails > failure:
+        raise EstimateError(
+            f"{policy.name} was made with radii of which those of an arm fail with probability "
+            f"{fails:.3g}, and this confidence allows {failure:.3g}; lower the confidence, or make "
+            "the policy with a lower failure_probability"
+        )
 
 
 FROM_POOLS = Estimation(shown_in_pools, limits_with_laplace)

@@ -27,7 +27,7 @@ BREATH = 1 << 16  # rounds between two looks at the stop flag
 
 
 @kernel(borrows=True)
-def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, int]:
+def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """Where nobody asked for what was released."""
     return 0, 0.0, 0
 
@@ -46,8 +46,8 @@ def begin_records(
 
 
 @kernel(borrows=True)
-def record(row: np.ndarray, values: tuple[int, float, int]) -> None:
-    """Keep what was released of an arm: rewards, mean, draws."""
+def record(row: np.ndarray, values: tuple[int, float, float]) -> None:
+    """Keep what was released of an arm: rewards, mean, noise."""
     row[0], row[1], row[2] = values
 
 
@@ -63,7 +63,7 @@ def make_play(
     """The loop, closed over one policy's and one environment's kernels.
 
     It returns pulls and the total of rewards at checkpoints and, where `shown` says what was
-    released, that too: rewards, mean and draws of each arm.
+    released, that too: rewards, mean and noise of each arm.
     """
     recorded = shown is not nothing_shown
 

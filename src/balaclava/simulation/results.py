@@ -28,7 +28,7 @@ class Run(NamedTuple):
     repetition: int
     regret: np.ndarray  # at each checkpoint
     pulls: np.ndarray  # of each arm, at the end
-    released: np.ndarray | None = None  # [checkpoint, arm]: rewards, mean, draws; where recorded
+    released: np.ndarray | None = None  # [checkpoint, arm]: rewards, mean, noise; where recorded
 
 
 @dataclass

@@ -101,9 +101,14 @@ def find_winners(results: Results, confidence: float) -> Winners:
 
 def _row(results: Results, label: str, confidence: float) -> WinnersRow:
     runs = [run for run in results._of(label) if run.released is not None]
+    policy = results.policies[label]
+    try:
+        policy.require_estimates((1.0 - confidence) / policy.arms)
+    except EstimateError:
+        runs = []
     if not runs:
         return WinnersRow(label, *[math.nan] * 4)
-    first = first_winners(results.policies[label], runs, confidence)
+    first = first_winners(policy, runs, confidence)
     has_winner = first[:, 1] != NOBODY
     best = results.environment.gaps[first[:, 1]] <= 0.0
     rounds = results.checkpoints[first[has_winner, 0]]
@@ -132,9 +137,9 @@ def make_search(limits: Callable[..., tuple[float, float]]) -> Callable[..., tup
         low, high = np.zeros(arms), np.zeros(arms)
         for c in range(rounds):
             for arm in range(arms):
-                rewards, mean, draws = released[c, arm]
+                rewards, mean, noise = released[c, arm]
                 if c == 0 or rewards != released[c - 1, arm, 0] or mean != released[c - 1, arm, 1]:
-                    low[arm], high[arm] = limits(params, int(rewards), mean, int(draws), failure)
+                    low[arm], high[arm] = limits(params, int(rewards), mean, noise, failure)
             best = int(np.argmax(low))
             alone = True
             for arm in range(arms):

@@ -32,6 +32,7 @@ from balaclava.policies.base import (
 )
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import FROM_POOLS
 from balaclava.privacy.laplace import laplace_release
 from balaclava.theory.elimination import most_regret, removal_epochs
 
@@ -154,6 +155,7 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
     name = "dp-se"
     reference = "Sajed, Sheffet 2019"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    estimation = FROM_POOLS
     epsilon: Epsilon
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None

@@ -48,7 +48,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: State, arm: int) -> tuple[int, float, int]:
+def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
     """Up to the last power of two: one release each, with far less noise than the trees after."""
     whole = state.counters.whole
     n, draws = 0, tree_levels(whole.items[arm])
@@ -59,10 +59,10 @@ def shown(params: Any, state: State, arm: int) -> tuple[int, float, int]:
 
 @kernel(borrows=True)
 def limits(
-    params: Any, rewards: int, mean: float, draws: int, failure: float
+    params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """These releases have half of epsilon."""
-    return mean_interval(mean, rewards, draws, laplace_scale(0.5 * params.epsilon), failure)
+    return mean_interval(mean, rewards, int(draws), laplace_scale(0.5 * params.epsilon), failure)
 
 
 @register

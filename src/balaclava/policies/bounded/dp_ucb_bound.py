@@ -56,7 +56,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: State, arm: int) -> tuple[int, float, int]:
+def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
     return shown_sums(params, state.known, arm)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
 from balaclava._core.kernels import kernel
+from balaclava.errors import EstimateError
 from balaclava.frames.epochs import (
     Epochs,
     begin_epochs,
@@ -21,9 +22,10 @@ from balaclava.frames.epochs import (
     open_epoch,
     take,
 )
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import FROM_POOLS
 from balaclava.privacy.perturbation import exceeded_with
 from balaclava.privacy.truncated_laplace import truncated_laplace_release
 
@@ -159,6 +161,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     name = "gdp-elim-new"
     reference = "Wang, Zhu 2024"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    estimation = FROM_POOLS
     epsilon: EpsilonOrZero
     delta: Delta = 0.0
     horizon: Horizon
@@ -167,6 +170,15 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
         {"arms": 2, "delta": 0.01, "horizon": 3_000},
         {"arms": 2, "epsilon": 0.0, "delta": 0.2, "horizon": 3_000, "tight_delta": True},
     )
+
+    def require_estimates(self, failure: float) -> Estimation:
+        """Noise that is cut off has a lower E e^(xW) than noise that is not, as cosh grows."""
+        if self.epsilon == 0.0:
+            raise EstimateError(
+                f"{self.name} offers no estimates with epsilon = 0: no interval is proved for "
+                "uniform noise; give an epsilon above 0"
+            )
+        return super().require_estimates(failure)
 
     def __post_init__(self) -> None:
         super().__post_init__()

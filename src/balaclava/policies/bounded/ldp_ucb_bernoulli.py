@@ -41,13 +41,13 @@ def mean_behind(params: Any, chance: float) -> float:
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: Indices, arm: int) -> tuple[int, float, int]:
+def shown(params: Any, state: Indices, arm: int) -> tuple[int, float, float]:
     return state.tally.pulls[arm], mean_behind(params, state.means[arm]), 0
 
 
 @kernel(borrows=True)
 def limits(
-    params: Any, rewards: int, mean: float, draws: int, failure: float
+    params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """Those of the reports, which are all the noise there is, taken back to the rewards."""
     low, high = mean_interval(chance_of_one(params, mean), rewards, 0, 0.0, failure)

@@ -65,7 +65,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def shown(params: Params, state: State, arm: int) -> tuple[int, float, int]:
+def shown(params: Params, state: State, arm: int) -> tuple[int, float, float]:
     """The largest node, which holds the first 2^j rewards."""
     levels = tree_levels(state.trees.items[arm])
     if levels == 0:
@@ -76,7 +76,7 @@ def shown(params: Params, state: State, arm: int) -> tuple[int, float, int]:
 
 @kernel(borrows=True)
 def limits(
-    params: Params, rewards: int, mean: float, draws: int, failure: float
+    params: Params, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """Nodes hold each other's rewards, so each has its own share of the failure: 1/((j+1)(j+2)).
 
@@ -85,7 +85,7 @@ def limits(
     nodes = tree_levels(rewards)
     share = failure / (nodes * (nodes + 1.0)) if nodes > 0 else failure
     node_epsilon = params.tree_epsilon / tree_levels(params.horizon)
-    return mean_interval(mean, rewards, draws, laplace_scale(node_epsilon), share)
+    return mean_interval(mean, rewards, int(draws), laplace_scale(node_epsilon), share)
 
 
 @register

@@ -19,6 +19,7 @@ from balaclava.frames.blocks import (
     start_block,
 )
 from balaclava.policies.base import BoundedPolicy, Kernels, failure_probability_of, register
+from balaclava.policies.shown import FROM_TALLY
 
 
 class Params(NamedTuple):
@@ -144,6 +145,7 @@ class SuccessiveElimination(BoundedPolicy):
     reference = "Even-Dar, Mannor, Mansour 2006"
     examples = ({"horizon": 600}, {"failure_probability": 0.05})
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    estimation = FROM_TALLY
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None
     radius_scale: RadiusScale = 1.0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import drop, is_settled, is_under_way, keep_release, take
-from balaclava.policies.base import Kernels, failure_probability_of, register
+from balaclava.policies.base import Estimation, Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.elimination import (
     Elimination,
     EliminationPolicy,
@@ -17,6 +18,7 @@ from balaclava.policies.contaminated.elimination import (
     end_batch,
     radius_with,
 )
+from balaclava.policies.shown import limits_within_radius, require_radii
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
@@ -56,6 +58,13 @@ def forget(params: Any, state: Elimination, t: int, arm: int, phase: int, rng: A
     if is_under_way(state.epochs, arm, phase):
         drop(state.epochs, arm, phase)
         settle(params, state, rng)
+
+
+@kernel(borrows=True)
+def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+    """The mean of the last batch, with its radius; rewards are counted in all batches."""
+    epochs = state.epochs
+    return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
 
 
 @register
@@ -126,6 +135,7 @@ class PRAERaw(EliminationPolicy):
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
     kernels: ClassVar[Kernels] = Kernels(begin_elimination, choose_in_batches, learn, forget)
+    estimation = Estimation(shown, limits_within_radius)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (
         {"horizon": 600, "moment_order": 2, "moment_bound": 3.2, "radius_scale": 0.05},
@@ -154,6 +164,14 @@ class PRAERaw(EliminationPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_levels()
+
+    def require_estimates(self, failure: float) -> Estimation:
+        """Each estimate is within its radius but for delta, however few rewards came, if mixed."""
+        batches = math.ceil(math.log2((self.horizon or MOST_ROUNDS) + 2))
+        fails = batches * failure_probability_of(self)
+        proved = self.radius_scale >= 1.0 and self.radius == "mixed"
+        require_radii(self, proved, fails, failure)
+        return super().require_estimates(failure)
 
     @property
     def needed_threshold(self) -> float:

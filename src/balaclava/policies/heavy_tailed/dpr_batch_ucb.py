@@ -45,6 +45,7 @@ from balaclava.frames.pools import (
     take,
 )
 from balaclava.policies.base import (
+    Estimation,
     Kernels,
     PrivateRealPolicy,
     failure_probability_of,
@@ -55,6 +56,7 @@ from balaclava.policies.moments import (
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import limits_within_radius, require_radii
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.batch_radii import (
@@ -184,10 +186,17 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
     settle(params, state, arm, drop(state.pools, arm, row), rng)
 
 
+@kernel(borrows=True)
+def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
+    """The estimate that the policy goes by, with its radius."""
+    return state.pools.rewards[arm], state.pools.means[arm], state.widths[arm]
+
+
 class BatchUCBPolicy(PooledPolicy):
     """What the central and the local policy share: parameters, tables and the regret bound."""
 
     pools: ClassVar[str] = "pools"
+    estimation = Estimation(shown, limits_within_radius)
     estimates: ClassVar[str] = "means"
     epsilon: Epsilon
     moment_order: MomentOrder
@@ -238,6 +247,11 @@ class BatchUCBPolicy(PooledPolicy):
 
     def constants(self) -> Params:
         return Params(self.arms, self.epsilon, self.explore, self.holdout, *self.schedule)
+
+    def require_estimates(self, failure: float) -> Estimation:
+        """All estimates of an arm are within their radii but for beta on each side."""
+        require_radii(self, self.radius_scale >= 1.0, 2.0 * failure_probability_of(self), failure)
+        return super().require_estimates(failure)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """From the radii, with all constants; None where radius_scale or the rewards break them.

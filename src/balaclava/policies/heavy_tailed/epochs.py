@@ -16,7 +16,8 @@ from balaclava._core.declared import (
     MomentBound,
     RadiusScale,
 )
-from balaclava.policies.base import failure_probability_of
+from balaclava._core.kernels import kernel
+from balaclava.policies.base import Estimation, failure_probability_of
 from balaclava.policies.moments import (
     TailOrder,
     meets_moment_bound,
@@ -24,6 +25,7 @@ from balaclava.policies.moments import (
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.shown import limits_within_radius, require_radii
 from balaclava.theory.elimination import (
     most_regret,
     removal_epochs,
@@ -47,6 +49,13 @@ class Params(NamedTuple):
     holdout: float
 
 
+@kernel(borrows=True)
+def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+    """The mean of the last epoch, with its radius; rewards are counted in all epochs."""
+    epochs = state.epochs
+    return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
+
+
 class EpochPolicy(PooledPolicy):
     """Epochs of a length R, rewards truncated at a level B, arms that fall behind dropped.
 
@@ -55,6 +64,7 @@ class EpochPolicy(PooledPolicy):
     """
 
     pools: ClassVar[str] = "epochs"
+    estimation = Estimation(shown, limits_within_radius)
     epoch_length: ClassVar[Callable[..., int]]
     truncation_level: ClassVar[Callable[..., float]]
     allowed_error: ClassVar[float]  # of an estimate, in units of err: half of what the test allows
@@ -100,6 +110,14 @@ class EpochPolicy(PooledPolicy):
     def error(self, shortest: float, longest: float) -> float:
         """How far an estimate may be off, in units of err, in epochs of such lengths."""
         raise NotImplementedError
+
+    def require_estimates(self, failure: float) -> Estimation:
+        """All estimates of all arms are within their radii but for `failures` times beta."""
+        longest = float(self.horizon or 2**61)
+        error = self.error(min(float(self.first_epoch), longest), longest)
+        fails = self.failures * failure_probability_of(self) / self.arms
+        require_radii(self, error <= self.allowed_error * self.radius_scale, fails, failure)
+        return super().require_estimates(failure)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """A bound with all constants; None where the moment bound or the proof does not hold.
