@@ -66,19 +66,19 @@ def epoch_length(params: Params, active: int, epoch: int) -> int:
 
 
 @kernel
-def begin(params: Any) -> Epochs:
+def begin(params: Params) -> Epochs:
     return begin_epochs(params.arms)
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if needs_epoch(state):
         open_epoch(state, epoch_length(params, active_arms(state), state.number[0] + 1), -1)
     return next_pull(params, state, rng)
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: Epochs, rng: Any) -> None:
+def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 2h + 2c."""
     while is_settled(state):
         epoch, row = state.oldest[0], state.oldest[0] % 2
@@ -95,7 +95,7 @@ def settle(params: Any, state: Epochs, rng: Any) -> None:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state, arm, phase):
         take(state, arm, reward, phase)
@@ -103,7 +103,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state, arm, phase):
         drop(state, arm, phase)
         settle(params, state, rng)

@@ -52,19 +52,19 @@ def phase_length(params: Params, phase: int) -> int:
 
 
 @kernel
-def begin(params: Any) -> Epochs:
+def begin(params: Params) -> Epochs:
     return begin_epochs(params.arms)
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if needs_epoch(state):
         open_epoch(state, phase_length(params, state.number[0] + 1), -1)
     return next_pull(params, state, rng)
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: Epochs, rng: Any) -> None:
+def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release what has settled, once; play an arm for ever that is 2^-k above all others."""
     while is_settled(state):
         phase, row = state.oldest[0], state.oldest[0] % 2
@@ -96,7 +96,7 @@ def commit(state: Epochs) -> None:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state, arm, phase):
         take(state, arm, reward, phase)
@@ -104,7 +104,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state, arm, phase):
         drop(state, arm, phase)
         settle(params, state, rng)

@@ -43,14 +43,14 @@ class Weights(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Weights:
+def begin(params: Rates) -> Weights:
     return Weights(
         np.zeros(params.arms), np.zeros(params.arms), begin_pending(params.outstanding, 1)
     )
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Rates, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
     eta = params.eta / math.sqrt(t) if params.anytime else params.eta
     least, total = least_loss(state.losses), 0.0
     for arm in range(params.arms):
@@ -66,7 +66,7 @@ def choose(params: Any, state: Weights, t: int, context: Any, rng: Any) -> tuple
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Rates, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0:

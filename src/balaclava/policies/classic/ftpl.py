@@ -34,19 +34,19 @@ class Leaders(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Leaders:
+def begin(params: Rates) -> Leaders:
     return Leaders(np.zeros(params.arms), begin_pending(params.outstanding, 1))
 
 
 @kernel(borrows=True)
-def perturbed(params: Any, state: Leaders, arm: int, rng: Any) -> float:
+def perturbed(params: Rates, state: Leaders, arm: int, rng: Any) -> float:
     """The estimated loss with Laplace noise, which serves chance and not privacy."""
     noise = rng.standard_exponential() - rng.standard_exponential()
     return state.losses[arm] + params.spread * noise
 
 
 @kernel(borrows=True)
-def leads(params: Any, state: Leaders, leader: int, rng: Any) -> bool:
+def leads(params: Rates, state: Leaders, leader: int, rng: Any) -> bool:
     """Whether `leader` is the arg min of a fresh draw, which stops as soon as it is not."""
     lowest = perturbed(params, state, leader, rng)
     for arm in range(params.arms):
@@ -58,7 +58,7 @@ def leads(params: Any, state: Leaders, leader: int, rng: Any) -> bool:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Rates, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best, lowest = 0, math.inf
     for arm in range(params.arms):
         index = perturbed(params, state, arm, rng)
@@ -74,7 +74,7 @@ def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Rates, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0:

@@ -41,19 +41,19 @@ class Leaders(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Leaders:
+def begin(params: Terms) -> Leaders:
     arms = params.arms
     return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 2))
 
 
 @kernel(borrows=True)
-def nth_root(params: Any, x: float) -> float:
+def nth_root(params: Terms, x: float) -> float:
     """x^(1/alpha)."""
     return math.sqrt(x) if params.power == 2.0 else math.pow(x, params.share)
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Terms, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
     growth = params.sigma * nth_root(params, t)
     eta = params.scale / growth
     tsallis_chances(state.losses, eta, params.power, state.root, state.chances)
@@ -67,7 +67,7 @@ def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Terms, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0 and abs(reward) <= state.pending.notes[row, 1]:

@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(
         np.ones(params.arms, np.bool_),
         np.zeros(params.arms, np.int64),
@@ -55,7 +55,7 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if all_had_their_turn(state.blocks):
         start_block(state.blocks)
         for arm in range(params.arms):
@@ -65,7 +65,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def radius(params: Any, n: int) -> float:
+def radius(params: Params, n: int) -> float:
     """Of each mean after n pulls; an arm is removed when two radii do not bridge its gap."""
     return float(
         params.radius_scale * math.sqrt((params.confidence + 2.0 * math.log(n)) / (2.0 * n))
@@ -73,7 +73,9 @@ def radius(params: Any, n: int) -> float:
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     if not state.active[arm] or state.left[0] == 1:
         return
     state.pulls[arm] += 1
@@ -85,7 +87,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def drop_behind(params: Any, state: State) -> None:
+def drop_behind(params: Params, state: State) -> None:
     """Remove the arms that are behind by more than both radii, each by its own rewards."""
     floor = -math.inf
     for arm in range(params.arms):

@@ -36,13 +36,13 @@ class Leaders(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Leaders:
+def begin(params: Terms) -> Leaders:
     arms = params.arms
     return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 1))
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Terms, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tsallis_chances(state.losses, params.rate / math.sqrt(t), 2.0, state.root, state.chances)
     arm = draw_arm(state.chances, rng)
     state.pending.notes[new_note(state.pending), 0] = state.chances[arm]
@@ -51,7 +51,7 @@ def choose(params: Any, state: Leaders, t: int, context: Any, rng: Any) -> tuple
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Terms, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0:

@@ -87,7 +87,7 @@ class Elimination(NamedTuple):
 
 
 @kernel
-def begin_elimination(params: Any) -> Elimination:
+def begin_elimination(params: Params) -> Elimination:
     """All arms active, no batch open."""
     return Elimination(
         begin_epochs(params.arms),
@@ -102,7 +102,7 @@ def begin_elimination(params: Any) -> Elimination:
 
 
 @kernel(borrows=True)
-def next_size(params: Any, state: Elimination, rng: Any) -> None:
+def next_size(params: Params, state: Elimination, rng: Any) -> None:
     """B = 2, 4, 8, ...; those of the first phase whose rewards are not used are only counted."""
     state.size[0] = max(2 * state.size[0], 2)
     if state.size[0] < params.threshold and params.first_phase <= EACH_ROUND:
@@ -111,7 +111,7 @@ def next_size(params: Any, state: Elimination, rng: Any) -> None:
 
 
 @kernel(borrows=True)
-def open_batch(params: Any, state: Elimination, length: int, only: int) -> int:
+def open_batch(params: Params, state: Elimination, length: int, only: int) -> int:
     """Open the epoch of the batch, `length` pulls of each of its arms; its row."""
     row = open_epoch(state.epochs, length, only)
     state.first[row] = state.size[0] < params.threshold
@@ -121,7 +121,7 @@ def open_batch(params: Any, state: Elimination, length: int, only: int) -> int:
 
 
 @kernel(borrows=True)
-def unused_pull(params: Any, state: Elimination, rng: Any) -> tuple[int, int]:
+def unused_pull(params: Params, state: Elimination, rng: Any) -> tuple[int, int]:
     """A decision of the first phase from which nothing is learned."""
     state.rest[0] -= 1
     state.epochs.chance[0] = 1.0
@@ -139,14 +139,14 @@ def level_of(params: Params, size: int) -> float:
 
 
 @kernel(borrows=True)
-def radius_with(params: Any, level: float, step: float, n: int) -> float:
+def radius_with(params: Params, level: float, step: float, n: int) -> float:
     """beta of a mean of n rewards at a level, and what rounding to a grid can add."""
     radius = truncation_radius(level / params.scale, n, params.order, params.epsilon, params.terms)
     return float(params.radius_scale * (params.scale * radius + step))
 
 
 @kernel(borrows=True)
-def radius_of(params: Any, size: int) -> float:
+def radius_of(params: Params, size: int) -> float:
     """beta of a full batch."""
     level, n = level_of(params, size), size // params.folds
     return radius_with(params, level, exact_step(level, capacity(n)), n)
@@ -154,7 +154,7 @@ def radius_of(params: Any, size: int) -> float:
 
 @kernel(borrows=True)
 def choose_in_batches(
-    params: Any, state: Elimination, t: int, context: Any, rng: Any
+    params: Params, state: Elimination, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     """`choose`: the next pull of the batch."""
     if state.rest[0] == 0 and needs_epoch(state.epochs):
@@ -167,7 +167,7 @@ def choose_in_batches(
 
 
 @kernel(borrows=True)
-def arm_of_batch(params: Any, state: Elimination, rng: Any) -> int:
+def arm_of_batch(params: Params, state: Elimination, rng: Any) -> int:
     """The one arm of a batch of the first phase: by chance, or by what was released; or -1.
 
     An arm that waits in the batch before is not asked again.
@@ -185,7 +185,7 @@ def arm_of_batch(params: Any, state: Elimination, rng: Any) -> int:
 
 
 @kernel(borrows=True)
-def end_batch(params: Any, state: Elimination, row: int, compare: bool) -> None:
+def end_batch(params: Params, state: Elimination, row: int, compare: bool) -> None:
     """Remove the arms that are 2 beta behind, and go on.
 
     A batch that was opened while this one waited is as long as what was asked by now, rounded up

@@ -54,7 +54,7 @@ class Located(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Located:
+def begin(params: Params) -> Located:
     arms = params.arms
     return Located(
         begin_elimination(params),
@@ -69,7 +69,7 @@ def begin(params: Any) -> Located:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Located, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: Located, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batch = state.batch
     if batch.rest[0] == 0 and needs_epoch(batch.epochs):
         open_fold(params, state, rng)
@@ -79,7 +79,7 @@ def choose(params: Any, state: Located, t: int, context: Any, rng: Any) -> tuple
 
 
 @kernel(borrows=True)
-def open_fold(params: Any, state: Located, rng: Any) -> None:
+def open_fold(params: Params, state: Located, rng: Any) -> None:
     """The second fold, truncated about the centres known by now; or the first of a new batch.
 
     While no centre is known, as the first fold waits for its rewards, another first fold goes on.
@@ -115,7 +115,7 @@ def any_located(state: Located, only: int) -> bool:
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: Located, rng: Any) -> None:
+def settle(params: Params, state: Located, rng: Any) -> None:
     """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
     batch, epochs = state.batch, state.batch.epochs
     while is_settled(epochs):
@@ -136,7 +136,7 @@ def settle(params: Any, state: Located, rng: Any) -> None:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     epochs, row = state.batch.epochs, phase % 2
     if not is_under_way(epochs, arm, phase):
@@ -154,14 +154,14 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: Located, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: Located, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state.batch.epochs, arm, phase):
         drop(state.batch.epochs, arm, phase)
         settle(params, state, rng)
 
 
 @kernel(borrows=True)
-def count_in_bin(params: Any, state: Located, arm: int, row: int, reward: float) -> None:
+def count_in_bin(params: Params, state: Located, arm: int, row: int, reward: float) -> None:
     """Count a reward in its bin; beyond the histogram it counts nowhere."""
     place = (reward - params.low) / params.width
     if 0.0 <= place < params.bins:
@@ -169,7 +169,7 @@ def count_in_bin(params: Any, state: Located, arm: int, row: int, reward: float)
 
 
 @kernel(borrows=True)
-def locate(params: Any, state: Located, arm: int, row: int, rng: Any) -> None:
+def locate(params: Params, state: Located, arm: int, row: int, rng: Any) -> None:
     """Release the fullest bin of an arm, and empty its histogram."""
     fullest = private_argmax_histogram(rng, state.counts[arm, row], params.epsilon)
     state.centres[arm] = params.low + fullest * params.width

@@ -27,7 +27,7 @@ Radius = Literal["mixed", "paper"]
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: Elimination, rng: Any) -> None:
+def settle(params: Params, state: Elimination, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 2 beta."""
     epochs = state.epochs
     while is_settled(epochs):
@@ -45,7 +45,7 @@ def settle(params: Any, state: Elimination, rng: Any) -> None:
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Elimination, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: Elimination, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state.epochs, arm, phase):
         row = phase % 2
@@ -54,7 +54,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: Elimination, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: Elimination, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state.epochs, arm, phase):
         drop(state.epochs, arm, phase)
         settle(params, state, rng)

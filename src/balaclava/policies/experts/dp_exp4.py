@@ -58,7 +58,7 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(
         begin_weights(params.experts, params.outstanding),
         np.zeros(ROWS, np.int64),
@@ -68,7 +68,7 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pending = state.weights.pending
     if next_is_taken(pending):  # the oldest decision makes room: it counts as given up
         forget(params, state, t, 0, pending.count[0] + 1 - pending.numbers.size, rng)
@@ -80,13 +80,15 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def row_of(params: Any, number: int) -> int:
+def row_of(params: Params, number: int) -> int:
     """The row of a decision's batch, by the order of decisions."""
     return (number - 1) // params.batch % ROWS
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     note = take_note(state.weights.pending, phase)
     if note == FORGOTTEN:
         return
@@ -100,7 +102,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     if take_note(state.weights.pending, phase) != FORGOTTEN:
         row = row_of(params, phase)
         state.lost[row] += 1
@@ -108,7 +110,7 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: State, row: int, rng: Any) -> None:
+def settle(params: Params, state: State, row: int, rng: Any) -> None:
     """Once nothing of the batch is awaited: one release for each expert, if at least half came."""
     state.left[row] -= 1
     if state.left[row] > 0:

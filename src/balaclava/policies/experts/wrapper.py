@@ -56,12 +56,12 @@ def with_experts(
     """
 
     @kernel
-    def begin_inner(params: Any) -> Any:
+    def begin_inner(params: Params) -> Any:
         return begin(params.inner)
 
     @kernel(borrows=True)
     def choose_by_expert(
-        params: Any, state: Any, t: int, context: Any, rng: Any
+        params: Params, state: Any, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
         expert, phase = choose(params.inner, state, t, None, rng)
         arm = draw_arm(context[expert], rng)
@@ -71,14 +71,16 @@ def with_experts(
 
     @kernel(borrows=True)
     def learn_of_expert(
-        params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+        params: Params, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
         if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
             learn(params.inner, state, t, expert, reward, inner, rng)
 
     @kernel(borrows=True)
-    def forget_of_expert(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+    def forget_of_expert(
+        params: Params, state: Any, t: int, arm: int, phase: int, rng: Any
+    ) -> None:
         if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
             forget(params.inner, state, t, expert, inner, rng)

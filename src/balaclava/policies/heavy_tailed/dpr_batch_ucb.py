@@ -99,7 +99,7 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     arms, batches = params.arms, params.radii.size
     return State(
         begin_pools(arms, ROWS),
@@ -113,7 +113,7 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pools = state.pools
     if must_choose(pools):
         best, lead = silent_arm(pools), pools.lead[0]
@@ -135,7 +135,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def close(params: Any, state: State, arm: int, row: int, released: float) -> None:
+def close(params: Params, state: State, arm: int, row: int, released: float) -> None:
     """Keep the mean of a batch, and estimate from all that were released.
 
     The weights of the batches and the radius are those of the latest batch that has settled. A
@@ -163,7 +163,7 @@ def close(params: Any, state: State, arm: int, row: int, released: float) -> Non
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
+def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release the sum of a settled batch, once."""
     if row != NOTHING:
         width = 2.0 * params.levels[state.grades[arm, row]]
@@ -172,7 +172,9 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     row = row_of(state.pools, arm, phase)
     if row != NOTHING:
         m, offset = state.grades[arm, row], reward - state.centres[arm, row]
@@ -181,7 +183,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     row = row_of(state.pools, arm, phase)
     settle(params, state, arm, drop(state.pools, arm, row), rng)
 

@@ -25,7 +25,7 @@ from balaclava.frames.epochs import (
     take,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
-from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy
+from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy, Params
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import exact_step, truncated_onto
 
@@ -41,13 +41,13 @@ class State(NamedTuple):
 
 
 @kernel(borrows=True)
-def log_term(params: Any, active: int, epoch: int) -> float:
+def log_term(params: Params, active: int, epoch: int) -> float:
     """ell = log(4 |S| tau^2 / beta)."""
     return math.log(4.0 * active * epoch * epoch / params.beta)
 
 
 @kernel(borrows=True)
-def epoch_length(params: Any, active: int, epoch: int) -> int:
+def epoch_length(params: Params, active: int, epoch: int) -> int:
     """R: enough pulls of each active arm for 12 err to be less than 2^-tau / 2."""
     ratio = log_term(params, active, epoch) / min(params.epsilon, 1.0)
     gap = math.log(24.0 * params.radius_scale) + epoch * LOG_2
@@ -57,28 +57,28 @@ def epoch_length(params: Any, active: int, epoch: int) -> int:
 
 
 @kernel(borrows=True)
-def truncation_level(params: Any, active: int, epoch: int, length: int) -> float:
+def truncation_level(params: Params, active: int, epoch: int, length: int) -> float:
     """B = (u R epsilon / ell)^(1/(1+v))."""
     ratio = length * min(params.epsilon, 1.0) / log_term(params, active, epoch)
     return math.exp((params.log_bound + math.log(ratio)) / params.order)
 
 
 @kernel(borrows=True)
-def error_radius(params: Any, active: int, epoch: int, length: int) -> float:
+def error_radius(params: Params, active: int, epoch: int, length: int) -> float:
     """err = u^(1/(1+v)) (ell / (R epsilon))^(v/(1+v)) = u / B^v."""
     ratio = length * min(params.epsilon, 1.0) / log_term(params, active, epoch)
     return math.exp((params.log_bound - (params.order - 1.0) * math.log(ratio)) / params.order)
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(
         begin_epochs(params.arms), np.ones(2), np.ones(2), np.ones(2, np.int64), np.ones(2)
     )
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     epochs = state.epochs
     if needs_epoch(epochs):
         active, epoch = active_arms(epochs), epochs.number[0] + 1
@@ -92,7 +92,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: State, rng: Any) -> None:
+def settle(params: Params, state: State, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 12 err."""
     epochs = state.epochs
     while is_settled(epochs):
@@ -111,7 +111,9 @@ def settle(params: Any, state: State, rng: Any) -> None:
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     if is_under_way(state.epochs, arm, phase):
         row = phase % 2
         value = truncated_onto(reward, state.level[row], state.step[row])
@@ -120,7 +122,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state.epochs, arm, phase):
         drop(state.epochs, arm, phase)
         settle(params, state, rng)

@@ -13,6 +13,7 @@ from balaclava.frames.pools import NOTHING, drop, row_of, take
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
     BatchUCBPolicy,
+    Params,
     State,
     begin,
     choose,
@@ -22,14 +23,14 @@ from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 
 @kernel(borrows=True)
-def report_level(params: Any, state: State, arm: int, phase: int) -> float:
+def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's batch; of any other decision nothing is learned."""
     row = row_of(state.pools, arm, phase)
     return float(params.levels[state.grades[arm, row] if row != NOTHING else 0])
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: State, arm: int, row: int) -> None:
+def settle(params: Params, state: State, arm: int, row: int) -> None:
     """The reports are private as they are: the mean of those that came is the batch's."""
     if row != NOTHING:
         close(params, state, arm, row, state.pools.sums[arm, row])
@@ -37,13 +38,15 @@ def settle(params: Any, state: State, arm: int, row: int) -> None:
 
 @kernel(borrows=True)
 def learn_report(
-    params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
     settle(params, state, arm, take(state.pools, arm, row_of(state.pools, arm, phase), report))
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     if row_of(state.pools, arm, phase) != NOTHING:  # nothing is learned from any other
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
@@ -51,7 +54,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     settle(params, state, arm, drop(state.pools, arm, row_of(state.pools, arm, phase)))
 
 

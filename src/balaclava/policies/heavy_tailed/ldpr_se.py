@@ -24,7 +24,7 @@ from balaclava.frames.epochs import (
     take,
 )
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy
+from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy, Params
 from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 
@@ -38,13 +38,13 @@ class State(NamedTuple):
 
 
 @kernel(borrows=True)
-def log_term(params: Any, active: int, epoch: int) -> float:
+def log_term(params: Params, active: int, epoch: int) -> float:
     """ell = log(8 |S| tau^2 / beta)."""
     return math.log(8.0 * active * epoch * epoch / params.beta)
 
 
 @kernel(borrows=True)
-def log_samples(params: Any, epoch: int) -> float:
+def log_samples(params: Params, epoch: int) -> float:
     """The logarithm of u^(2/v) (28 / D)^(2(1+v)/v) / epsilon^2."""
     gap = math.log(28.0 * params.radius_scale) + epoch * LOG_2
     power = (params.log_bound + params.order * gap) / (params.order - 1.0)
@@ -52,7 +52,7 @@ def log_samples(params: Any, epoch: int) -> float:
 
 
 @kernel(borrows=True)
-def epoch_length(params: Any, active: int, epoch: int) -> int:
+def epoch_length(params: Params, active: int, epoch: int) -> int:
     """R: enough reports of each active arm for 14 err to be at most 2^-tau / 2."""
     ell = log_term(params, active, epoch)
     most = math.log(2.0**60 / (active * ell))  # beyond any horizon
@@ -62,31 +62,31 @@ def epoch_length(params: Any, active: int, epoch: int) -> int:
 
 
 @kernel(borrows=True)
-def log_ratio(params: Any, active: int, epoch: int, length: int) -> float:
+def log_ratio(params: Params, active: int, epoch: int, length: int) -> float:
     """The logarithm of sqrt(R) epsilon / sqrt(ell)."""
     return 0.5 * math.log(length / log_term(params, active, epoch)) + math.log(params.epsilon)
 
 
 @kernel(borrows=True)
-def truncation_level(params: Any, active: int, epoch: int, length: int) -> float:
+def truncation_level(params: Params, active: int, epoch: int, length: int) -> float:
     """B = (u sqrt(R) epsilon / sqrt(ell))^(1/(1+v))."""
     return math.exp((params.log_bound + log_ratio(params, active, epoch, length)) / params.order)
 
 
 @kernel(borrows=True)
-def error_radius(params: Any, active: int, epoch: int, length: int) -> float:
+def error_radius(params: Params, active: int, epoch: int, length: int) -> float:
     """err = u^(1/(1+v)) (sqrt(ell) / (sqrt(R) epsilon))^(v/(1+v)) = u / B^v."""
     shrunk = (params.order - 1.0) * log_ratio(params, active, epoch, length)
     return math.exp((params.log_bound - shrunk) / params.order)
 
 
 @kernel
-def begin(params: Any) -> State:
+def begin(params: Params) -> State:
     return State(begin_epochs(params.arms), np.ones(2), np.ones(2, np.int64), np.ones(2))
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     epochs = state.epochs
     if needs_epoch(epochs):
         active, epoch = active_arms(epochs), epochs.number[0] + 1
@@ -99,13 +99,13 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def report_level(params: Any, state: State, arm: int, phase: int) -> float:
+def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's epoch: known to all, since it follows from earlier reports."""
     return float(state.level[max(phase, 0) % 2])
 
 
 @kernel(borrows=True)
-def settle(params: Any, state: State) -> None:
+def settle(params: Params, state: State) -> None:
     """Compare the means of the reports that came, and drop the arms behind by more than 14 err."""
     epochs = state.epochs
     while is_settled(epochs):
@@ -122,7 +122,7 @@ def settle(params: Any, state: State) -> None:
 
 @kernel(borrows=True)
 def learn_report(
-    params: Any, state: State, t: int, arm: int, report: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state.epochs, arm, phase):
         take(state.epochs, arm, report, phase)
@@ -130,7 +130,9 @@ def learn_report(
 
 
 @kernel(borrows=True)
-def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
     if is_under_way(state.epochs, arm, phase):  # of any other nothing is learned, nor asked
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
@@ -138,7 +140,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state.epochs, arm, phase):
         drop(state.epochs, arm, phase)
         settle(params, state)
