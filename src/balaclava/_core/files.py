@@ -40,6 +40,20 @@ def require_place(path: str | os.PathLike[str]) -> None:
         raise _unwritable(target, error) from error
 
 
+def require_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder, and refuse one that may not be written to, before there is work to lose."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsFileError(
+            f"out = {str(folder)!r} cannot be made or written to: {error.strerror}; choose another "
+            "folder"
+        ) from error
+
+
 def _unwritable(target: Path, error: OSError) -> ResultsFileError:
     reason = error.strerror or type(error).__name__
     return ResultsFileError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava.cli.catalogue import _print_table
-from balaclava.cli.play import _make_folder, _progress
+from balaclava.cli.play import _progress
 
 if TYPE_CHECKING:
     from balaclava.auditing.report import AuditReport
@@ -46,10 +46,11 @@ def demo(out: Path) -> None:
     Five arms that pay 0 or 1. Prints tables, writes demo.png and report.html.
     Example: balaclava demo --out pictures
     """
+    from balaclava._core.files import require_folder
     from balaclava.environments.base import environment
     from balaclava.simulation.engine import simulate
 
-    _make_folder(out)
+    require_folder(out)
     with _progress() as progress:
         results = simulate(
             _demo_policies(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +80,7 @@ def simulate(
     Rewards come at once unless the file has a section [delay], or --delay, --law, --lost and
     --patience say otherwise; these replace what the file says.
     """
+    from balaclava._core.files import require_folder
     from balaclava.experiments.files import read_plan
     from balaclava.experiments.running import run_sweep
     from balaclava.experiments.sweep import SUMMARY, plan_sweep
@@ -94,7 +94,7 @@ def simulate(
     if show:
         _list(sweep)
         return
-    _make_folder(out)
+    require_folder(out)
     try:
         with _progress() as progress:
             run_sweep(plan, out, progress=progress, **how)
@@ -164,19 +164,6 @@ def _write(sweep: Sweep) -> str:
 def _file_name(environment: str, horizon: int, seed: int) -> str:
     plain = re.sub(r"[^\w.]+", "-", environment).strip("-")
     return f"{plain}-{horizon}-{seed}"
-
-
-def _make_folder(out: Path) -> None:
-    from balaclava.errors import ResultsFileError
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass  # hours of work must not end at a folder that may not be written to
-    except OSError as error:
-        raise ResultsFileError(
-            f"--out {out} cannot be made or written to: {error.strerror}; choose another folder"
-        ) from error
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from balaclava._core.files import atomically
+from balaclava._core.files import atomically, require_folder
 from balaclava.experiments.sweep import sources
 from balaclava.papers.harness.pages import Exhibit, page
 from balaclava.papers.harness.registry import FigureEntry, figures
-from balaclava.papers.harness.reproduction import open_folder, reproduce
+from balaclava.papers.harness.reproduction import reproduce
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.files import versions
 
@@ -77,7 +77,7 @@ def make_gallery(
         tell: called with what became of each figure.
     """
     folder, entries = Path(out), figures()
-    open_folder(folder)
+    require_folder(folder)
     exhibits = {each.name: each for each in read_gallery(folder)}
     gallery = Gallery(folder, [], [])
     for entry in entries:

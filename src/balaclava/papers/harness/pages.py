@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from balaclava._core.files import atomically
+from balaclava._core.files import atomically, require_folder
 from balaclava.errors import ResultsFileError
-from balaclava.papers.harness.reproduction import open_folder
 
 PICTURES = "pictures.json"  # which small pictures were written beside it
 _WIDTH = 1400  # pixels of a small picture
@@ -46,7 +45,7 @@ def write_markdown(exhibits: Sequence[Exhibit], source: Path, page: Path) -> Non
     a list beside them says which.
     """
     folder = page.with_suffix("")
-    open_folder(folder)
+    require_folder(folder)
     before = _pictures(folder)
     now = {picture for each in exhibits for picture in each.pictures}
     for picture in sorted(now - before):

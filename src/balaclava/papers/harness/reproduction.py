@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from balaclava._core.declared import brief
+from balaclava._core.files import require_folder
 from balaclava._core.parts import require_part
-from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError, nearest
+from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.findings import Findings
 from balaclava.papers.harness.registry import figures
@@ -75,21 +75,8 @@ def reproduce(
         )
     require_part("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
-    open_folder(folder)
+    require_folder(folder)
     desk = Desk(figure, scale, folder, workers, progress)
     findings = entries[figure].make(desk)
     desk.note(findings)
     return Reproduction(figure, scale, findings, tuple(desk.files), desk.results)
-
-
-def open_folder(folder: Path) -> None:
-    """Make the folder, and try it: better to fail now than after an hour."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ResultsFileError(
-            f"out = {brief(os.fspath(folder))} cannot be written to: {error.strerror}; choose "
-            "another folder"
-        ) from error
