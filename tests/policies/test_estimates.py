@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.auditing.recorder import Player, Recorder
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
 from balaclava.policies.estimates import winner_of
+from balaclava.policies.shown import FROM_TALLY
 from balaclava.testing.examples import examples
 
 MEANS = {"plain": 0.2, "friendly": 0.5, "map": 0.8}
@@ -219,6 +221,49 @@ def test_only_what_was_released_counts():
             agent.tell(agent.ask(), reward)
         texts.add(str(agent.estimates()) + str(agent.winner()) + str(agent.remaining()))
     assert len(texts) == 1
+
+
+PRIVATE = [
+    policy
+    for entry in bl.list_policies()
+    if entry.policy.model != "none" and entry.policy.estimation is not None
+    for policy in examples(entry.policy)
+]
+
+
+def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any]]:
+    """What is shown in each round of two lives that differ in one reward, answers being equal."""
+    low, high = policy.accepts if policy.rewards == "bounded" else (0.0, 1.0)
+    recorder = Recorder(seed=place)
+    lines: list[list[Any]] = []
+    for rng, other in ((recorder, False), (Player(recorder.tape, 0), True)):
+        agent = policy.agent()
+        agent._rng = rng
+        rewards = np.random.default_rng(place)
+        lines.append([])
+        for t in range(120):
+            decision = agent.ask()
+            reward = low if rewards.random() < 0.5 else high
+            if other and t == place:
+                reward = low + high - reward
+            agent.tell(decision, reward)
+            arms = range(policy.arms)
+            lines[-1].append([shown(agent._params, agent._state, arm) for arm in arms])
+    return lines
+
+
+@pytest.mark.parametrize("policy", PRIVATE, ids=lambda policy: policy.name)
+def test_what_is_shown_follows_from_what_was_released(policy):
+    """Neighbouring rewards, and the same answers of all mechanisms: any raw number would show."""
+    for place in (0, 5, 40):
+        first, second = neighbours_shown(policy, policy.estimation.shown, place)
+        assert first == second
+
+
+def test_a_raw_mean_would_show():
+    policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
+    first, second = neighbours_shown(policy, FROM_TALLY.shown, 5)
+    assert first != second
 
 
 def test_rewards_that_never_come_are_not_counted():

@@ -216,7 +216,7 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
     "half a generator": lambda s: s["generator"]["state"]["state"].pop(),
     "a window without its value": lambda s: s["settling"].update(settle="window"),
     "patience of nothing": lambda s: s["settling"].update(patience=0),
-    "a lost pull of nobody": lambda s: s["lost"].append([0, 0]),
+    "decisions of no arm": lambda s: s["decisions"].append(0),
     "an older schema": lambda s: s.update(schema=1),
     "no name": lambda s: s.update(agent="me"),
 }

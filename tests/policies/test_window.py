@@ -96,7 +96,7 @@ def test_neighbours_look_alike(name, change):
             lines.append(shown(agent, happened))
         assert lines[0] == lines[1]
         moves = agents[1]._rng.moves
-        cost = sum(m.distance / m.terms.sensitivity * m.terms.epsilon for m in moves)
+        cost = sum(m.share * m.terms.epsilon for m in moves)
         assert cost <= policy.epsilon * (1 + 1e-9)
 
 
