@@ -34,17 +34,22 @@ class Coverage(NamedTuple):
 
 
 def make_estimates(
-    begin: Callable[..., Any], learn: Callable[..., Any], draw: Callable[..., Any]
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    draw: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop that fills `found` with the estimates of one arm after each of its batches."""
+    """A loop that fills `means` with the estimates of one arm after each of its batches."""
 
     def estimates(params: Any, world: Any, means: np.ndarray, policy_rng: Any, rng: Any) -> None:
         for run in range(means.shape[0]):
-            state = begin(params)
+            state, t = begin(params), 0
             for m in range(means.shape[1]):
-                while state.batches.number[0] == m + 1:
-                    learn(params, state, 1, 0, draw(world, 1, 0, rng), m + 1, policy_rng)
-                means[run, m] = state.batches.means[0]
+                while state.pools.settled[0] == m:
+                    t += 1
+                    arm, phase = choose(params, state, t, None, policy_rng)
+                    learn(params, state, t, arm, draw(world, t, arm, rng), phase, policy_rng)
+                means[run, m] = state.pools.means[0]
 
     return estimates
 
@@ -66,7 +71,7 @@ def setting(name: str, **parameters: Any) -> BatchUCBPolicy:
 
 def coverage(policy: BatchUCBPolicy, world: bl.Environment, runs: int, seed: int) -> Coverage:
     """Play one arm so often."""
-    loop = compiled(make_estimates, policy.kernels.begin, policy.kernels.learn, world.draw)
+    loop = compiled(make_estimates, *policy.kernels[:3], world.draw)
     means = np.zeros((runs, policy.schedule.radii.size))
     loop(policy.constants(), world.constants(), means, seeded(seed, 0), seeded(seed, 1))
     errors = (means - world.means[0]) / policy.schedule.radii

@@ -20,7 +20,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.authoring import compiled, kernel
-from balaclava.policies.contaminated.elimination import level_of, open_batch, radius_of
+from balaclava.policies.contaminated.elimination import level_of, radius_of
 from balaclava.privacy.randomness import seeded
 
 DELTA = 0.05
@@ -51,26 +51,25 @@ def its_batch(state: Any) -> Any:
 
 def make_estimates(
     begin: Callable[..., Any],
+    choose: Callable[..., Any],
     learn: Callable[..., Any],
     draw: Callable[..., Any],
     batch_of: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop that fills `found` with estimates of the first arm from a batch of `size` pulls."""
+    """A loop that fills `first` with estimates of the first arm from a batch of `size` pulls."""
 
     def estimates(
-        params: Any, world: Any, size: int, estimate_of_run: np.ndarray, policy_rng: Any, rng: Any
+        params: Any, world: Any, size: int, first: np.ndarray, policy_rng: Any, rng: Any
     ) -> None:
-        for run in range(estimate_of_run.size):
-            state = begin(params)
+        for run in range(first.size):
+            state, t = begin(params), 0
             batch = batch_of(state)
-            batch.phases.length[0] = size // 2
-            open_batch(params, batch)
-            phase = batch.phases.number[0]
-            batch.phases.waiting[0] = size  # the first arm alone
-            batch.phases.active[1] = False
-            for t in range(1, size + 1):
-                learn(params, state, t, 0, draw(world, t, 0, rng), phase, policy_rng)
-            estimate_of_run[run] = batch.means[0]
+            batch.size[0] = size // 2  # of the batch before
+            while batch.means[0] == np.inf:
+                t += 1
+                arm, phase = choose(params, state, t, None, policy_rng)
+                learn(params, state, t, arm, draw(world, t, arm, rng), phase, policy_rng)
+            first[run] = batch.means[0]
 
     return estimates
 
@@ -80,8 +79,7 @@ def estimates_of(
 ) -> np.ndarray:
     """Independent estimates of the mean of the first arm, each from a batch of `size` pulls."""
     batch_of = its_batch if policy.name == "prae-central" else as_it_is
-    kernels = policy.kernels
-    loop = compiled(make_estimates, kernels.begin, kernels.learn, world.draw, batch_of)
+    loop = compiled(make_estimates, *policy.kernels[:3], world.draw, batch_of)
     estimates = np.empty(runs)
     loop(policy.constants(), world.constants(), size, estimates, seeded(seed, 0), seeded(seed, 1))
     return estimates
