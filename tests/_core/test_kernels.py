@@ -16,7 +16,15 @@ import pytest
 import balaclava as bl
 from balaclava._core.kernels import DRAWS, borrows, compiled, kernel
 
-NUMBERS = {"int", "float", "bool", "None", "tuple[int, int]", "tuple[float, float]"}
+NUMBERS = {
+    "int",
+    "float",
+    "bool",
+    "None",
+    "tuple[int, int]",
+    "tuple[float, float]",
+    "tuple[int, float, int]",
+}
 
 
 def kernels_of_the_package() -> dict[str, Callable[..., Any]]:
