@@ -23,7 +23,7 @@ NUMBERS = {
     "None",
     "tuple[int, int]",
     "tuple[float, float]",
-    "tuple[int, float, int]",
+    "tuple[int, float, float]",
 }
 
 

@@ -344,7 +344,7 @@ def as_it_is(params: Any, reward: float) -> float:
     return reward
 
 
-@kernel
+@kernel(borrows=True)
 def within_reach(params: Any, reward: float) -> float:
     """Rewards of any size; one beyond 1e150 counts as that, so that no sum or square overflows."""
     return min(max(reward, -LARGEST_REWARD), LARGEST_REWARD)

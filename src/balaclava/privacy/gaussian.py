@@ -41,7 +41,7 @@ _SPARE = 1.0 - 1e-9  # of the shift: more than the rounding of its own formula
 _MOST_EPSILON = 700.0  # exp overflows soon after
 
 
-@kernel
+@kernel(borrows=True)
 def gaussian_excess(shift: float, epsilon: float) -> float:
     """Phi(m/2 - epsilon/m) - exp(epsilon) Phi(-m/2 - epsilon/m), m = `shift`."""
     near = 0.5 * math.erfc((epsilon / shift - 0.5 * shift) / math.sqrt(2.0))
@@ -49,7 +49,7 @@ def gaussian_excess(shift: float, epsilon: float) -> float:
     return near - math.exp(epsilon) * far
 
 
-@kernel
+@kernel(borrows=True)
 def gaussian_shift(epsilon: float, delta: float) -> float:
     """The largest shift that keeps epsilon and delta: sensitivity over standard deviation.
 
@@ -114,7 +114,12 @@ def gaussian_law(terms: Terms) -> Any:
 
 
 @mechanism(
-    "Gaussian", exact_gaussian, require=require_gaussian, loss=gaussian_loss, law=gaussian_law
+    "Gaussian",
+    exact_gaussian,
+    require=require_gaussian,
+    loss=gaussian_loss,
+    law=gaussian_law,
+    borrows=True,
 )
 def gaussian_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
@@ -131,6 +136,7 @@ def gaussian_release(
     norm=2.0,
     loss=gaussian_loss,
     law=gaussian_law,
+    borrows=True,
 )
 def gaussian_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, delta: float, out: np.ndarray
