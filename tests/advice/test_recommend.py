@@ -227,7 +227,7 @@ def test_what_is_assumed_and_what_is_unused_is_said() -> None:
     assumed, _, _ = " ".join(output.split()).partition("; give options")
     usual = "rewards=bounded, trust=central, scope=trajectory, horizon=10000, epsilon=1.0"
     assert assumed.endswith(f"assumed: {usual}")
-    assert "unused:   contamination, as dp-imed takes no such thing" in output
+    assert "unused:   contamination, as dp-imed does not take it" in output
     assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 8)
 
 
@@ -249,5 +249,5 @@ def test_local_policies_are_found(rewards: Any, name: str) -> None:
 
 def test_one_arm_has_no_price() -> None:
     output = invoke("--no-ask", "--arms", "1", "--horizon", "50")
-    assert "price:    not to be told from the 0 of imed" in output
+    assert "price:    no difference from the 0 of imed" in output
     assert "nan" not in output

@@ -193,7 +193,7 @@ class Log:
         if self._graded:
             return f"there are at most {_FEW_VALUES} different ones; {source}"
         if self.tail is None:
-            return f"there is no tail to speak of; {source}"
+            return f"the largest rewards are no tail; {source}"
         return (
             f"the tail is light, index {self.tail.index:.1f} with 95 % confidence interval "
             f"{self.tail.low:.1f} to {self.tail.high:.1f} (Hill, the {self.tail.used} largest); "

@@ -116,11 +116,11 @@ def choose(
         _say("note", note)
     usual = [f"{name}={value}" for name, value in answers.items() if options[name] is None]
     if usual and not ask:
-        _say("assumed", f"{', '.join(usual)}; give options for what is otherwise, or --ask")
+        _say("assumed", f"{', '.join(usual)}; give options where that is wrong, or --ask")
     unused = [name for name in _ONLY_SOME if options[name] is not None]
     unused = [name for name in unused if name not in advice.learner.annotations]
     if unused:
-        _say("unused", f"{', '.join(unused)}, as {advice.learner.name} takes no such thing")
+        _say("unused", f"{', '.join(unused)}, as {advice.learner.name} does not take it")
     _say("promise", advice.guarantee.explain())
     click.echo(f"use:      {advice.code}")
     if simulate:
@@ -146,13 +146,13 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
     if outlook.price >= 1:
         _say("price", f"{outlook.price:.3g} times {other}")
     elif math.isnan(outlook.price):
-        _say("price", f"not to be told from {other}")
+        _say("price", f"no difference from {other}")
     else:
-        _say("price", f"none to be seen here: {outlook.price:.3g} times {other}")
+        _say("price", f"none here: {outlook.price:.3g} times {other}")
     if outlook.rounds < advice.horizon:
         _say(
             "short",
-            f"{outlook.rounds:,} of the {advice.horizon:,} rounds were simulated; more are not",
+            f"only {outlook.rounds:,} of the {advice.horizon:,} rounds were simulated",
         )
     if outlook.in_vain and advice.policy is advice.learner:
         _say("warning", "hardly better than at random: raise epsilon or the horizon")
