@@ -215,7 +215,7 @@ class BatchUCBPolicy(PooledPolicy):
         if self.contamination > 0.0 and self.contamination >= breakdown_point(self.moment_order):
             raise self.refuse(
                 "contamination",
-                f"tells the means of no two arms apart; for moment_order = {self.moment_order:g} "
+                f"hides any difference of two means; for moment_order = {self.moment_order:g} "
                 f"it must be below {breakdown_point(self.moment_order):.4f}",
             )
         require_levels(self, self.premises.scale)
