@@ -205,6 +205,8 @@ class Reading:
         Radii fall as those of heavy tails do, by n^-(1 - 1/p), and never by more than a root.
         """
         rewards, mean, noise = shown
+        if self._policy.rewards == "bounded":  # noise may have brought it out of [0, 1]
+            mean = min(max(mean, 0.0), 1.0)
         if self._estimation.limits is limits_within_radius:
             rate = min(0.5, 1.0 - 1.0 / getattr(self._policy, "moment_order", 2.0))
             noise *= growth**-rate
