@@ -76,7 +76,7 @@ RIVALS = [
             "moment_bound": 2.0,
             "radius_scale": 0.02,
         },
-        ("horizon", "epsilon", "root", "level", "step", "bonus"),
+        ("horizon", "epsilon", "root", "level", "bonus"),
     ),
     Rival("ldp-ucb-laplace", private.ldp_ucb_laplace, {"epsilon": 1.0}, ("epsilon",)),
     Rival("ldp-ucb-bernoulli", private.ldp_ucb_bernoulli, {"epsilon": 1.0}, ("epsilon",)),
