@@ -177,7 +177,7 @@ class Reading:
         rewards, that it has had so far. None if there is a winner, or if there would never be one.
         """
         total = sum(map(int, self._decisions))
-        if self._tells(1.0) or not all(shown.rewards for shown in self._shown):
+        if self.estimates().winner is not None or not all(shown.rewards for shown in self._shown):
             return None
         enough = 2.0
         while not self._tells(enough):
