@@ -46,6 +46,7 @@ def main() -> None:
     arguments.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.5])
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments.add_argument("--runs", type=int, default=200, help="of what is tried on S3")
+    arguments.add_argument("--scale", type=float, help="of dpr-batch-ucb, in place of calibrating")
     options = arguments.parse_args()
     horizon, few, many = (10**6, 4, 20) if options.quick else (10**7, 10, options.runs)
     proved, tuned = [], []
@@ -71,7 +72,10 @@ def main() -> None:
             proved.append((name, v, epsilon, *cells, f"{min(se, ucb) / regret:.1f}"))
         instances = {name: worlds[name] for name in ("S1", "S2")}
         policies = {"dpr-adaptive-ucb": bl.policy("dpr-adaptive-ucb", arms=5, epsilon=epsilon)}
-        for name in ("dpr-se", "dpr-batch-ucb"):
+        if options.scale is not None:
+            scaled = bl.policy("dpr-batch-ucb", **known, radius_scale=options.scale)
+            policies[f"dpr-batch-ucb at {options.scale:.3g}"] = scaled
+        for name in ("dpr-se", "dpr-batch-ucb") if options.scale is None else ():
             calibration = bl.calibrate(
                 as_proved[name], instances, horizon=horizon, repetitions=max(few, 20), seed=SEED
             )
