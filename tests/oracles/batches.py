@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import kernel
+from balaclava.authoring import kernel
 from tests.oracles.phases import SPARE
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.declared import Delta, Experts, Horizon
+from balaclava.authoring import Delta, Experts, Horizon
 from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateBoundedPolicy, PrivateRealPolicy
 from balaclava.policies.expert_advice import PrivateExpertPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from balaclava._core.declared import Delta
+from balaclava.authoring import Delta
 from balaclava.policies.base import PrivateRealPolicy
 from balaclava.privacy.gaussian import gaussian_release
 from balaclava.privacy.laplace import laplace_release

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.declared import Epsilon
+from balaclava.authoring import Epsilon
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.privacy.laplace import laplace_release
 

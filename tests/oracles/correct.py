@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import balaclava as bl
-from balaclava._core.declared import Delta
+from balaclava.authoring import Delta
 from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateRealPolicy
 from balaclava.policies.local import LocalBoundedPolicy

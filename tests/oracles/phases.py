@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import kernel
+from balaclava.authoring import kernel
 
 SPARE = -1  # the phase of a decision from which nothing is learned
 

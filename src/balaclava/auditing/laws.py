@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import compiled
+from balaclava._core.parts import require_part
 from balaclava.auditing.exact import divergences
 from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recorder import Entry
@@ -164,6 +165,7 @@ def fault_of_curve(laws: list[Any], terms: Terms) -> str:
 
 def fault_without_law(samples: list[np.ndarray], terms: Terms) -> str:
     """What draws at two values show that come with no law."""
+    require_part("scipy", "an audit")
     from scipy import stats
 
     one, other = samples
