@@ -83,3 +83,7 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
     estimation = FROM_POOLS
     epsilon: Epsilon
+
+    def propensity(self, state: Any, arm: int) -> None:
+        """Not known: the chance that an arm's Beta variable is the largest has no closed form."""
+        return None
