@@ -39,7 +39,7 @@ test-gpu: $(READY) ## what a GPU plays, against the CPU, on a machine that has o
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
 	$(BIN)/python -m pytest -m gpu tests/simulation/gpu
 
-audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.md and the table in README.md
+audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.md
 	$(BIN)/python benchmarks/full_audit.py
 
 bench: $(READY) ## speed, as ratios to references in the same run

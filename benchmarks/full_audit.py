@@ -1,4 +1,4 @@
-"""Audit every private policy at the full setting; write the table into docs/audit.md and README.md.
+"""Audit every private policy at the full setting; write docs/audit.md.
 
 python benchmarks/full_audit.py [--trials 2000000] [--out docs/audit.md]
 """
@@ -15,7 +15,6 @@ from balaclava.auditing.report import AuditReport
 from balaclava.testing.examples import USUAL, completed
 
 ROOT = Path(__file__).parent.parent
-START, END = "<!-- audit: written by make audit -->", "<!-- end of audit -->"
 HEADER = (
     "| policy | claims | verdict | replayed pairs, largest loss | declared | true delta "
     "| epsilon at least | tight |\n"
@@ -87,12 +86,6 @@ def main() -> int:
         "what the moved mechanisms cost, *declared* what they said they would cost at most.\n\n"
         f"{table}\n\n" + "\n".join(details)
     )
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    if START in text:
-        before, _, rest = text.partition(START)
-        _, _, after = rest.partition(END)
-        readme.write_text(f"{before}{START}\n{table}\n{END}{after}")
     return 1 if faults else 0
 
 
