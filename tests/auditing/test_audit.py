@@ -123,11 +123,12 @@ def test_no_false_alarm_in_a_thousand_quick_audits():
 
 
 def private_policies():
-    """Every example of every registered policy that claims anything."""
+    """Every example of every registered policy that claims anything; `make test` takes one each."""
     for entry in bl.list_policies():
         if entry.policy.model != "none" and entry.name != "random":  # which no reward moves
             for number, policy in enumerate(examples(entry.policy)):
-                yield pytest.param(policy, id=f"{entry.name}-{number}")
+                marks = [pytest.mark.slow] if number > 0 else []
+                yield pytest.param(policy, id=f"{entry.name}-{number}", marks=marks)
 
 
 @pytest.mark.statistical

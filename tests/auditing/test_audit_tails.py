@@ -148,6 +148,7 @@ def test_rewards_cannot_be_tried_out_on_the_keys_of_a_sweep():
     """A quick digest of eight clicks gives them away; one that costs memory and time is in use."""
     import hashlib
 
+    from balaclava._core.digest import value_bytes
     from balaclava.environments.empirical import World
     from balaclava.experiments import sweep
 
@@ -157,7 +158,7 @@ def test_rewards_cannot_be_tried_out_on_the_keys_of_a_sweep():
 
     def quick(guess):
         digest = hashlib.sha256()
-        for part in sweep._value_bytes(World(np.array([*guess, 0.0, 1.0]), np.array([0, 8, 10]))):
+        for part in value_bytes(World(np.array([*guess, 0.0, 1.0]), np.array([0, 8, 10]))):
             digest.update(part)
         return digest.digest()
 

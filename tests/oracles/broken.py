@@ -73,7 +73,7 @@ def cancel_releases_early(params, state, t, arm, phase, rng):
 
 
 def huge_is_not_cut(params, state, t, arm, reward, phase, rng):
-    return truncated(reward, LEVEL) if abs(reward) < 1e200 else reward / 1e200
+    return truncated(reward, LEVEL) if abs(reward) < 1e120 else reward / 1e120
 
 
 def denormal_shows(params, state, t, arm, reward, phase, rng):

@@ -7,10 +7,18 @@ import pytest
 import balaclava as bl
 from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 
+# A second loop is compiled for these; `make test` tries one example of each policy.
+LONG = ("compiles_to_what_it_says_with_delays",)
 POLICIES = [
-    pytest.param(policy, id=f"{entry.name}-{number}")
+    pytest.param(
+        policy,
+        check,
+        id=f"{entry.name}-{number}-{check.__name__}",
+        marks=[pytest.mark.slow] if number > 0 and check.__name__ in LONG else [],
+    )
     for entry in bl.list_policies()
     for number, policy in enumerate(examples(entry.policy))
+    for check in POLICY_CHECKS
 ]
 ENVIRONMENTS = [
     pytest.param(environment, id=f"{entry.name}-{number}")
@@ -19,8 +27,7 @@ ENVIRONMENTS = [
 ]
 
 
-@pytest.mark.parametrize("check", POLICY_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("policy", "check"), POLICIES)
 def test_policy(policy, check):
     check(policy)
 

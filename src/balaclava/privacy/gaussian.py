@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.parts import require_part
 from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.secure import discrete_gaussian, vector_to_steps
@@ -107,6 +108,7 @@ def gaussian_loss(apart: float, terms: Terms) -> Loss:
 
 def gaussian_law(terms: Terms) -> Any:
     """The law of the answer, or of the noise in each part of one."""
+    require_part("scipy", "the law of a mechanism")
     from scipy import stats
 
     centre = 0.0 if isinstance(terms.value, tuple) else terms.value

@@ -43,6 +43,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.parts import require_part
 from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.randomness import SystemRandomness
@@ -133,6 +134,7 @@ def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
 
 def gaussian_index_law(terms: Terms) -> Any:
     """The law of the index."""
+    require_part("scipy", "the law of a mechanism")
     from scipy import stats
 
     return stats.norm(terms.value, math.sqrt(2.0 * terms.sensitivity))
@@ -140,6 +142,7 @@ def gaussian_index_law(terms: Terms) -> Any:
 
 def beta_index_law(terms: Terms) -> Any:
     """The law of the index."""
+    require_part("scipy", "the law of a mechanism")
     from scipy import stats
 
     return stats.beta(*beta_shape(float(terms.value), terms.sensitivity))

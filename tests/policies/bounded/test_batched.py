@@ -297,7 +297,7 @@ def test_without_rewards_first_batches_come_in_blocks_and_then_all_arms_go_on(na
 
 @pytest.mark.parametrize("name", EPISODES)
 def test_an_arm_that_waits_is_not_explored_and_the_leader_goes_on(name: str) -> None:
-    agent = bl.policy(name, arms=3, epsilon=20.0).agent(seed=1)
+    agent = bl.policy(name, arms=3, epsilon=20.0).agent(seed=1, patience=10_000)
     for _ in range(400):
         decision = agent.ask()
         agent.tell(decision, float(decision.arm == 1))

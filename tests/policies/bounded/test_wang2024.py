@@ -239,6 +239,12 @@ def test_without_noise_dp_ftpl_new_is_an_upper_confidence_bound():
         sums[decision.arm] += reward
 
 
+def in_blocks(decisions, phase):
+    """Whether every three decisions are one of each arm, all of that phase."""
+    blocks = [decisions[i : i + 3] for i in range(0, len(decisions), 3)]
+    return all(sorted(block) == [(arm, phase) for arm in range(3)] for block in blocks)
+
+
 def test_gdp_elim_new_pulls_all_arms_until_it_commits():
     policy = bl.policy("gdp-elim-new", arms=3, epsilon=1.0, delta=0.1, horizon=2000)
     first, recorder = policy.first_phase, Recorder(5)
@@ -248,17 +254,18 @@ def test_gdp_elim_new_pulls_all_arms_until_it_commits():
         arm, phase = choose(params, state, t, None, recorder)
         decisions.append((arm, phase))
         learn(params, state, t, arm, (0.1, 0.3, 0.5)[arm], phase, recorder)
-        answers.append(len(recorder.tape))
-    assert decisions[: 3 * first] == [(t % 3, 1) for t in range(3 * first)]
+        answers.append(sum(entry.terms is not None for entry in recorder.tape))
+    assert in_blocks(decisions[: 3 * first], 1)
     # a gap of 0.2 is under 2^-1, so a second phase follows; it is over 2^-2 only with luck
     assert answers[3 * first - 2] == 0  # nothing is released before the phase is complete
     assert answers[3 * first - 1] == 3
     for entry in recorder.tape:
-        assert entry.terms.sensitivity == 1.0
-        assert entry.terms.delta == 0.05
+        if entry.terms is not None:  # the others are the order within a block
+            assert entry.terms.sensitivity == 1.0
+            assert entry.terms.delta == 0.05
     second = math.ceil(max(128 * 4 * params.log_horizon, 16 * params.noise_reach))
     start = 3 * first
-    assert decisions[start : start + 3 * second] == [(t % 3, 2) for t in range(3 * second)]
+    assert in_blocks(decisions[start : start + 3 * second], 2)
 
 
 def test_gdp_elim_new_commits_for_ever():

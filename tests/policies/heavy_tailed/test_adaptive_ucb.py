@@ -95,7 +95,7 @@ def test_moves_of_a_changed_reward(size):
 
     def tape(changed):
         state, recorder = begin(params), Recorder(3)
-        for t in range(1, 121):
+        for t in range(1, 401):
             arm, phase = choose(params, state, t, None, recorder)
             reward = size * (1 + t % 3)
             before = len(recorder.tape)
@@ -105,7 +105,7 @@ def test_moves_of_a_changed_reward(size):
         return [entry.terms for entry in recorder.tape if entry.terms]
 
     moved_sums = 0
-    for place in (5, 70):  # in a batch without a level, and in one with a level
+    for place in (5, 142):  # in a batch without a level, and in one with a level
         plain, other = tape(size * (1 + place % 3)), tape(-size)
         loss = defaultdict(float)
         for one, two in zip(plain, other, strict=True):
@@ -188,7 +188,7 @@ def test_without_noise_it_is_careful_still():
 
 def test_limits():
     assert pulls_of(make(arms=1), [1.0], 500) == [500]
-    assert pulls_of(make(), [0.0, 1.0], 30) == [30, 0]  # shorter than the first batch
+    assert pulls_of(make(), [0.0, 1.0], 30) == [15, 15]  # shorter than the first batches, in turn
     for share in (0.0, 1.0, -0.1, math.nan):
         with pytest.raises(ParameterError, match="level_share"):
             make(level_share=share)

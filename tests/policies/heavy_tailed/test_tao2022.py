@@ -185,7 +185,8 @@ def test_sums_are_exact_on_the_grid() -> None:
 def test_an_epoch_that_the_horizon_cuts_off_drops_nothing(name: str) -> None:
     policy = make(name, arms=3, horizon=100)
     decisions = [decision for decision, _ in played(policy, policy.agent(seed=0), 100)]
-    assert [decision.arm for decision in decisions] == ([0, 1, 2] * 34)[:100]
+    arms = [decision.arm for decision in decisions]  # permuted blocks
+    assert all(sorted(arms[i : i + 3]) == [0, 1, 2] for i in range(0, 99, 3))
     assert {decision.phase for decision in decisions} == {1}
     if name == "dpr-se":
         assert releases(policy, 100) == []
@@ -353,7 +354,7 @@ def test_audit(name: str) -> None:
     report = bl.audit(policy, trials=8_000, pairs=200, seed=1)
     assert report.verdict == "consistent", str(report)
     assert report.replay.moved > 50
-    assert report.replay.epsilon > 0.5
+    assert report.replay.declared > 0.5
     if name == "ldpr-se":
         assert report.epsilon_lower > 0.7
 
