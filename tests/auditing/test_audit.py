@@ -127,7 +127,8 @@ def private_policies():
     for entry in bl.list_policies():
         if entry.policy.model != "none" and entry.name != "random":  # which no reward moves
             for number, policy in enumerate(examples(entry.policy)):
-                marks = [pytest.mark.slow] if number > 0 else []
+                long = number > 0 or entry.name.endswith("-experts")
+                marks = [pytest.mark.slow] if long else []
                 yield pytest.param(policy, id=f"{entry.name}-{number}", marks=marks)
 
 

@@ -7,14 +7,16 @@ import pytest
 import balaclava as bl
 from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 
-# A second loop is compiled for these; `make test` tries one example of each policy.
+# A second loop is compiled for these; `make test` tries one example of each policy for rewards.
 LONG = ("compiles_to_what_it_says_with_delays",)
 POLICIES = [
     pytest.param(
         policy,
         check,
         id=f"{entry.name}-{number}-{check.__name__}",
-        marks=[pytest.mark.slow] if number > 0 and check.__name__ in LONG else [],
+        marks=[pytest.mark.slow]
+        if check.__name__ in LONG and (number > 0 or entry.rewards == "loss")
+        else [],
     )
     for entry in bl.list_policies()
     for number, policy in enumerate(examples(entry.policy))
