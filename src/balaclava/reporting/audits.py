@@ -72,7 +72,7 @@ def _verdict(policy: Policy, trials: int) -> Verdict:
 
 def _place(policy: Policy, trials: int) -> Path | None:
     """Beside the policy's machine code, so that an edited policy is audited again."""
-    folder = cache_directory(*policy.kernels[:3], policy.prepare())
+    folder = cache_directory(*policy.kernels, policy.prepare())
     if folder is None:
         return None
     what = json.dumps([policy.name, policy.parameters, trials, _PAIRS, _SEED], sort_keys=True)
