@@ -126,11 +126,11 @@ def simulate(
         if chosen_device(device, feedback, winners) == "cuda":
             from balaclava.simulation.gpu.engine import runs_on_device
 
-            for run in runs_on_device(results, repetitions, progress):
-                results.add(run)
+            runs = runs_on_device(results, repetitions, progress)
         else:
-            for run in _runs_on_threads(results, repetitions, workers, winners, progress):
-                results.add(run)
+            runs = _runs_on_threads(results, repetitions, workers, winners, progress)
+        for run in runs:
+            results.add(run)
     except KeyboardInterrupt:
         raise Interrupted(results) from None
     return results
@@ -161,9 +161,12 @@ def chosen_device(
         return "cpu"
     from balaclava.simulation.gpu.device import gpu_fault
 
-    fault = gpu_fault() if feedback.prompt else "delays are played on the CPU alone"
     if winners:
         fault = "winners are recorded on the CPU alone"
+    elif not feedback.prompt:
+        fault = "delays are played on the CPU alone"
+    else:
+        fault = gpu_fault()
     if device == "cuda" and fault:
         raise DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
     return "cpu" if fault else "cuda"
