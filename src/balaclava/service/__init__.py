@@ -1,0 +1,1 @@
+"""Private decisions over HTTP: storage, a writer, endpoints and a dashboard."""
