@@ -238,7 +238,7 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
     lines: list[list[Any]] = []
     for rng, other in ((recorder, False), (Player(recorder.tape, 0), True)):
         agent = policy.agent()
-        agent._rng = rng
+        agent._player.rng = rng
         rewards = np.random.default_rng(place)
         lines.append([])
         for t in range(120):
@@ -248,7 +248,9 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
                 reward = low + high - reward
             agent.tell(decision, reward)
             arms = range(policy.arms)
-            lines[-1].append([shown(agent._params, agent._state, arm) for arm in arms])
+            lines[-1].append(
+                [shown(agent._player.params, agent._player.state, arm) for arm in arms]
+            )
     return lines
 
 

@@ -91,11 +91,11 @@ def test_neighbours_look_alike(name, change):
         recorder = Recorder(seed=1)
         for rng, happened in ((recorder, events), (Player(recorder.tape, 0), other)):
             agent = policy.agent(patience=WINDOW, settle="window", missing=0.0)
-            agent._rng = rng
+            agent._player.rng = rng
             agents.append(agent)
             lines.append(shown(agent, happened))
         assert lines[0] == lines[1]
-        moves = agents[1]._rng.moves
+        moves = agents[1]._player.rng.moves
         cost = sum(m.share * m.terms.epsilon for m in moves)
         assert cost <= policy.epsilon * (1 + 1e-9)
 
@@ -110,7 +110,7 @@ def test_the_attack_can_succeed():
     counts = []
     for rng, happened in ((recorder, events), (Recorder(seed=1), other)):
         agent = policy.agent(patience=WINDOW)
-        agent._rng = rng
+        agent._player.rng = rng
         for t in range(40):
             decision = agent.ask()
             if happened[t].delay == 0 and happened[t].reward is not None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import threading
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from balaclava._core.declared import brief
@@ -14,20 +12,18 @@ from balaclava.errors import (
     ParameterError,
     PrivacyError,
     ProcessError,
-    RewardError,
     SavedStateError,
-    require_arm,
 )
 from balaclava.policies.base import REGISTRY, Policy
-from balaclava.policies.decisions import Book, Decision, Open
+from balaclava.policies.decisions import Book, Decision
 from balaclava.policies.estimates import Estimates, Reading
-from balaclava.policies.reception import REPORT, REWARD, Arrival, Lesson, Window
+from balaclava.policies.player import REPORT, REWARD, Lesson, Player
+from balaclava.policies.reception import Arrival, Window
 from balaclava.policies.saving import pack_state, plain_generator, seal
 from balaclava.policies.settling import Settle, Settling, checked_settling, require_missing
 from balaclava.policies.status import Status
 from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
-from balaclava.privacy.report import checked_number
 
 GOES_ON_ONCE = (
     "of an agent and its copies (restored from a save, or left by a fork) only one went on: every "
@@ -89,16 +85,8 @@ class Agent:
         self._settling = checked_settling(patience, settle, missing)
         require_missing(policy, self._settling)
         self._policy = policy
-        self._params = policy.constants()
-        self._prepare = policy.prepare()
-        try:
-            self._state = policy.kernels.begin(self._params)
-        except (MemoryError, OverflowError):
-            raise ParameterError(
-                f"{policy.name}: arms = {policy.arms} are more than memory holds; give fewer"
-            ) from None
         self._seeded = seed is not None
-        self._rng: Any = SystemRandomness() if seed is None else seeded(seed)
+        self._player = Player(policy, SystemRandomness() if seed is None else seeded(seed))
         self._copied = False
         self._book = Book()
         self._reception = self._receive(self._settling)
@@ -110,9 +98,9 @@ class Agent:
     def _receive(self, settling: Settling) -> Arrival | Window:
         patience, settle, missing = settling
         if settle == "window" and patience is not None and missing is not None:
-            lesson = self._checked(Lesson(REWARD, missing))
-            return Window(self._book, patience, lesson, self._learn, self._checked)
-        return Arrival(self._book, patience, self._learn, self._forget)
+            lesson = self._player.checked(Lesson(REWARD, missing))
+            return Window(self._book, patience, lesson, self._player.learn, self._player.checked)
+        return Arrival(self._book, patience, self._player.learn, self._player.forget)
 
     @property
     def policy(self) -> Policy:
@@ -151,20 +139,15 @@ class Agent:
         self._require_own_process()
         with self._lock:
             self._reception.before_decision()
-            t = self._book.clock + 1
-            arm, phase = policy.kernels.choose(self._params, self._state, t, context, self._rng)
-            require_arm(policy.name, t, arm, policy.arms)
-            entry = self._book.enter(int(arm), int(phase))
-            self._decisions[entry.arm] += 1
-            self._unlearned += entry.phase < 0
-            chance = None  # where single decisions are protected: it would be made of raw means
-            if policy.scope != "decision":
-                chance = policy.propensity(self._state, entry.arm)
-            return Decision(entry.id, entry.arm, entry.phase, policy.arm_label(entry.arm), chance)
+            arm, phase, chance = self._player.choose(self._book.clock + 1, context)
+            entry = self._book.enter(arm, phase)
+            self._decisions[arm] += 1
+            self._unlearned += phase < 0
+            return Decision(entry.id, arm, phase, policy.arm_label(arm), chance)
 
     def tell(self, decision: Decision | str, reward: float) -> None:
         """The reward of a decision, or of its id: in any order, each once."""
-        self._take(decision, self._checked(Lesson(REWARD, reward)))
+        self._take(decision, self._player.checked(Lesson(REWARD, reward)))
 
     def report_level(self, decision: Decision | str) -> float:
         """The public level that is sent to the owner of the decision's reward, for its report.
@@ -172,20 +155,17 @@ class Agent:
         For policies of local privacy: the owner's device calls `policy.report(reward, level)`.
         It depends on earlier reports only, and the report is as private at any other level.
         """
-        level = self._policy.report_level
-        if level is None:
-            raise RewardError(f"{self._policy.name} takes rewards, not reports; use tell")
         self._require_own_process()
         with self._lock:
             entry = self._reception.find(decision)
-            return float(level(self._params, self._state, entry.arm, entry.phase))
+            return self._player.level(entry.arm, entry.phase)
 
     def tell_report(self, decision: Decision | str, report: float) -> None:
         """What the owner of the reward reported (`policy.report`), for policies of local privacy.
 
         The agent then never sees the reward.
         """
-        self._take(decision, self._checked(Lesson(REPORT, report)))
+        self._take(decision, self._player.checked(Lesson(REPORT, report)))
 
     def cancel(self, decision: Decision | str) -> None:
         """The reward of this decision will never come.
@@ -202,7 +182,7 @@ class Agent:
         """How far it is. With `settle="window"` nothing in it depends on rewards that came."""
         with self._lock:
             book, reception = self._book, self._reception
-            released = self._policy.released(self._state)
+            released = self._policy.released(self._player.state)
             oldest = book.oldest
             return Status(
                 decisions=book.clock,
@@ -261,8 +241,7 @@ class Agent:
 
     def _reading(self, confidence: Any) -> Reading:
         with self._lock:
-            decisions = tuple(self._decisions)
-            return Reading(self._policy, self._params, self._state, decisions, confidence)
+            return self._player.reading(tuple(self._decisions), confidence)
 
     def adopt(self) -> None:
         """Go on in this process, after a fork: the caller knows that no other copy goes on.
@@ -309,8 +288,8 @@ class Agent:
                 "open": [list(entry) for entry in book.open.values()],
                 "closed": [list(item) for item in book.closed.items()],
                 "reception": self._reception.save(),
-                "state": pack_state(self._state),
-                "generator": plain_generator(self._rng) if self._seeded else None,
+                "state": pack_state(self._player.state),
+                "generator": plain_generator(self._player.rng) if self._seeded else None,
             }
             return seal(content)
 
@@ -318,30 +297,6 @@ class Agent:
         self._require_own_process()
         with self._lock:
             self._reception.take(decision, lesson)
-
-    def _checked(self, lesson: Lesson) -> Lesson:
-        """The lesson as a number that the policy takes, or an error that does not repeat it."""
-        policy = self._policy
-        if lesson.kind != REPORT:
-            return Lesson(REWARD, checked_reward(policy, lesson.value))
-        if policy.learn_report is None:
-            raise RewardError(f"{policy.name} takes rewards, not reports; use tell")
-        value = checked_number(policy.name, "report", lesson.value, *policy.reports)
-        return Lesson(REPORT, value)
-
-    def _learn(self, entry: Open, lesson: Lesson) -> None:
-        learn: Callable[..., None] = self._policy.kernels.learn
-        value = lesson.value
-        if lesson.kind == REPORT and self._policy.learn_report is not None:
-            learn = self._policy.learn_report
-        else:
-            value = self._prepare(self._params, value)
-        learn(self._params, self._state, entry.round, entry.arm, value, entry.phase, self._rng)
-
-    def _forget(self, entry: Open) -> None:
-        self._policy.kernels.forget(
-            self._params, self._state, entry.round, entry.arm, entry.phase, self._rng
-        )
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
@@ -370,9 +325,3 @@ class Agent:
     def __repr__(self) -> str:
         counts = f"{self._book.clock} decisions, {len(self._book.open)} open"
         return f"<Agent of {self._policy.name}: {counts}, {self.guarantee}>"
-
-
-def checked_reward(policy: Policy, reward: Any) -> float:
-    """The reward as a float that the policy takes, or an error that does not repeat it."""
-    limits = (-math.inf, math.inf) if policy.clips else policy.accepts
-    return checked_number(policy.name, "reward", reward, *limits)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from balaclava.errors import DecisionError, SilenceWarning
 from balaclava.frames.patience import (
@@ -37,17 +37,10 @@ from balaclava.policies.decisions import (
     Book,
     Open,
 )
+from balaclava.policies.player import Lesson
 from balaclava.policies.saving import DamageError, exactly, items_of, whole_number
 
 SILENT = 1_000  # decisions without any news, after which an agent warns
-REWARD, REPORT = "reward", "report"
-
-
-class Lesson(NamedTuple):
-    """What the policy learns from: a reward as it was told, or a report of one."""
-
-    kind: str
-    value: float
 
 
 class Arrival:

@@ -68,7 +68,7 @@ def _restored(content: dict[str, Any]) -> Agent:
     seed = None if content["generator"] is None else 0
     agent = Agent(policy, seed=seed, **settling)
     if seed is not None:
-        set_generator(agent._rng, content["generator"])
+        set_generator(agent._player.rng, content["generator"])
     agent._copied = True
     clock = whole_number(content["clock"], 0, MOST_ROUNDS)
     agent._unlearned = whole_number(content["unlearned"], 0, clock)
@@ -77,7 +77,7 @@ def _restored(content: dict[str, Any]) -> Agent:
         raise DamageError("decisions of arms that do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
     agent._reception.load(content["reception"])
-    fill_state(agent._state, content["state"], clock)
+    fill_state(agent._player.state, content["state"], clock)
     return agent
 
 

@@ -252,7 +252,7 @@ def does_without_missing_rewards(policy: Policy) -> None:
 
 def settled_batches(agent: Agent) -> int:
     """How many batches an agent has released; 0 where it releases decisions only."""
-    released = agent.policy.released(agent._state)
+    released = agent.policy.released(agent._player.state)
     return sum(arm.batches for arm in released or ())
 
 
@@ -493,7 +493,7 @@ def late_arms(
 ) -> np.ndarray:
     """The decisions of an agent whose rewards come late, by the same streams as `simulate`."""
     agent = policy.agent(seed=SEED, **feedback.settling._asdict())
-    agent._rng = seeded(SEED, repetition, POLICY_STREAM)
+    agent._player.rng = seeded(SEED, repetition, POLICY_STREAM)
     environment_rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)
     delay_rng = seeded(SEED, repetition, DELAY_STREAM)
     world, law = environment.constants(), (feedback.delay or Delay(mean=0, law="fixed")).constants()

@@ -1,0 +1,101 @@
+"""A policy at work: its state and its randomness. Who keeps the books is another's business.
+
+An agent keeps its decisions in memory, the service keeps them in a database; both play by this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from balaclava.errors import ParameterError, RewardError, require_arm
+from balaclava.policies.base import Policy
+from balaclava.policies.decisions import Open
+from balaclava.policies.estimates import Reading
+from balaclava.privacy.report import checked_number
+
+REWARD, REPORT = "reward", "report"
+
+
+class Lesson(NamedTuple):
+    """What the policy learns from: a reward as it was told, or a report of one."""
+
+    kind: str
+    value: float
+
+
+class Choice(NamedTuple):
+    """An arm, its phase, and the chance that it had, given what was public; None if not public."""
+
+    arm: int
+    phase: int
+    propensity: float | None
+
+
+class Player:
+    """Interpreted kernels on one state, with one source of randomness."""
+
+    def __init__(self, policy: Policy, rng: Any) -> None:
+        self.policy, self.rng = policy, rng
+        self.params = policy.constants()
+        self._prepare = policy.prepare()
+        try:
+            self.state = policy.kernels.begin(self.params)
+        except (MemoryError, OverflowError):
+            raise ParameterError(
+                f"{policy.name}: arms = {policy.arms} are more than memory holds; give fewer"
+            ) from None
+
+    def choose(self, round: int, context: Any = None) -> Choice:
+        """The decision of a round; `context` as `policy.checked_context` gave it."""
+        policy = self.policy
+        arm, phase = policy.kernels.choose(self.params, self.state, round, context, self.rng)
+        require_arm(policy.name, round, arm, policy.arms)
+        chance = None  # where single decisions are protected: it would be made of raw means
+        if policy.scope != "decision":
+            chance = policy.propensity(self.state, int(arm))
+        return Choice(int(arm), int(phase), chance)
+
+    def level(self, arm: int, phase: int) -> float:
+        """The public level that goes with a decision to the owner of its reward."""
+        level = self.policy.report_level
+        if level is None:
+            raise RewardError(f"{self.policy.name} takes rewards, not reports; use tell")
+        return float(level(self.params, self.state, arm, phase))
+
+    def checked(self, lesson: Lesson) -> Lesson:
+        """The lesson as a number that the policy takes, or an error that does not repeat it."""
+        policy = self.policy
+        if lesson.kind != REPORT:
+            return Lesson(REWARD, checked_reward(policy, lesson.value))
+        if policy.learn_report is None:
+            raise RewardError(f"{policy.name} takes rewards, not reports; use tell")
+        value = checked_number(policy.name, "report", lesson.value, *policy.reports)
+        return Lesson(REPORT, value)
+
+    def learn(self, entry: Open, lesson: Lesson) -> None:
+        """What a checked lesson teaches of a decision."""
+        learn: Callable[..., None] = self.policy.kernels.learn
+        value = lesson.value
+        if lesson.kind == REPORT and self.policy.learn_report is not None:
+            learn = self.policy.learn_report
+        else:
+            value = self._prepare(self.params, value)
+        learn(self.params, self.state, entry.round, entry.arm, value, entry.phase, self.rng)
+
+    def forget(self, entry: Open) -> None:
+        """The decision is given up: its reward will not come."""
+        self.policy.kernels.forget(
+            self.params, self.state, entry.round, entry.arm, entry.phase, self.rng
+        )
+
+    def reading(self, decisions: Sequence[int], confidence: Any) -> Reading:
+        """What was released of the arms, for each of which so many decisions were made."""
+        return Reading(self.policy, self.params, self.state, decisions, confidence)
+
+
+def checked_reward(policy: Policy, reward: Any) -> float:
+    """The reward as a float that the policy takes, or an error that does not repeat it."""
+    limits = (-math.inf, math.inf) if policy.clips else policy.accepts
+    return checked_number(policy.name, "reward", reward, *limits)
