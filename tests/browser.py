@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+DEMANDED = os.environ.get("BALACLAVA_DEMAND_BROWSER") == "1"  # then tests fail without one
+NO_BROWSER = "no chromium is installed"
 
 
 def needs_browser(test: Any) -> Any:
     """Mark a test of what a page looks like; it is left out where there is no browser."""
-    without = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+    without = pytest.mark.skipif(CHROMIUM is None and not DEMANDED, reason=NO_BROWSER)
     return pytest.mark.browser(without(test))
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Chromium, to be driven; while it is open, no test can run an event loop of its own."""
+    from playwright.sync_api import sync_playwright
+
+    assert CHROMIUM is not None, NO_BROWSER
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield browser
+        browser.close()
 
 
 # A page in a frame of the size of a screen; `probe` is JavaScript that sees it as `page`, its
@@ -43,7 +66,7 @@ class Look(NamedTuple):
 
 def chromium(*arguments: str, profile: Path) -> subprocess.CompletedProcess[str]:
     """Run it, with a profile of its own."""
-    assert CHROMIUM is not None
+    assert CHROMIUM is not None, NO_BROWSER
     return subprocess.run(
         [
             CHROMIUM,

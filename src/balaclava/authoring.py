@@ -59,6 +59,7 @@ from balaclava.policies.local import (
     LocalPolicy,
     LocalRealPolicy,
     truncated_laplace_report,
+    unit_bit_report,
     unit_laplace_report,
     unit_level,
 )
@@ -196,6 +197,7 @@ __all__ = [
     "truncated",
     "truncated_laplace_release",
     "truncated_laplace_report",
+    "unit_bit_report",
     "unit_laplace_report",
     "unit_level",
     "unknown_arm",

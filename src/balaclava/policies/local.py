@@ -7,11 +7,20 @@ from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
-from balaclava.policies.base import Policy, PrivateBoundedPolicy, PrivateRealPolicy
+from balaclava.policies.base import (
+    Policy,
+    PrivateBoundedPolicy,
+    PrivateRealPolicy,
+    onto_unit_grid,
+    within_reach,
+)
+from balaclava.policies.losses import loss_onto_unit_grid
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.laplace import laplace_report
+from balaclava.privacy.randomized_response import bernoulli_report
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.privacy.report import checked_level
+from balaclava.privacy.secure import GRID_BITS
 from balaclava.privacy.truncation import truncated
 
 REPORTED = (
@@ -33,9 +42,25 @@ def unit_laplace_report(params: Any, reward: float, level: float, rng: Any) -> f
 
 
 @kernel(borrows=True)
+def unit_bit_report(params: Any, reward: float, level: float, rng: Any) -> float:
+    """What leaves the owner of a reward in [0, 1] who says 0 or 1 only."""
+    return bernoulli_report(rng, reward, params.epsilon)
+
+
+@kernel(borrows=True)
 def truncated_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
     """What leaves the owner of a reward of any size (see `privacy.report`)."""
     return laplace_report(rng, truncated(reward, level), 2.0 * level, params.epsilon)
+
+
+# What a device of another kind than Python knows how to do (service/static/report.js), by what
+# is done to a reward before and while it is reported.
+RULES: dict[tuple[Callable[..., float], Callable[..., float] | None], str] = {
+    (onto_unit_grid, unit_bit_report): "bit",
+    (onto_unit_grid, unit_laplace_report): "laplace",
+    (loss_onto_unit_grid, unit_laplace_report): "laplace",
+    (within_reach, truncated_laplace_report): "truncated-laplace",
+}
 
 
 class LocalPolicy(Policy):
@@ -80,6 +105,33 @@ class LocalPolicy(Policy):
         params = self.constants()
         prepared = self.prepare()(params, checked_reward(self, reward))
         return float(kernel(params, prepared, checked_level(level), SystemRandomness()))
+
+    def report_rule(self) -> dict[str, Any]:
+        """What a device that runs no Python needs for reports of the same law; public, JSON-able.
+
+        `kind` is "bit" (randomized response), "laplace", or "truncated-laplace", which needs the
+        level of each decision on top. `range` and `outside` say which rewards there are, and
+        what becomes of others; `grid_bits` how fine the grid of reports is.
+
+        Example:
+            >>> import balaclava as bl
+            >>> bl.policy("ldp-ucb-bernoulli", arms=3, epsilon=1.0).report_rule()
+            {'kind': 'bit', 'epsilon': 1.0, 'range': [0.0, 1.0], 'outside': 'refuse',
+             'grid_bits': 20}
+        """
+        kind = RULES.get((self.prepare(), type(self).report_kernel))
+        if kind is None:
+            raise ParameterError(
+                f"{self.name} reports by a rule of its own, which no device but one that runs "
+                "Python knows; use policy.report there"
+            )
+        return {
+            "kind": kind,
+            "epsilon": float(self.constants().epsilon),
+            "range": None if kind == "truncated-laplace" else [float(x) for x in self.accepts],
+            "outside": "clip" if self.clips else "refuse",
+            "grid_bits": GRID_BITS,
+        }
 
 
 class LocalBoundedPolicy(LocalPolicy, PrivateBoundedPolicy):

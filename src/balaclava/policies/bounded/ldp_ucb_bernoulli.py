@@ -10,22 +10,15 @@ from balaclava._core.kernels import kernel
 from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1
-from balaclava.policies.local import LocalBoundedPolicy
-from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.policies.local import LocalBoundedPolicy, unit_bit_report
 from balaclava.theory.confidence import mean_interval
-
-
-@kernel(borrows=True)
-def report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of the reward: 0 or 1."""
-    return bernoulli_report(rng, reward, params.epsilon)
 
 
 @kernel(borrows=True)
 def learn(
     params: Any, state: Indices, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    learn_ucb1(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+    learn_ucb1(params, state, t, arm, unit_bit_report(params, reward, 1.0, rng), phase, rng)
 
 
 @kernel(borrows=True)
@@ -107,7 +100,7 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
 
     name = "ldp-ucb-bernoulli"
     reference = "Ren, Zhou, Liu, Shroff 2020"
-    report_kernel = staticmethod(report)
+    report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_ucb1)
     reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)

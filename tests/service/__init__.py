@@ -1,0 +1,1 @@
+"""Tests of the decision service and what lies around it."""
