@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 from typing import Any, NoReturn
@@ -20,19 +19,16 @@ from balaclava.policies.estimates import Estimates, Reading
 from balaclava.policies.player import REPORT, REWARD, Lesson, Player
 from balaclava.policies.reception import Arrival, Window
 from balaclava.policies.saving import pack_state, plain_generator, seal
-from balaclava.policies.settling import Settle, Settling, checked_settling, require_missing
+from balaclava.policies.settling import (
+    Settle,
+    Settling,
+    checked_settling,
+    guarantee_when_settled,
+    require_missing,
+)
 from balaclava.policies.status import Status
-from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee, not_private
+from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
-
-GOES_ON_ONCE = (
-    "of an agent and its copies (restored from a save, or left by a fork) only one went on: every "
-    "copy that goes on releases the same rewards again and costs epsilon again"
-)
-ARRIVES_REGARDLESS = (
-    "when and whether a reward comes, or is cancelled, does not depend on what it is; if it does, "
-    "make the agent with settle='window'"
-)
 
 
 class Agent:
@@ -114,18 +110,8 @@ class Agent:
             return not_private(
                 "the agent was seeded: who knows the seed can take the noise away", ""
             )
-        guarantee = self._policy.guarantee
-        if not guarantee.private:
-            return guarantee
-        added = (GOES_ON_ONCE,) if self._copied else ()
-        if self._reception.window and guarantee.model == "central":
-            return dataclasses.replace(
-                guarantee,
-                neighbours=NEIGHBOURS_IN_TIME,
-                assumptions=(*guarantee.assumptions, *added),
-            )
-        return dataclasses.replace(
-            guarantee, assumptions=(*guarantee.assumptions, ARRIVES_REGARDLESS, *added)
+        return guarantee_when_settled(
+            self._policy.guarantee, window=self._reception.window, copied=self._copied
         )
 
     def ask(self, context: Any = None) -> Decision:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any, Literal, NamedTuple
 
 from balaclava._core.declared import Range, brief, check
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
+from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee
 
 Settle = Literal["arrival", "window"]
 MostPatience = 10**12
@@ -47,6 +49,32 @@ def checked_settling(patience: Any, settle: Any, missing: Any) -> Settling:
             "settle = 'window' needs missing: what counts where no reward came, such as 0.0"
         )
     return Settling(patience, settle, check("missing", missing, float))
+
+
+GOES_ON_ONCE = (
+    "of an agent and its copies (restored from a save, or left by a fork) only one went on: every "
+    "copy that goes on releases the same rewards again and costs epsilon again"
+)
+ARRIVES_REGARDLESS = (
+    "when and whether a reward comes, or is cancelled, does not depend on what it is; if it does, "
+    "make the agent with settle='window'"
+)
+
+
+def guarantee_when_settled(guarantee: Guarantee, *, window: bool, copied: bool) -> Guarantee:
+    """A policy's guarantee with what settling, and copies of the state, make of it."""
+    if not guarantee.private:
+        return guarantee
+    added = (GOES_ON_ONCE,) if copied else ()
+    if window and guarantee.model == "central":
+        return dataclasses.replace(
+            guarantee,
+            neighbours=NEIGHBOURS_IN_TIME,
+            assumptions=(*guarantee.assumptions, *added),
+        )
+    return dataclasses.replace(
+        guarantee, assumptions=(*guarantee.assumptions, ARRIVES_REGARDLESS, *added)
+    )
 
 
 def require_missing(policy: Policy, settling: Settling) -> None:

@@ -1,0 +1,236 @@
+"""One experiment as it stands in the database: its policy at work, and its books.
+
+Nothing here touches the database. Decisions are rows; this says what becomes of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from balaclava.errors import EstimateError
+from balaclava.policies.decisions import Open
+from balaclava.policies.estimates import Reading
+from balaclava.policies.player import REWARD, Choice, Lesson, Player
+from balaclava.policies.saving import fill_from_bytes, state_bytes
+from balaclava.privacy.randomness import SystemRandomness
+from balaclava.service.definition import Definition
+from balaclava.service.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED
+from balaclava.service.secrets import new_decision_id
+
+RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
+CONFIDENCE = 0.95
+_SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.01, 16  # decisions from one picture to the next
+_WAIT_BUCKETS = 64  # of how late rewards come: each sqrt(2) times the one before, from 0.1 s
+
+
+@dataclass
+class Books:
+    """What is counted. With windows, nothing here depends on when or whether rewards came."""
+
+    time: float = 0.0  # the service's, never going back
+    rounds: int = 0  # decisions that learn: the policy's clock
+    over: int = 0  # of them, those whose window is over or whose reward came
+    anonymous: int = 0  # decisions that learn and came without a person
+    last_arm: int = 0  # of the last decision that learned
+    decisions: list[int] = field(default_factory=list)  # of each arm
+    learning: list[int] = field(default_factory=list)  # of each arm, those that learn
+    next_snapshot: int = 1
+    # Where batches settle by arrival, and only there:
+    rewarded: int = 0
+    defaulted: int = 0
+    given_up: int = 0
+    waits: list[int] = field(default_factory=list)
+
+
+class Experiment:
+    """The policy, its state and the books, as of a version."""
+
+    def __init__(
+        self, definition: Definition, *, id: int = 0, version: int = 0, state: str = RUNNING
+    ) -> None:
+        self.id, self.version, self.state = id, version, state
+        self.definition = definition
+        self.policy = definition.make_policy()
+        self.player = Player(self.policy, SystemRandomness())
+        zeros = [0] * self.policy.arms
+        self.books = Books(decisions=list(zeros), learning=list(zeros))
+        self.created = 0.0
+        self.next_due: float | None = None
+
+    @classmethod
+    def from_row(cls, row: Any) -> Experiment:
+        """As it was stored; everything in it is checked."""
+        experiment = cls(
+            Definition.from_text(row.definition), id=row.id, version=row.version, state=row.state
+        )
+        experiment.books = Books(**json.loads(row.books))
+        experiment.created, experiment.next_due = row.created, row.next_due
+        fill_from_bytes(experiment.player.state, row.policy_state, experiment.books.rounds)
+        return experiment
+
+    def columns(self) -> dict[str, Any]:
+        """What a commit writes of it."""
+        return {
+            "version": self.version,
+            "state": self.state,
+            "books": json.dumps(dataclasses.asdict(self.books)),
+            "policy_state": state_bytes(self.player.state),
+            "next_due": self.next_due,
+        }
+
+    @property
+    def window(self) -> bool:
+        """Whether batches settle at the end of windows."""
+        return self.definition.settle == "window"
+
+    def pass_time(self, now: float) -> float:
+        """The experiment's time: `now`, unless it was later already."""
+        self.books.time = max(self.books.time, now)
+        return self.books.time
+
+    # Decisions
+
+    def decide(self, learns: bool, named: bool) -> dict[str, Any]:
+        """A new decision, as a row. One that does not learn follows from what is public."""
+        books = self.books
+        choice = self._learning_choice() if learns else self._public_choice()
+        learns = learns and choice.phase >= 0
+        local = self.policy.model == "local"
+        books.decisions[choice.arm] += 1
+        if learns:
+            books.learning[choice.arm] += 1
+            books.anonymous += not named
+        closes = books.time + self.definition.reward_window
+        if learns and self.next_due is None:
+            self.next_due = closes
+        return {
+            "id": new_decision_id(),
+            "experiment": self.id,
+            "round": books.rounds if learns else None,
+            "arm": choice.arm,
+            "phase": choice.phase,
+            "learns": learns,
+            "propensity": choice.propensity,
+            "level": self.player.level(choice.arm, choice.phase) if learns and local else None,
+            "made": books.time,
+            "closes": closes,
+            "state": OPEN if learns else UNLEARNED,
+            "kind": None,
+            "value": None,
+            "request": None,
+            "position": None,
+        }
+
+    def _learning_choice(self) -> Choice:
+        self.books.rounds += 1
+        choice = self.player.choose(self.books.rounds)
+        self.books.last_arm = choice.arm
+        if choice.phase < 0:
+            self.books.over += 1  # nothing is waited for
+        return choice
+
+    def _public_choice(self) -> Choice:
+        """The best arm by what was released; where means are not, the last arm decided for.
+
+        Both follow from what is public already, so that it costs no privacy however often.
+        """
+        chance = None if self.policy.scope == "decision" else 1.0
+        return Choice(self.leader(), -1, chance)
+
+    def leader(self) -> int:
+        """The arm that is served where nothing is learned."""
+        released = self.policy.released(self.player.state)
+        if released is None or not all(each.rewards for each in released):
+            return self.books.last_arm
+        return max(released, key=lambda each: each.mean).arm
+
+    # Rewards
+
+    def take(self, row: dict[str, Any], lesson: Lesson) -> None:
+        """A reward, or a report, came in time; one that is there already stays."""
+        if row["state"] != OPEN or row["kind"] is not None or self.state == FINISHED:
+            return
+        if self.window:
+            row["kind"], row["value"] = lesson
+            return
+        self.player.learn(_entry(row), lesson)
+        row["state"] = REWARDED
+        self.books.over += 1
+        self.books.rewarded += 1
+        self._note_wait(self.books.time - row["made"])
+
+    def close(self, row: dict[str, Any]) -> None:
+        """The window of an open decision is over."""
+        default = self.definition.default_reward
+        lesson = Lesson(row["kind"], row["value"]) if row["kind"] else None
+        row["state"] = DEFAULTED if lesson is None else REWARDED
+        if lesson is None and default is not None:
+            lesson = self.player.checked(Lesson(REWARD, default))
+        self.books.over += 1
+        row["kind"] = row["value"] = None
+        if lesson is not None:
+            self.player.learn(_entry(row), lesson)
+            self.books.defaulted += not self.window
+            return
+        self.player.forget(_entry(row))
+        row["state"] = GIVEN_UP
+        self.books.given_up += 1
+
+    def _note_wait(self, seconds: float) -> None:
+        waits = self.books.waits or [0] * _WAIT_BUCKETS
+        bucket = 0 if seconds <= 0.1 else 1 + int(2 * math.log2(seconds / 0.1))
+        waits[min(bucket, _WAIT_BUCKETS - 1)] += 1
+        self.books.waits = waits
+
+    def wait_quantile(self, share: float) -> float | None:
+        """In how many seconds that share of the rewards that came had come, rounded up."""
+        counts = np.cumsum(self.books.waits)
+        if not len(counts):
+            return None
+        bucket = int(np.searchsorted(counts, share * counts[-1]))
+        return float(0.1 * 2 ** (bucket / 2))
+
+    # What is known
+
+    def reading(self, confidence: float = CONFIDENCE) -> Reading | EstimateError:
+        """Released means and their intervals, or why there are none."""
+        try:
+            return self.player.reading(self.books.learning, confidence)
+        except EstimateError as error:
+            return error
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """A picture for the charts, once in a while; when, follows from decisions alone."""
+        total = sum(self.books.decisions)
+        if total < self.books.next_snapshot:
+            return None
+        grown = math.ceil(total * _SNAPSHOT_GROWTH)
+        self.books.next_snapshot = max(total + _SNAPSHOT_LEAST, grown)
+        content: dict[str, Any] = {"counts": self.books.decisions}
+        reading = self.reading()
+        if isinstance(reading, Reading):
+            estimates = reading.estimates()
+            content["means"] = [each.mean for each in estimates]
+            content["low"] = [finite(each.interval[0]) for each in estimates]
+            content["high"] = [finite(each.interval[1]) for each in estimates]
+        return {
+            "experiment": self.id,
+            "decisions": total,
+            "at": self.books.time,
+            "content": json.dumps(content),
+        }
+
+
+def finite(value: float | None) -> float | None:
+    """The number; None in place of an infinite one, which JSON has not."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _entry(row: dict[str, Any]) -> Open:
+    return Open(row["id"], row["round"], row["arm"], row["phase"])

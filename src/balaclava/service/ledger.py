@@ -1,0 +1,289 @@
+"""What lies outside the database: what was charged to whom, and how far each experiment was.
+
+A database that is put back from a backup forgets. What it has forgotten was seen by people all the
+same: releases that will be drawn anew, decisions that will learn a second time. So an experiment's
+version is written here, and flushed, before each commit of it. At the start a database that is
+behind was put back, and the service goes on only when told so, after charging once more what was
+unfinished.
+
+Entries are only added: triggers refuse anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Engine
+
+from balaclava.service.problems import Problem
+from balaclava.service.schema import Serial
+from balaclava.service.storage import engine_of
+
+_metadata = MetaData()
+POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
+_ROUNDING = 1e-12  # of a total: three thirds fit
+
+entries = Table(
+    "entries",
+    _metadata,
+    Column("id", Serial, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("event", String(16), nullable=False),
+    Column("population", String(200)),
+    Column("experiment", String(200)),
+    Column("uid", String(64)),
+    Column("epsilon", Float, nullable=False),
+    Column("delta", Float, nullable=False),
+    Column("note", Text, nullable=False),
+)
+
+counters = Table(
+    "counters",
+    _metadata,
+    Column("uid", String(64), primary_key=True),
+    Column("intended", BigInteger, nullable=False),  # the version of a commit that was begun
+    Column("done", BigInteger, nullable=False),  # that of the last one known to be on the disk
+)
+
+_ONLY_ADDED = {
+    "sqlite": [
+        f"CREATE TRIGGER IF NOT EXISTS entries_no_{verb} BEFORE {verb} ON entries "
+        "BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END"
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION ledger_is_only_added_to() RETURNS trigger AS $$ "
+        "BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$ LANGUAGE plpgsql",
+        "CREATE OR REPLACE TRIGGER entries_no_change BEFORE UPDATE OR DELETE ON entries "
+        "FOR EACH ROW EXECUTE FUNCTION ledger_is_only_added_to()",
+    ],
+}
+
+
+class Budget(NamedTuple):
+    """A population's total, and what is left of it."""
+
+    name: str
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    spent_delta: float
+
+    def document(self) -> dict[str, Any]:
+        """As it is shown."""
+        left = {
+            "left_epsilon": max(self.epsilon - self.spent_epsilon, 0.0),
+            "left_delta": max(self.delta - self.spent_delta, 0.0),
+        }
+        return {**self._asdict(), **left}
+
+
+class Ledger:
+    """A second database, or a second file: see the module."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @classmethod
+    def open(cls, url: str) -> Ledger:
+        """Connect, and make the tables if there are none."""
+        engine = engine_of(url)
+        with engine.begin() as connection:
+            _metadata.create_all(connection)
+            for statement in _ONLY_ADDED[engine.dialect.name]:
+                connection.exec_driver_sql(statement)
+        return cls(engine)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[Connection]:
+        """A transaction beside which no other adds entries."""
+        with self._engine.begin() as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.exec_driver_sql("LOCK TABLE entries IN EXCLUSIVE MODE")
+            yield connection
+
+    # Commits
+
+    def intend(self, versions: Mapping[str, int]) -> None:
+        """Note, on the disk, that commits of these versions are about to be made."""
+        dialect = sqlite if self._engine.dialect.name == "sqlite" else postgresql
+        rows = [
+            {"uid": uid, "intended": version, "done": max(version - 1, 0)}
+            for uid, version in sorted(versions.items())
+        ]
+        with self._engine.begin() as connection:
+            adding = dialect.insert(counters)
+            connection.execute(
+                adding.on_conflict_do_update(
+                    index_elements=["uid"],
+                    set_={"intended": adding.excluded.intended, "done": adding.excluded.done},
+                ),
+                rows,
+            )
+
+    def done(self, versions: Mapping[str, int]) -> None:
+        """Note that the commits of these versions are on the disk."""
+        with self._engine.begin() as connection:
+            for uid, version in sorted(versions.items()):
+                connection.execute(
+                    update(counters)
+                    .where(counters.c.uid == uid, counters.c.done < version)
+                    .values(done=version)
+                )
+
+    def behind(self, versions: Mapping[str, int]) -> list[str]:
+        """The uids of experiments of which commits are missing.
+
+        A commit that was begun and is not there was cut off by a crash: nobody saw it.
+        """
+        with self._engine.begin() as connection:
+            rows = connection.execute(select(counters)).all()
+        return [
+            row.uid for row in rows if versions.get(row.uid, 0) < max(row.done, row.intended - 1)
+        ]
+
+    def rewind(self, versions: Mapping[str, int]) -> None:
+        """Start counting from what the database has: it was put back."""
+        with self._engine.begin() as connection:
+            for uid, version in sorted(versions.items()):
+                connection.execute(
+                    update(counters)
+                    .where(counters.c.uid == uid)
+                    .values(intended=version, done=version)
+                )
+
+    # Budgets
+
+    def set_population(self, name: str, epsilon: float, delta: float) -> Budget:
+        """A population and its total; the total of one that is there may be raised."""
+        with self._alone() as connection:
+            budget = _budgets(connection).get(name)
+            if budget is not None and (epsilon < budget.epsilon or delta < budget.delta):
+                raise Problem(
+                    409,
+                    f"population {name!r} has a total of ({budget.epsilon:g}, {budget.delta:g}); "
+                    "a total can be raised, never lowered",
+                )
+            if budget is None or (epsilon, delta) != (budget.epsilon, budget.delta):
+                _add(connection, POPULATION, name, None, None, epsilon, delta, "total")
+            return _budgets(connection)[name]
+
+    def charge(self, population: str, name: str, uid: str, epsilon: float, delta: float) -> None:
+        """Charge an experiment, once; refuse what does not fit, at no cost."""
+        with self._alone() as connection:
+            budget = _budgets(connection).get(population)
+            if budget is None:
+                raise Problem(
+                    404,
+                    f"there is no population {population!r}; make it with PUT "
+                    "/v1/populations/{name} and a total (epsilon, delta)",
+                )
+            earlier = select(entries.c.id).where(entries.c.event == CHARGE, entries.c.uid == uid)
+            if connection.execute(earlier).first() is not None:
+                return  # charged when it was asked for before, and cut off
+            fits = budget.spent_epsilon + epsilon <= budget.epsilon * (1 + _ROUNDING)
+            if not fits or budget.spent_delta + delta > budget.delta * (1 + _ROUNDING):
+                raise Problem(
+                    409,
+                    f"population {population!r} has ({budget.epsilon:g}, {budget.delta:g}) in "
+                    f"all, of which ({budget.spent_epsilon:g}, {budget.spent_delta:g}) is spent; "
+                    f"the experiment asks for ({epsilon:g}, {delta:g}), which does not fit",
+                )
+            _add(connection, CHARGE, population, name, uid, epsilon, delta, "created")
+
+    def charge_again(
+        self, population: str | None, name: str, uid: str, epsilon: float, delta: float
+    ) -> None:
+        """The database was put back: what was unfinished may be released a second time."""
+        with self._alone() as connection:
+            note = "put back from a backup; what was unfinished counts once more"
+            _add(connection, RESTORED, population, name, uid, epsilon, delta, note)
+
+    def budgets(self) -> dict[str, Budget]:
+        """Every population."""
+        with self._engine.begin() as connection:
+            return _budgets(connection)
+
+    def charged(self, uid: str) -> tuple[float, float, int]:
+        """Epsilon and delta that an experiment was charged in all, and how often it was restored.
+
+        An experiment without a population is not charged; its restores are noted all the same.
+        """
+        wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id)
+        with self._engine.begin() as connection:
+            rows = connection.execute(wanted).all()
+        charged = [row for row in rows if row.population is not None]
+        return (
+            math.fsum(row.epsilon for row in charged),
+            math.fsum(row.delta for row in charged),
+            sum(row.event == RESTORED for row in rows),
+        )
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Everything that was ever written, oldest first."""
+        shown = ("at", "event", "population", "experiment", "epsilon", "delta", "note")
+        wanted = select(*(entries.c[name] for name in shown)).order_by(entries.c.id)
+        with self._engine.begin() as connection:
+            return [dict(row._mapping) for row in connection.execute(wanted)]
+
+
+def _add(
+    connection: Connection,
+    event: str,
+    population: str | None,
+    experiment: str | None,
+    uid: str | None,
+    epsilon: float,
+    delta: float,
+    note: str,
+) -> None:
+    connection.execute(
+        insert(entries).values(
+            at=time.time(),
+            event=event,
+            population=population,
+            experiment=experiment,
+            uid=uid,
+            epsilon=epsilon,
+            delta=delta,
+            note=note,
+        )
+    )
+
+
+def _budgets(connection: Connection) -> dict[str, Budget]:
+    budgets: dict[str, Budget] = {}
+    wanted = select(entries).where(entries.c.population.is_not(None)).order_by(entries.c.id)
+    for row in connection.execute(wanted):
+        old = budgets.get(row.population, Budget(row.population, 0.0, 0.0, 0.0, 0.0))
+        if row.event == POPULATION:
+            new = old._replace(epsilon=row.epsilon, delta=row.delta)
+        else:
+            new = old._replace(
+                spent_epsilon=old.spent_epsilon + row.epsilon,
+                spent_delta=old.spent_delta + row.delta,
+            )
+        budgets[row.population] = new
+    return budgets

@@ -1,0 +1,91 @@
+"""What is secret: API keys, sessions, and the key under which persons are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from balaclava.service.problems import StartError
+
+Role = Literal["decide", "read", "admin"]
+ROLES: tuple[str, ...] = get_args(Role)
+_SESSION_SECONDS = 12 * 3600
+
+
+class Key(NamedTuple):
+    """Who speaks to the service. The key itself is shown once and kept nowhere."""
+
+    id: str
+    role: Role
+    label: str
+
+
+def new_key() -> str:
+    """256 random bits, URL-safe."""
+    return secrets.token_urlsafe(32)
+
+
+def key_digest(text: str) -> str:
+    """What is stored of a key. It is random and long: a plain digest cannot be searched."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_decision_id() -> str:
+    """128 random bits, URL-safe, 22 characters."""
+    return secrets.token_urlsafe(16)
+
+
+class Vault:
+    """The key that lies outside the database: digests of persons, signatures of sessions."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def open(cls, path: Path) -> Vault:
+        """The key in a file, which is made, for its owner alone, if there is none."""
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            key = path.read_bytes()
+            if len(key) != 32:
+                raise StartError(
+                    f"{path} is not a key of 32 bytes; put back the one that belongs to the "
+                    "database"
+                ) from None
+            return cls(key)
+        key = secrets.token_bytes(32)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(file.fileno())
+        return cls(key)
+
+    def digest(self, purpose: str, text: str) -> str:
+        """HMAC-SHA256 under the key; another purpose gives another digest."""
+        message = purpose.encode() + b"\0" + text.encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
+
+    def sign_session(self, key_id: str) -> str:
+        """A session of a key, for a cookie."""
+        content = f"{key_id}.{int(time.time()) + _SESSION_SECONDS}.{secrets.token_urlsafe(8)}"
+        return f"{content}.{self.digest('session', content)}"
+
+    def read_session(self, text: str) -> str | None:
+        """The id of the key whose session it is; None if it is none, or is over."""
+        content, _, signature = text.rpartition(".")
+        if not hmac.compare_digest(
+            self.digest("session", content).encode(), signature.encode("utf-8", "surrogatepass")
+        ):
+            return None
+        key_id, until, _ = content.split(".")
+        return key_id if int(until) > time.time() else None
+
+    def csrf_token(self, session: str) -> str:
+        """What the forms of a session carry."""
+        return self.digest("csrf", session)

@@ -1,0 +1,125 @@
+"""The server: the application on uvicorn, in one process or several."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from dataclasses import asdict, dataclass
+from json import dumps, loads
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from balaclava.service.app import create_app
+from balaclava.service.jobs import CreateKey
+from balaclava.service.problems import StartError
+from balaclava.service.service import Service
+
+_SETTINGS = "BALACLAVA_SERVE"  # how worker processes are told
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `balaclava serve` was asked for."""
+
+    database: str = "balaclava.db"
+    ledger: str | None = None
+    secrets: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8765
+    workers: int = 1
+    root_path: str = ""
+    keys: bool = True
+    restored: bool = False
+
+    def checked(self) -> Settings:
+        """Refuse what cannot work, or must not."""
+        if not self.keys and not _is_loopback(self.host):
+            raise StartError(
+                f"--no-keys is allowed on a loopback address only, and {self.host} is none: "
+                "whoever could reach it might do everything"
+            )
+        if self.workers > 1 and "://" not in self.database:
+            raise StartError(
+                "an SQLite file has one writer; several workers need PostgreSQL "
+                "(--database postgresql://...)"
+            )
+        return self
+
+    def open(self) -> Service:
+        """The service that it describes."""
+        return Service.open(
+            self.database,
+            ledger=self.ledger,
+            secrets=self.secrets,
+            restored=self.restored,
+            root_path=self.root_path,
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def first_key(service: Service) -> str | None:
+    """An admin key, if there is none yet: shown once."""
+    if any(key["role"] == "admin" and key["revoked"] is None for key in service.list_keys()):
+        return None
+    return str(service.do(CreateKey("admin", "first"))["key"])
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def configuration(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
+    """How uvicorn is to run it. Access lines are off: they would hold decision ids."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=10,
+        server_header=False,
+        **more,
+    )
+
+
+def serve(settings: Settings) -> None:
+    """Serve until stopped."""
+    settings = settings.checked()
+    if settings.workers == 1:
+        app = create_app(settings.open(), keys=settings.keys)
+        uvicorn.Server(configuration(app, settings)).run()
+        return
+    settings.open().close()  # whatever is wrong is said once, and --restored is done once
+    once = Settings(**{**asdict(settings), "restored": False})
+    os.environ[_SETTINGS] = dumps(asdict(once))
+    uvicorn.run(
+        "balaclava.service.server:worker",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+    )
+
+
+def worker() -> FastAPI:
+    """The application of one worker process."""
+    settings = Settings(**loads(os.environ[_SETTINGS]))
+    return create_app(settings.open(), keys=settings.keys)

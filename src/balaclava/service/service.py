@@ -1,0 +1,301 @@
+"""The service without HTTP: opened on a database, asked by Python."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
+
+from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.randomness import SystemRandomness
+from balaclava.service.clock import Clock
+from balaclava.service.definition import Definition
+from balaclava.service.experiment import CONFIDENCE, Experiment
+from balaclava.service.jobs import (
+    Create,
+    CreateKey,
+    Decide,
+    Job,
+    Outcome,
+    RevokeKey,
+    Reward,
+    SetState,
+)
+from balaclava.service.ledger import Ledger
+from balaclava.service.problems import Problem, StartError
+from balaclava.service.schema import STATES, decisions, experiments, keys, snapshots
+from balaclava.service.secrets import Key, Role, Vault, key_digest
+from balaclava.service.storage import Storage, cause
+from balaclava.service.views import (
+    experiment_document,
+    privacy_document,
+    results_document,
+)
+from balaclava.service.writer import Writer
+
+ANSWER_SECONDS = 30.0
+_KEYS_SECONDS = 1.0  # after which keys are read again: another process may have revoked one
+
+
+class Service:
+    """Everything that is behind the endpoints."""
+
+    def __init__(
+        self, storage: Storage, ledger: Ledger, vault: Vault, *, root_path: str = ""
+    ) -> None:
+        self.storage, self.ledger, self.vault = storage, ledger, vault
+        self.root_path = root_path
+        self.clock = Clock()
+        self.writer = Writer(storage, ledger, self.clock)
+        self._seen: dict[str, Experiment] = {}  # as of their versions, for reading only
+        self._keys: dict[str, Key] = {}
+        self._keys_read = -_KEYS_SECONDS
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        database: str = "balaclava.db",
+        *,
+        ledger: str | None = None,
+        secrets: str | None = None,
+        restored: bool = False,
+        root_path: str = "",
+    ) -> Service:
+        """Open a database, its ledger and its secret key; refuse what does not belong together."""
+        stem = "balaclava" if "://" in database else str(Path(database).with_suffix(""))
+        place = ledger or f"{stem}.ledger"
+        if place == database:
+            raise StartError("the ledger must lie outside the database; give another address")
+        storage = Storage.open(database)
+        try:
+            vault = Vault.open(Path(secrets or f"{stem}.key"))
+            storage.require_key(vault)
+            try:
+                service = cls(storage, Ledger.open(place), vault, root_path=root_path)
+            except DBAPIError as error:
+                raise StartError(f"the ledger cannot be used: {cause(error)}") from None
+            service._require_whole(restored)
+        except BaseException:
+            storage.close()
+            raise
+        laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # loads the samplers: takes seconds
+        service.writer.start()
+        return service
+
+    def _require_whole(self, restored: bool) -> None:
+        """Refuse a database that is behind its ledger, unless it was put back on purpose."""
+        with self.storage.reading() as connection:
+            rows = connection.execute(select(experiments)).all()
+        versions = {row.uid: row.version for row in rows}
+        behind = self.ledger.behind(versions)
+        if not behind:
+            return
+        if not restored:
+            raise StartError(
+                f"the database is behind its ledger in {len(behind)} experiment(s): it was put "
+                "back from a backup, or is a replica that lagged; people have seen what it does "
+                "not know. Start with --restored to go on with it: what was unfinished is then "
+                "charged a second time"
+            )
+        by_uid = {row.uid: row for row in rows}
+        for uid in behind:
+            row = by_uid.get(uid)
+            if row is not None:
+                definition = Definition.from_text(row.definition)
+                one = definition.guarantee(definition.make_policy())
+                charge = one.for_rewards(definition.rewards_per_person)
+                epsilon, delta = (charge.epsilon, charge.delta) if charge.private else (0.0, 0.0)
+                self.ledger.charge_again(
+                    definition.population, definition.name, uid, epsilon, delta
+                )
+        self.ledger.rewind({uid: versions.get(uid, 0) for uid in behind})
+
+    def close(self) -> None:
+        """Finish what was taken in, and let go of the database."""
+        self.writer.stop()
+        self.storage.close()
+        self.ledger.close()
+
+    # Writing
+
+    def do(self, job: Job) -> Any:
+        """Do a job, and wait until it is on the disk."""
+        return self.writer.submit(job).result(ANSWER_SECONDS)
+
+    async def ask(self, job: Job) -> Any:
+        """The same, while others are served."""
+        future: Future[Any] = self.writer.submit(job)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_SECONDS)
+        except TimeoutError:
+            raise Problem(
+                503,
+                "the database took too long; it may still record this: send it again, with the "
+                "same request_id",
+                retry_after=5,
+            ) from None
+
+    async def decide(
+        self, name: str, count: int, request_id: str | None, person: str | None
+    ) -> dict[str, Any]:
+        """Decisions."""
+        return await self.ask(Decide(self.vault, name, count, request_id, person))
+
+    async def reward(self, outcomes: list[Outcome]) -> list[dict[str, bool] | Problem]:
+        """Rewards and reports, an answer for each."""
+        return await self.ask(Reward(outcomes))
+
+    async def create(self, definition: Definition) -> bool:
+        """A new experiment; False if it was there already."""
+        return await self.ask(Create(self.ledger, definition))
+
+    async def set_state(self, name: str, verb: str) -> None:
+        """Pause, resume or finish."""
+        await self.ask(SetState(name, verb))
+
+    async def create_key(self, role: Role, label: str) -> dict[str, Any]:
+        """A new key, shown once."""
+        return await self.ask(CreateKey(role, label))
+
+    async def revoke_key(self, id: str) -> None:
+        """A key that is not accepted any more, from this moment on."""
+        await self.ask(RevokeKey(id))
+        self._keys_read = -_KEYS_SECONDS
+
+    # Reading
+
+    def experiments(self) -> list[dict[str, Any]]:
+        """Every experiment, oldest first."""
+        with self.storage.reading() as connection:
+            names = list(connection.scalars(select(experiments.c.name).order_by(experiments.c.id)))
+        return [self.experiment(name) for name in names]
+
+    def experiment(self, name: str) -> dict[str, Any]:
+        """What it is, how far it is, what it promises."""
+        experiment = self.committed(name)
+        return experiment_document(experiment, self.ledger.charged(experiment.definition.uid)[2])
+
+    def results(self, name: str, confidence: float = CONFIDENCE) -> dict[str, Any]:
+        """What is known."""
+        return results_document(self.committed(name), confidence)
+
+    def privacy(self, name: str) -> dict[str, Any]:
+        """What is promised, and what it cost."""
+        return privacy_document(self.committed(name), self.ledger)
+
+    def history(self, name: str, points: int = 300) -> dict[str, Any]:
+        """Shares and released means over time, at most so many points."""
+        experiment = self.committed(name)
+        mine = snapshots.c.experiment == experiment.id
+        with self.storage.reading() as connection:
+            count = connection.scalar(select(func.count()).where(mine)) or 0
+            ids = list(
+                connection.scalars(select(snapshots.c.id).where(mine).order_by(snapshots.c.id))
+            )
+            step = max(1, -(-count // max(points - 1, 1)))
+            chosen = sorted({*ids[::step], *ids[-1:]})
+            wanted = select(snapshots).where(snapshots.c.id.in_(chosen)).order_by(snapshots.c.id)
+            rows = connection.execute(wanted).all()
+        contents = [json.loads(row.content) for row in rows]
+        nothing = [None] * experiment.policy.arms
+        return {
+            "decisions": [row.decisions for row in rows],
+            "at": [row.at for row in rows],
+            "arms": experiment.definition.arms,
+            "shares": [
+                [count / row.decisions for count in content["counts"]]
+                for row, content in zip(rows, contents, strict=True)
+            ],
+            **{
+                what: [content.get(what, nothing) for content in contents]
+                for what in ("means", "low", "high")
+            },
+        }
+
+    def decision(self, id: str) -> dict[str, Any]:
+        """What became of a decision: for admins, and never its reward."""
+        with self.storage.reading() as connection:
+            wanted = (
+                select(decisions, experiments.c.name)
+                .join(experiments, experiments.c.id == decisions.c.experiment)
+                .where(decisions.c.id == id)
+            )
+            row = connection.execute(wanted).first()
+        if row is None:
+            raise Problem(404, "there is no such decision")
+        state = "rewarded" if row.kind is not None else STATES[row.state]
+        return {
+            "decision_id": row.id,
+            "experiment": row.name,
+            "arm": row.arm,
+            "state": state,
+            "made": row.made,
+            "closes": row.closes,
+        }
+
+    def committed(self, name: str) -> Experiment:
+        """The experiment as of its last commit; not to be changed."""
+        with self.storage.reading() as connection:
+            version = connection.scalar(
+                select(experiments.c.version).where(experiments.c.name == name)
+            )
+            if version is None:
+                raise Problem(404, "there is no such experiment")
+            known = self._seen.get(name)
+            if known is not None and known.version == version:
+                return known
+            row = connection.execute(select(experiments).where(experiments.c.name == name)).one()
+        experiment = Experiment.from_row(row)
+        self._seen[name] = experiment
+        return experiment
+
+    def ready(self) -> bool:
+        """Whether decisions can be made."""
+        try:
+            with self.storage.reading() as connection:
+                connection.execute(select(1))
+        except DBAPIError:
+            return False
+        return self.writer.alive
+
+    # Ledger and keys
+
+    def ledger_document(self) -> dict[str, Any]:
+        """Populations and everything that was charged."""
+        budgets = self.ledger.budgets().values()
+        return {
+            "populations": [budget.document() for budget in budgets],
+            "entries": self.ledger.entries(),
+        }
+
+    def list_keys(self) -> list[dict[str, Any]]:
+        """Every key but for the key itself."""
+        wanted = select(keys.c.id, keys.c.role, keys.c.label, keys.c.created, keys.c.revoked)
+        with self.storage.reading() as connection:
+            return [dict(row._mapping) for row in connection.execute(wanted.order_by("created"))]
+
+    def check_key(self, text: str) -> Key | None:
+        """Whose key it is; None if nobody's."""
+        self._read_keys()
+        return self._keys.get(key_digest(text))
+
+    def key(self, id: str) -> Key | None:
+        """A valid key by its id, for sessions."""
+        self._read_keys()
+        return next((key for key in self._keys.values() if key.id == id), None)
+
+    def _read_keys(self) -> None:
+        now = self.clock.now()
+        if now - self._keys_read < _KEYS_SECONDS:
+            return
+        with self._lock, self.storage.reading() as connection:
+            rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
+            self._keys = {row.digest: Key(row.id, row.role, row.label) for row in rows}
+            self._keys_read = now

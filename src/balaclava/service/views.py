@@ -1,0 +1,179 @@
+"""What the service answers about an experiment: from what was released, and from decisions."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from balaclava.policies.estimates import Estimates, Reading
+from balaclava.privacy.guarantee import Guarantee
+from balaclava.service.experiment import CONFIDENCE, FINISHED, Experiment, finite
+from balaclava.service.ledger import Ledger
+
+
+def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as it is shown."""
+    return {
+        "epsilon": finite(guarantee.epsilon) if guarantee.private else None,
+        "delta": guarantee.delta if guarantee.private else None,
+        "model": guarantee.model,
+        "scope": guarantee.scope,
+        "neighbours": guarantee.neighbours,
+        "assumptions": list(guarantee.assumptions),
+        "sentence": str(guarantee),
+    }
+
+
+def experiment_document(experiment: Experiment, restored: int) -> dict[str, Any]:
+    """What an experiment is, how far it is, and what it promises."""
+    definition, books = experiment.definition, experiment.books
+    created = datetime.datetime.fromtimestamp(experiment.created, datetime.UTC)
+    return {
+        "name": definition.name,
+        "policy": definition.policy,
+        "parameters": experiment.policy.parameters | {"arms": len(definition.arms)},
+        "arms": definition.arms,
+        "reward_window": definition.reward_window,
+        "default_reward": definition.default_reward,
+        "settle": definition.settle,
+        "rewards_per_person": definition.rewards_per_person,
+        "population": definition.population,
+        "owner": definition.owner,
+        "purpose": definition.purpose,
+        "state": experiment.state,
+        "created": created.isoformat(timespec="seconds"),
+        "decisions": sum(books.decisions),
+        "learning_decisions": sum(books.learning),
+        "guarantee": guarantee_document(definition.guarantee(experiment.policy, restored)),
+    }
+
+
+def results_document(experiment: Experiment, confidence: float = CONFIDENCE) -> dict[str, Any]:
+    """Released means with intervals, the winner if there is one, and a sentence."""
+    books, labels = experiment.books, experiment.definition.arms
+    total = sum(books.decisions)
+    arms: list[dict[str, Any]] = [
+        {
+            "arm": arm,
+            "label": labels[arm],
+            "decisions": count,
+            "share": count / total if total else 0.0,
+            "rewards": None,
+            "mean": None,
+            "low": None,
+            "high": None,
+        }
+        for arm, count in enumerate(books.decisions)
+    ]
+    answer: dict[str, Any] = {
+        "name": experiment.definition.name,
+        "state": experiment.state,
+        "decisions": total,
+        "confidence": confidence,
+        "arms": arms,
+        "winner": None,
+        "leader": None,
+        "remaining": None,
+        "note": None,
+        "windows": windows_document(experiment),
+    }
+    reading = experiment.reading(confidence)
+    if not isinstance(reading, Reading):
+        answer["note"] = str(reading)
+        answer["sentence"] = f"{total:,} decisions. {answer['note']}."
+        return answer
+    estimates = reading.estimates()
+    for entry, each in zip(arms, estimates, strict=True):
+        low, high = each.interval
+        entry.update(
+            rewards=each.rewards, mean=finite(each.mean), low=finite(low), high=finite(high)
+        )
+    if all(each.rewards for each in estimates):
+        answer["leader"] = labels[experiment.leader()]
+    if estimates.winner is not None:
+        answer["winner"] = labels[estimates.winner]
+    else:
+        answer["remaining"] = reading.remaining()
+    answer["sentence"] = _sentence(experiment, estimates, answer)
+    return answer
+
+
+def _sentence(experiment: Experiment, estimates: Estimates, answer: dict[str, Any]) -> str:
+    made = f"{answer['decisions']:,} decisions"
+    sure = f"{100 * estimates.confidence:g} % sure"
+    served = " It is served to everybody now." if experiment.state == FINISHED else ""
+    if answer["winner"] is not None:
+        best = estimates[estimates.winner or 0]
+        others = [each.interval[1] for each in estimates if each.arm != best.arm]
+        margin = best.interval[0] - max(others, default=best.interval[0])
+        by = f" by at least {margin:.3g}" if others else ""
+        return f"'{best.label}' is the best{by}, {sure}; {made}.{served}"
+    if answer["leader"] is None:
+        return f"No release of every arm yet, so nothing can be said of them; {made}."
+    more = answer["remaining"]
+    forecast = f"; about {more:,} more decisions would tell, if nothing changes" if more else ""
+    return (
+        f"'{answer['leader']}' leads, but it cannot be told yet whether it is the best ({sure} is "
+        f"asked for); {made}{forecast}.{served}"
+    )
+
+
+def windows_document(experiment: Experiment) -> dict[str, Any]:
+    """Windows by time alone; where batches settle by arrival, what came of them as well."""
+    books = experiment.books
+    learning = sum(books.learning)
+    over = books.over - (books.rounds - learning)
+    answer: dict[str, Any] = {"open": learning - over, "over": over}
+    if not experiment.window:
+        answer["states"] = {
+            "open": learning - over,
+            "rewarded": books.rewarded,
+            "defaulted": books.defaulted,
+            "given_up": books.given_up,
+        }
+        median, late = experiment.wait_quantile(0.5), experiment.wait_quantile(0.9)
+        answer["waits"] = None if median is None else {"median": median, "p90": late}
+    return answer
+
+
+def privacy_document(experiment: Experiment, ledger: Ledger) -> dict[str, Any]:
+    """What is promised, to whom, what it cost, and what it does not cover."""
+    definition = experiment.definition
+    epsilon, delta, restored = ledger.charged(definition.uid)
+    guarantee = definition.guarantee(experiment.policy, restored)
+    person = guarantee.for_rewards(definition.rewards_per_person * (1 + restored))
+    named = experiment.books.anonymous == 0
+    population = None
+    if definition.population is not None:
+        population = ledger.budgets()[definition.population].document()
+    return {
+        "guarantee": guarantee_document(guarantee),
+        "per_person": guarantee_document(person) if named and guarantee.private else None,
+        "population": population,
+        "charged": {"epsilon": epsilon, "delta": delta} if population else None,
+        "restored": restored,
+        "not_covered": _not_covered(experiment, restored),
+        "explanation": guarantee.explain(),
+    }
+
+
+def _not_covered(experiment: Experiment, restored: int) -> list[str]:
+    lines = [
+        "Who was decided for, and when: decisions and their times are not hidden.",
+        "What the operator stores elsewhere, and whoever can read the database or its backups.",
+    ]
+    if not experiment.window and experiment.policy.model == "central":
+        lines.append(
+            "When and whether a reward came: it is assumed not to depend on what the reward was."
+        )
+    if experiment.books.anonymous:
+        lines.append(
+            f"Persons: {experiment.books.anonymous:,} decisions came without one, so that nothing "
+            "is said about what one person's rewards tell together."
+        )
+    if restored:
+        lines.append(
+            f"The database was put back from a backup {restored} time(s): rewards that were in "
+            f"unfinished batches then are protected with {1 + restored} times the epsilon."
+        )
+    return lines

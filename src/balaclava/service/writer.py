@@ -1,0 +1,189 @@
+"""The one who writes: takes what has gathered, applies it, commits, and only then answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from balaclava.service.clock import Clock
+from balaclava.service.experiment import Experiment
+from balaclava.service.jobs import Job, Tick
+from balaclava.service.ledger import Ledger
+from balaclava.service.problems import Problem
+from balaclava.service.storage import Storage, cause
+from balaclava.service.work import Needs, Work
+
+log = logging.getLogger("balaclava.service")
+
+MOST_WAITING = 50_000  # decisions and rewards in the queue
+_MOST_AT_ONCE = 10_000  # in one transaction
+_MOST_JOBS = 512
+_TICK = 0.5  # seconds between looks for windows that are over
+_QUIET = 0.02  # seconds without a job, after which commits are noted as done
+_AFTER_FAULT = 0.2
+_NOT_TAKEN = (
+    "the database did not take it; nothing was answered from it: send it again, with the same "
+    "request_id"
+)
+
+_Waiting = tuple[Job, "Future[Any]"]
+
+
+class Writer:
+    """A thread between the requests and the database.
+
+    States in memory are those of the last commit. If a commit fails they are thrown away and read
+    again, so that nothing that was drawn and not committed is ever used.
+    """
+
+    def __init__(self, storage: Storage, ledger: Ledger, clock: Clock) -> None:
+        self._storage, self._ledger, self._clock = storage, ledger, clock
+        self._kept: dict[int, Experiment] = {}
+        self._queue: deque[_Waiting] = deque()
+        self._weight = 0
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._done: dict[str, int] = {}  # commits that are to be noted as done
+        self._last_tick = 0.0
+        self.commits = 0
+        self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was taken, and end."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """Decisions and rewards in the queue."""
+        return self._weight
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works."""
+        return self._thread.is_alive()
+
+    def submit(self, job: Job) -> Future[Any]:
+        """Take a job in; its future has the answer once it is on the disk."""
+        future: Future[Any] = Future()
+        with self._wake:
+            if self._stopping:
+                raise Problem(503, "the service is stopping; try again", retry_after=5)
+            if self._weight and self._weight + job.weight > MOST_WAITING:
+                raise Problem(503, "more is waiting than can be taken in; try again", retry_after=1)
+            self._weight += job.weight
+            self._queue.append((job, future))
+            self._wake.notify()
+        return future
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            try:
+                self._commit(batch)
+            except Exception:
+                log.exception("the writer failed")
+                self._kept.clear()
+                self._answer(batch, [Problem(500, "an internal error; nothing was recorded")])
+        self._note_done()
+
+    def _next_batch(self) -> list[_Waiting]:
+        """What has gathered; a look for windows where nothing has; nothing at the end."""
+        with self._wake:
+            if not self._queue and self._done and not self._stopping:
+                self._wake.wait(_QUIET)
+            if not self._queue and self._done:
+                self._wake.release()
+                try:
+                    self._note_done()
+                finally:
+                    self._wake.acquire()
+            if not self._queue and not self._stopping:
+                self._wake.wait(_TICK)
+            if not self._queue:
+                return [] if self._stopping else [(Tick(), Future())]
+            batch: list[_Waiting] = []
+            weight = 0
+            while self._queue and len(batch) < _MOST_JOBS:
+                job = self._queue[0][0]
+                if batch and weight + job.weight > _MOST_AT_ONCE:
+                    break
+                weight += job.weight
+                batch.append(self._queue.popleft())
+            self._weight -= weight
+            return batch
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        """One transaction; a job that breaks is left out of the next try."""
+        while batch:
+            work: Work | None = None
+            answers: list[Any] = []
+            versions: dict[str, int] = {}
+            try:
+                with self._storage.writing() as connection:
+                    work = Work(self._storage, connection, self._kept, self._clock.now())
+                    needs = Needs()
+                    for job, _ in batch:
+                        job.need(needs)
+                    work.load(needs)
+                    for job, _ in batch:
+                        try:
+                            answers.append(job.apply(work))
+                        except Problem as problem:
+                            answers.append(problem)
+                    versions = work.store()
+                    if versions:
+                        self._ledger.intend(versions)
+            except DBAPIError as error:
+                self._forget(work)
+                log.error("a commit failed: %s", cause(error))
+                self._answer(batch, [Problem(503, _NOT_TAKEN, retry_after=1)])
+                time.sleep(_AFTER_FAULT)
+                return
+            except Exception:
+                self._forget(work)
+                if len(answers) >= len(batch):
+                    raise
+                log.exception("a request failed")
+                broken = batch.pop(len(answers))
+                self._answer([broken], [Problem(500, "an internal error; nothing was recorded")])
+                continue
+            self._done.update(versions)
+            self.commits += 1
+            self._answer(batch, answers)
+            return
+
+    def _forget(self, work: Work | None) -> None:
+        """Throw away what was computed and not committed."""
+        for id in work.by_id if work else ():
+            self._kept.pop(id, None)
+
+    def _answer(self, batch: list[_Waiting], answers: list[Any]) -> None:
+        if len(answers) == 1:
+            answers = answers * len(batch)
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if future.set_running_or_notify_cancel():
+                if isinstance(answer, Problem):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+
+    def _note_done(self) -> None:
+        versions, self._done = self._done, {}
+        if not versions:
+            return
+        try:
+            self._ledger.done(versions)
+        except DBAPIError as error:
+            log.error("the ledger did not take a note: %s", cause(error))
