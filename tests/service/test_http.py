@@ -1,0 +1,320 @@
+"""The endpoints, as the contract has them, on both databases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from balaclava.service.app import create_app
+from balaclava.service.server import first_key
+from balaclava.service.service import Service
+
+SHOP = {
+    "name": "shop",
+    "policy": "dp-imed",
+    "parameters": {"epsilon": 1.0},
+    "arms": ["plain", "friendly", "map"],
+    "reward_window": 3600.0,
+}
+
+
+def client_of(service: Service) -> TestClient:
+    key = first_key(service)
+    return TestClient(create_app(service), headers={"Authorization": f"Bearer {key}"})
+
+
+@pytest.fixture
+def client(open_service: Callable[..., Service]) -> TestClient:
+    """An admin on a new SQLite database."""
+    return client_of(open_service())
+
+
+@pytest.fixture
+def both(open_service: Callable[..., Service], database: str) -> TestClient:
+    """An admin on a new database of each kind."""
+    return client_of(open_service(database))
+
+
+def create(client: TestClient, **changes: Any) -> dict[str, Any]:
+    answer = client.post("/v1/experiments", json=SHOP | changes)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def decide(client: TestClient, name: str = "shop", **asked: Any) -> list[dict[str, Any]]:
+    answer = client.post(f"/v1/experiments/{name}/decisions", json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["decisions"]
+
+
+def reward(client: TestClient, decision: dict[str, Any], value: Any) -> Any:
+    address = f"/v1/decisions/{decision['decision_id']}/reward"
+    return client.put(address, json={"value": value})
+
+
+def results(client: TestClient, name: str = "shop") -> dict[str, Any]:
+    return client.get(f"/v1/experiments/{name}/results").json()
+
+
+def test_from_the_first_decision_to_the_winner(both: TestClient) -> None:
+    create(both)
+    for _ in range(30):
+        rewards = [
+            {"decision_id": each["decision_id"], "value": 1.0 if each["label"] == "map" else 0.0}
+            for each in decide(both, count=100)
+        ]
+        assert all(each["recorded"] for each in both.post("/v1/rewards", json=rewards).json())
+    answer = results(both)
+    assert answer["winner"] == "map"
+    assert answer["decisions"] == 3_000
+    assert sum(arm["decisions"] for arm in answer["arms"]) == 3_000
+    assert answer["windows"]["states"]["rewarded"] == 3_000
+    assert "'map' is the best" in answer["sentence"]
+    history = both.get("/v1/experiments/shop/history?points=10").json()
+    assert 2 <= len(history["decisions"]) <= 11
+    assert history["decisions"][-1] <= 3_000
+    assert history["shares"][-1][2] > 0.8
+    assert both.post("/v1/experiments/shop/finish").json()["state"] == "finished"
+    (late,) = decide(both)
+    assert (late["label"], late["learns"]) == ("map", False)
+    assert both.post("/v1/experiments/shop/resume").status_code == 409
+
+
+def test_the_same_experiment_again_and_another_of_its_name(both: TestClient) -> None:
+    first = create(both)
+    again = both.post("/v1/experiments", json=SHOP)
+    assert (again.status_code, again.json()) == (200, first)
+    other = both.post("/v1/experiments", json=SHOP | {"reward_window": 60.0})
+    assert other.status_code == 409
+    assert other.headers["content-type"] == "application/problem+json"
+    assert both.get("/v1/experiments").json() == {"experiments": [first]}
+
+
+def test_a_request_is_answered_the_same_for_ever(both: TestClient) -> None:
+    create(both)
+    first = decide(both, request_id="order 7", person="ann", count=3)
+    decide(both, count=5)
+    assert decide(both, request_id="order 7", person="ann", count=3) == first
+    address = "/v1/experiments/shop/decisions"
+    other = both.post(address, json={"request_id": "order 7", "person": "bob", "count": 3})
+    assert other.status_code == 409
+
+
+def test_a_reward_counts_once_and_every_answer_is_the_same(both: TestClient) -> None:
+    create(both)
+    decision, *_ = decide(both)
+    for value in (1.0, 1.0, 0.0):
+        assert reward(both, decision, value).json() == {"recorded": True}
+    assert results(both)["windows"]["states"]["rewarded"] == 1
+
+
+@pytest.mark.parametrize("value", [1.5, -0.001, "1", None, True, [1.0]])
+def test_what_is_no_reward_is_refused_and_not_repeated(client: TestClient, value: Any) -> None:
+    create(client)
+    decision, *_ = decide(client)
+    answer = reward(client, decision, value)
+    assert answer.status_code == 422
+    if isinstance(value, float):
+        assert str(value) not in answer.text
+    assert reward(client, decision, 1.0).status_code == 200
+
+
+def test_decisions_that_nobody_made(client: TestClient) -> None:
+    create(client)
+    assert reward(client, {"decision_id": "nothing"}, 1.0).status_code == 404
+    answers = client.post("/v1/rewards", json=[{"decision_id": "nothing", "value": 1.0}]).json()
+    assert [each["status"] for each in answers] == [404]
+    assert client.post("/v1/experiments/none/decisions", json={}).status_code == 404
+    assert client.get("/v1/decisions/nothing").status_code == 404
+
+
+def test_a_person_is_learned_from_as_often_as_agreed(both: TestClient) -> None:
+    create(both, rewards_per_person=2)
+    learned = [each["learns"] for each in decide(both, person="ann", count=4)]
+    assert learned == [True, True, False, False]
+    assert [each["learns"] for each in decide(both, person="ann", count=2)] == [False, False]
+    assert [each["learns"] for each in decide(both, person="bob", count=1)] == [True]
+    privacy = both.get("/v1/experiments/shop/privacy").json()
+    assert privacy["per_person"]["epsilon"] == 2.0
+    decide(both)
+    assert both.get("/v1/experiments/shop/privacy").json()["per_person"] is None
+
+
+def test_a_reward_of_a_decision_that_does_not_learn_changes_nothing(client: TestClient) -> None:
+    create(client)
+    first, second = decide(client, person="ann", count=2)
+    before = results(client)
+    assert reward(client, second, 1.0).json() == {"recorded": True}
+    assert results(client) == before
+    assert reward(client, first, 1.0).json() == {"recorded": True}
+
+
+def pass_by(service: Service, seconds: float) -> None:
+    """Let the service's clock run ahead."""
+    service.clock._start += seconds
+
+
+def test_windows_end_with_a_default(open_service: Callable[..., Service]) -> None:
+    """What came and what did not look alike to whoever reads, and the default counts."""
+    service = open_service()
+    client = client_of(service)
+    created = create(client, default_reward=0.0)
+    assert created["settle"] == "window"
+    assert "whether it came" in created["guarantee"]["neighbours"]
+    decisions = decide(client, count=120)
+    for decision in decisions[:10]:
+        assert reward(client, decision, 1.0).status_code == 200
+    before = results(client)
+    assert before["windows"] == {"open": 120, "over": 0}
+    pass_by(service, 3_601)
+    assert reward(client, decisions[0], 1.0).status_code == 410  # told by time alone
+    assert reward(client, decisions[20], 1.0).status_code == 410
+    after = results(client)
+    assert after["windows"] == {"open": 0, "over": 120}
+    assert all(arm["rewards"] >= 30 for arm in after["arms"])
+    states = [
+        client.get(f"/v1/decisions/{decision['decision_id']}").json()["state"]
+        for decision in (decisions[0], decisions[20])
+    ]
+    assert states == ["rewarded", "defaulted"]
+
+
+def test_windows_end_without_a_default(open_service: Callable[..., Service]) -> None:
+    service = open_service()
+    client = client_of(service)
+    create(client)
+    decision, *_ = decide(client)
+    pass_by(service, 3_601)
+    deadline = time.monotonic() + 30
+    while results(client)["windows"]["open"] and time.monotonic() < deadline:
+        time.sleep(0.05)  # the writer looks by itself
+    assert results(client)["windows"]["states"]["given_up"] == 1
+    assert reward(client, decision, 1.0).status_code == 410
+
+
+def test_a_paused_experiment_decides_nothing_and_learns_on(client: TestClient) -> None:
+    create(client)
+    decision, *_ = decide(client)
+    assert client.post("/v1/experiments/shop/pause").json()["state"] == "paused"
+    assert client.post("/v1/experiments/shop/decisions", json={}).status_code == 409
+    assert reward(client, decision, 1.0).status_code == 200
+    assert client.post("/v1/experiments/shop/resume").json()["state"] == "running"
+    assert len(decide(client)) == 1
+
+
+def test_a_population_pays_for_its_experiments(both: TestClient) -> None:
+    assert both.post("/v1/experiments", json=SHOP | {"population": "us"}).status_code == 404
+    both.put("/v1/populations/us", json={"epsilon": 2.5})
+    create(both, population="us")
+    create(both, name="second", population="us")
+    third = both.post("/v1/experiments", json=SHOP | {"name": "third", "population": "us"})
+    assert third.status_code == 409
+    assert "does not fit" in third.json()["detail"]
+    (population,) = both.get("/v1/populations").json()["populations"]
+    assert (population["spent_epsilon"], population["left_epsilon"]) == (2.0, 0.5)
+    ledger = both.get("/v1/ledger").json()
+    assert [entry["event"] for entry in ledger["entries"]] == ["population", "charge", "charge"]
+    privacy = both.get("/v1/experiments/shop/privacy").json()
+    assert privacy["charged"] == {"epsilon": 1.0, "delta": 0.0}
+
+
+def test_what_cannot_be_charged_is_refused(client: TestClient) -> None:
+    client.put("/v1/populations/us", json={"epsilon": 100.0, "delta": 0.1})
+    for policy, parameters in (
+        ("ucb1", {}),
+        ("dp-ftpl-gauss", {"epsilon": 0.5, "delta": 1e-6}),
+    ):
+        answer = client.post(
+            "/v1/experiments",
+            json=SHOP | {"policy": policy, "parameters": parameters, "population": "us"},
+        )
+        assert answer.status_code == 422
+        assert "cannot be charged" in answer.json()["detail"]
+    (population,) = client.get("/v1/populations").json()["populations"]
+    assert population["spent_epsilon"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": "dp-imedd"},
+        {"parameters": {"epsilom": 1.0}},
+        {"parameters": {"epsilon": -1.0}},
+        {"parameters": {"epsilon": 1.0, "arms": 3}},
+        {"arms": []},
+        {"arms": ["one", "one"]},
+        {"reward_window": 0.0},
+        {"reward_window": 1e300},
+        {"default_reward": 2.0},
+        {"settle": "window"},
+        {"settle": "sometimes"},
+        {"rewards_per_person": 0},
+        {"name": ""},
+        {"name": "a/b"},
+        {"unknown": 1},
+        {"policy": "ldp-ucb-bernoulli", "parameters": {"epsilon": 1.0}, "default_reward": 0.0},
+        {"policy": "ldp-exp4", "parameters": {"epsilon": 1.0, "experts": 2, "horizon": 100}},
+    ],
+)
+def test_an_experiment_that_cannot_be(client: TestClient, changes: dict[str, Any]) -> None:
+    answer = client.post("/v1/experiments", json=SHOP | changes)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["detail"]
+    assert client.get("/v1/experiments").json() == {"experiments": []}
+
+
+def test_a_local_policy_takes_reports(client: TestClient) -> None:
+    create(client, policy="ldp-ucb-bernoulli", parameters={"epsilon": 1.0})
+    decision, *_ = decide(client)
+    address = f"/v1/decisions/{decision['decision_id']}/reward"
+    assert "report" in client.put(address, json={"value": 1.0}).json()["detail"]
+    assert client.put(address, json={"value": 1.0, "report": 1.0}).status_code == 422
+    assert client.put(address, json={}).status_code == 422
+
+
+def test_what_was_is_there_after_a_restart(
+    open_service: Callable[..., Service], database: str
+) -> None:
+    service = open_service(database)
+    client = client_of(service)
+    create(client, default_reward=0.0)
+    decisions = decide(client, request_id="one", count=40)
+    for decision in decisions[:20]:
+        reward(client, decision, 1.0)
+    before = results(client), client.get("/v1/experiments/shop/privacy").json()
+    service.close()
+    service = open_service(database)
+    assert first_key(service) is None
+    headers = dict(client.headers)
+    client = TestClient(create_app(service), headers=headers)
+    assert (results(client), client.get("/v1/experiments/shop/privacy").json()) == before
+    assert decide(client, request_id="one", count=40) == decisions
+    pass_by(service, 3_601)
+    decide(client)
+    assert results(client)["windows"]["over"] == 40
+
+
+def test_health_is_open_to_all(open_service: Callable[..., Service]) -> None:
+    client = TestClient(create_app(open_service()))
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    assert client.get("/v1/experiments").status_code == 401
+    assert client.get("/openapi.json").status_code == 200
+
+
+def test_keys_are_made_shown_once_and_revoked(client: TestClient) -> None:
+    made = client.post("/v1/keys", json={"role": "read", "label": "dashboard"}).json()
+    reader = {"Authorization": f"Bearer {made['key']}"}
+    assert client.get("/v1/experiments", headers=reader).status_code == 200
+    assert client.post("/v1/keys", json={"role": "read"}, headers=reader).status_code == 403
+    listed = client.get("/v1/keys").text
+    assert made["id"] in listed
+    assert made["key"] not in listed
+    assert client.delete(f"/v1/keys/{made['id']}").status_code == 204
+    assert client.get("/v1/experiments", headers=reader).status_code == 401
+    (admin,) = [key for key in client.get("/v1/keys").json()["keys"] if key["role"] == "admin"]
+    assert client.delete(f"/v1/keys/{admin['id']}").status_code == 409

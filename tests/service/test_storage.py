@@ -1,0 +1,233 @@
+"""What a storage promises, tried on SQLite and on PostgreSQL alike."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import insert, select, text, update
+
+from balaclava.service.ledger import Ledger
+from balaclava.service.problems import Problem, StartError
+from balaclava.service.schema import experiments, meta, metadata
+from balaclava.service.secrets import Vault
+from balaclava.service.storage import Storage
+
+
+@pytest.fixture
+def storage(database: str):
+    """An empty database, open."""
+    opened = Storage.open(database)
+    yield opened
+    opened.close()
+
+
+def add_experiment(storage: Storage, name: str) -> int:
+    with storage.writing() as connection:
+        result = connection.execute(
+            insert(experiments).values(
+                uid=name,
+                name=name,
+                definition="{}",
+                state="running",
+                created=0.0,
+                version=1,
+                books="{}",
+                policy_state=b"",
+            )
+        )
+        return int(result.inserted_primary_key[0])
+
+
+def values(storage: Storage) -> list[str]:
+    with storage.reading() as connection:
+        return list(connection.scalars(select(meta.c.value).order_by(meta.c.name)))
+
+
+def test_what_is_written_is_there_for_whoever_opens_it_next(database: str) -> None:
+    first = Storage.open(database)
+    with first.writing() as connection:
+        connection.execute(insert(meta).values(name="a", value="1"))
+    first.close()
+    second = Storage.open(database)
+    assert values(second) == ["1"]
+    second.close()
+
+
+def test_an_error_leaves_no_trace(storage: Storage) -> None:
+    def write_half() -> None:
+        with storage.writing() as connection:
+            connection.execute(insert(meta).values(name="a", value="1"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
+    assert values(storage) == []
+
+
+def test_a_reader_sees_one_moment_and_never_what_is_not_committed(storage: Storage) -> None:
+    with storage.writing() as connection:
+        connection.execute(insert(meta).values(name="a", value="old"))
+    with storage.reading() as reader:
+        assert reader.scalar(select(meta.c.value)) == "old"
+        with storage.writing() as writer:
+            writer.execute(update(meta).values(value="new"))
+            assert reader.scalar(select(meta.c.value)) == "old"
+        assert reader.scalar(select(meta.c.value)) == "old"
+    assert values(storage) == ["new"]
+
+
+def test_transactions_on_one_experiment_come_one_after_the_other(storage: Storage) -> None:
+    """Each adds 1 to what it read; none of the 80 is lost."""
+    id = add_experiment(storage, "counted")
+
+    def add_some() -> None:
+        for _ in range(20):
+            with storage.writing() as connection:
+                (row,) = storage.locked(connection, [id])
+                change = update(experiments).where(experiments.c.id == id)
+                connection.execute(change.values(version=row.version + 1))
+
+    threads = [threading.Thread(target=add_some) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with storage.reading() as connection:
+        assert connection.scalar(select(experiments.c.version)) == 81
+
+
+def _open_and_say(database: str, answers: multiprocessing.Queue) -> None:
+    try:
+        Storage.open(database).close()
+    except StartError as error:
+        answers.put(str(error))
+    else:
+        answers.put("opened")
+
+
+def test_a_file_has_one_process_a_server_any_number(database: str) -> None:
+    storage = Storage.open(database)
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    other = context.Process(target=_open_and_say, args=(database, answers))
+    other.start()
+    answer = answers.get(timeout=60)
+    other.join()
+    if storage.one_process:
+        assert "in use by another process" in answer
+        storage.close()
+        Storage.open(database).close()  # now it is free
+    else:
+        assert answer == "opened"
+        storage.close()
+
+
+def test_migrations_make_what_the_schema_says(storage: Storage) -> None:
+    with storage.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_schema_of_the_future_is_refused(database: str) -> None:
+    storage = Storage.open(database)
+    with storage.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    storage.close()
+    with pytest.raises(StartError, match="does not know"):
+        Storage.open(database)
+
+
+def test_a_database_keeps_its_key(storage: Storage) -> None:
+    storage.require_key(Vault(b"1" * 32))
+    storage.require_key(Vault(b"1" * 32))
+    with pytest.raises(StartError, match="secret key"):
+        storage.require_key(Vault(b"2" * 32))
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        (":memory:", "lost with the process"),
+        ("mysql://here/there", "not understood"),
+        ("://", "not understood"),
+        ("/nowhere/at/all/service.db", "cannot be written"),
+    ],
+)
+def test_an_address_that_cannot_be_used_says_why(address: str, reason: str) -> None:
+    with pytest.raises(StartError, match=reason):
+        Storage.open(address)
+
+
+def test_a_damaged_file_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "service.db"
+    path.write_bytes(b"this is no database" * 100)
+    with pytest.raises(StartError, match="cannot be used"):
+        Storage.open(str(path))
+
+
+@pytest.fixture
+def ledger(database: str):
+    """An empty ledger."""
+    opened = Ledger.open(database)
+    yield opened
+    opened.close()
+
+
+def test_a_ledger_is_only_added_to(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 0.0)
+    for statement in ("UPDATE entries SET epsilon = 0", "DELETE FROM entries"):
+        with pytest.raises(Exception, match="only added to"), ledger._engine.begin() as connection:
+            connection.execute(text(statement))
+    assert len(ledger.entries()) == 1
+
+
+def test_a_charge_that_does_not_fit_costs_nothing(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 1e-6)
+    ledger.charge("patients", "first", "uid-1", 0.75, 0.0)
+    for epsilon, delta in ((0.26, 0.0), (0.1, 2e-6)):
+        with pytest.raises(Problem, match="does not fit") as refusal:
+            ledger.charge("patients", "second", "uid-2", epsilon, delta)
+        assert refusal.value.status == 409
+    ledger.charge("patients", "second", "uid-2", 0.25, 1e-6)
+    assert ledger.budgets()["patients"].document()["left_epsilon"] == 0.0
+
+
+def test_a_charge_is_made_once(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 0.0)
+    for _ in range(3):
+        ledger.charge("patients", "first", "uid-1", 0.5, 0.0)
+    assert ledger.charged("uid-1") == (0.5, 0.0, 0)
+
+
+def test_thirds_fit_into_a_whole(ledger: Ledger) -> None:
+    ledger.set_population("patients", 0.3, 0.0)
+    for number in range(3):
+        ledger.charge("patients", f"{number}", f"uid-{number}", 0.1, 0.0)
+    with pytest.raises(Problem, match="does not fit"):
+        ledger.charge("patients", "more", "uid-more", 1e-9, 0.0)
+
+
+def test_a_total_is_raised_and_never_lowered(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 0.0)
+    assert ledger.set_population("patients", 2.0, 1e-6).epsilon == 2.0
+    with pytest.raises(Problem, match="never lowered"):
+        ledger.set_population("patients", 1.5, 1e-6)
+    with pytest.raises(Problem, match="no population"):
+        ledger.charge("nobody", "first", "uid-1", 0.1, 0.0)
+
+
+def test_a_commit_that_is_missing_is_noticed(ledger: Ledger) -> None:
+    ledger.intend({"a": 1, "b": 1})
+    assert ledger.behind({}) == []  # cut off before the commit: nobody saw it
+    ledger.intend({"a": 2})
+    assert ledger.behind({"a": 1, "b": 1}) == []
+    assert ledger.behind({"b": 1}) == ["a"]
+    ledger.done({"a": 2})
+    assert ledger.behind({"a": 1, "b": 1}) == ["a"]
+    assert ledger.behind({"a": 2, "b": 1}) == []
+    ledger.rewind({"a": 1})
+    assert ledger.behind({"a": 1, "b": 1}) == []
