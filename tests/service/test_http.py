@@ -158,6 +158,14 @@ def pass_by(service: Service, seconds: float) -> None:
     service.clock._start += seconds
 
 
+def once_windows_are_ended(client: TestClient) -> dict[str, Any]:
+    """The writer looks by itself, twice a second."""
+    deadline = time.monotonic() + 30
+    while results(client)["windows"]["open"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return results(client)
+
+
 def test_windows_end_with_a_default(open_service: Callable[..., Service]) -> None:
     """What came and what did not look alike to whoever reads, and the default counts."""
     service = open_service()
@@ -173,7 +181,7 @@ def test_windows_end_with_a_default(open_service: Callable[..., Service]) -> Non
     pass_by(service, 3_601)
     assert reward(client, decisions[0], 1.0).status_code == 410  # told by time alone
     assert reward(client, decisions[20], 1.0).status_code == 410
-    after = results(client)
+    after = once_windows_are_ended(client)
     assert after["windows"] == {"open": 0, "over": 120}
     assert all(arm["rewards"] >= 30 for arm in after["arms"])
     states = [
@@ -189,10 +197,7 @@ def test_windows_end_without_a_default(open_service: Callable[..., Service]) -> 
     create(client)
     decision, *_ = decide(client)
     pass_by(service, 3_601)
-    deadline = time.monotonic() + 30
-    while results(client)["windows"]["open"] and time.monotonic() < deadline:
-        time.sleep(0.05)  # the writer looks by itself
-    assert results(client)["windows"]["states"]["given_up"] == 1
+    assert once_windows_are_ended(client)["windows"]["states"]["given_up"] == 1
     assert reward(client, decision, 1.0).status_code == 410
 
 

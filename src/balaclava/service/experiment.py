@@ -89,6 +89,11 @@ class Experiment:
         """Whether batches settle at the end of windows."""
         return self.definition.settle == "window"
 
+    @property
+    def behind(self) -> bool:
+        """Whether windows are over that were not ended yet."""
+        return self.next_due is not None and self.next_due <= self.books.time
+
     def pass_time(self, now: float) -> float:
         """The experiment's time: `now`, unless it was later already."""
         self.books.time = max(self.books.time, now)
@@ -166,7 +171,11 @@ class Experiment:
         self._note_wait(self.books.time - row["made"])
 
     def close(self, row: dict[str, Any]) -> None:
-        """The window of an open decision is over."""
+        """The window of an open decision is over; what came for it is not kept."""
+        if self.state == FINISHED:
+            row["state"], row["kind"], row["value"] = UNLEARNED, None, None
+            self.books.over += 1
+            return
         default = self.definition.default_reward
         lesson = Lesson(row["kind"], row["value"]) if row["kind"] else None
         row["state"] = DEFAULTED if lesson is None else REWARDED

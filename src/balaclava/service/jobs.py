@@ -160,12 +160,11 @@ class Reward(Job):
             lesson = experiment.player.checked(Lesson(outcome.kind, outcome.value))
         except RewardError as error:
             return Problem(422, str(error))
-        before = row["state"], row["kind"]
         experiment.take(row, lesson)
-        if (row["state"], row["kind"]) != before:
-            work.change(row)
+        # The same answer, and the same work, whatever is stored: any other would tell.
+        work.change(row)
+        if not experiment.window:
             work.touch(experiment)
-        # The same answer whatever is stored: any other would tell.
         return RECORDED
 
 
@@ -278,5 +277,10 @@ class RevokeKey(Job):
 class Tick(Job):
     """Nothing is asked; windows that are over are ended."""
 
-    def apply(self, work: Work) -> None:
-        """All of it is done when the work is loaded."""
+    def need(self, needs: Needs) -> None:
+        """Experiments that are due."""
+        needs.due = True
+
+    def apply(self, work: Work) -> bool:
+        """Whether there is more to do; what could be was done when the work was loaded."""
+        return any(experiment.behind for experiment in work.by_id.values())

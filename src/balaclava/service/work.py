@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from balaclava.service.experiment import FINISHED, Experiment
+from balaclava.service.experiment import Experiment
 from balaclava.service.problems import Problem
 from balaclava.service.schema import OPEN, decisions, experiments, persons, requests, snapshots
 from balaclava.service.storage import Storage
@@ -32,6 +32,11 @@ class Needs:
     decisions: set[str] = field(default_factory=set)
     requests: set[tuple[str, str]] = field(default_factory=set)  # name of experiment, digest
     persons: set[tuple[str, str]] = field(default_factory=set)
+    due: bool = False  # every experiment of which a window is over
+
+
+class BehindError(Exception):
+    """More windows are over than one transaction ends: the job is for a later one."""
 
 
 class Work:
@@ -59,8 +64,14 @@ class Work:
         self._changed_persons: set[tuple[int, str]] = set()
 
     def load(self, needs: Needs) -> None:
-        """Lock the experiments, read the rest, and end the windows that are over."""
-        ids = self._ids_of(needs) | self._due_ids()
+        """Lock the experiments, read the rest, and end the windows that are over.
+
+        Not of experiments that only a reward is for: nothing that can be seen of an experiment
+        may change because a reward came, not even when its windows are ended.
+        """
+        ids = self._ids_of(needs)
+        due = self._due_ids() if needs.due else set()
+        ids |= due
         for row in self._storage.locked(self.connection, sorted(ids)):
             experiment = self._kept.get(row.id)
             if experiment is None or experiment.version != row.version:
@@ -73,18 +84,22 @@ class Work:
         self._load_persons(needs.persons)
         for experiment in self.by_id.values():
             experiment.pass_time(self.now)
-            self._end_windows(experiment)
+            if experiment.id in due or experiment.definition.name in needs.names:
+                self._end_windows(experiment)
 
     def _enter(self, experiment: Experiment) -> None:
         self.by_id[experiment.id] = experiment
         self.by_name[experiment.definition.name] = experiment
 
     def experiment(self, name: str) -> Experiment:
-        """The experiment of that name, locked."""
+        """The experiment of that name, locked, its windows ended up to now."""
         try:
-            return self.by_name[name]
+            experiment = self.by_name[name]
         except KeyError:
             raise Problem(404, "there is no such experiment; create it first") from None
+        if experiment.behind:
+            raise BehindError
+        return experiment
 
     def touch(self, experiment: Experiment) -> None:
         """It has changed and will be written."""
@@ -138,7 +153,8 @@ class Work:
             experiment = self.by_id[id]
             if (picture := experiment.snapshot()) is not None:
                 pictures.append(picture)
-            experiment.version += 1
+            if id not in self._created:
+                experiment.version += 1
             self.connection.execute(
                 update(experiments).where(experiments.c.id == id).values(**experiment.columns())
             )
@@ -188,9 +204,7 @@ class Work:
         return ids
 
     def _due_ids(self) -> set[int]:
-        due = select(experiments.c.id).where(
-            experiments.c.next_due <= self.now, experiments.c.state != FINISHED
-        )
+        due = select(experiments.c.id).where(experiments.c.next_due <= self.now)
         return set(self.connection.scalars(due.limit(100)))
 
     def _load_decisions(self, keys: Iterable[str]) -> None:
@@ -221,8 +235,7 @@ class Work:
 
     def _end_windows(self, experiment: Experiment) -> None:
         """In the order of decisions, at most so many at once: the rest with the next commit."""
-        due = experiment.next_due
-        if due is None or due > experiment.books.time or experiment.state == FINISHED:
+        if not experiment.behind:
             return
         still_open = (
             select(decisions)

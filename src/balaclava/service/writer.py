@@ -17,7 +17,7 @@ from balaclava.service.jobs import Job, Tick
 from balaclava.service.ledger import Ledger
 from balaclava.service.problems import Problem
 from balaclava.service.storage import Storage, cause
-from balaclava.service.work import Needs, Work
+from balaclava.service.work import BehindError, Needs, Work
 
 log = logging.getLogger("balaclava.service")
 
@@ -50,7 +50,7 @@ class Writer:
         self._wake = threading.Condition()
         self._stopping = False
         self._done: dict[str, int] = {}  # commits that are to be noted as done
-        self._last_tick = 0.0
+        self._next_tick = 0.0
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
 
@@ -109,11 +109,13 @@ class Writer:
                     self._note_done()
                 finally:
                     self._wake.acquire()
-            if not self._queue and not self._stopping:
-                self._wake.wait(_TICK)
-            if not self._queue:
-                return [] if self._stopping else [(Tick(), Future())]
+            while not self._queue and not self._stopping and self._until_tick() > 0:
+                self._wake.wait(self._until_tick())
             batch: list[_Waiting] = []
+            if self._until_tick() <= 0 and not self._stopping:
+                # By the clock alone, and not whenever something came: that would tell of rewards.
+                self._next_tick = (self._clock.now() // _TICK + 1) * _TICK
+                batch.append((Tick(), Future()))
             weight = 0
             while self._queue and len(batch) < _MOST_JOBS:
                 job = self._queue[0][0]
@@ -123,6 +125,9 @@ class Writer:
                 batch.append(self._queue.popleft())
             self._weight -= weight
             return batch
+
+    def _until_tick(self) -> float:
+        return self._next_tick - self._clock.now()
 
     def _commit(self, batch: list[_Waiting]) -> None:
         """One transaction; a job that breaks is left out of the next try."""
@@ -140,7 +145,7 @@ class Writer:
                     for job, _ in batch:
                         try:
                             answers.append(job.apply(work))
-                        except Problem as problem:
+                        except (Problem, BehindError) as problem:
                             answers.append(problem)
                     versions = work.store()
                     if versions:
@@ -160,7 +165,7 @@ class Writer:
                 self._answer([broken], [Problem(500, "an internal error; nothing was recorded")])
                 continue
             self._done.update(versions)
-            self.commits += 1
+            self.commits += bool(versions) or not isinstance(batch[-1][0], Tick)
             self._answer(batch, answers)
             return
 
@@ -172,12 +177,27 @@ class Writer:
     def _answer(self, batch: list[_Waiting], answers: list[Any]) -> None:
         if len(answers) == 1:
             answers = answers * len(batch)
-        for (_, future), answer in zip(batch, answers, strict=True):
-            if future.set_running_or_notify_cancel():
+        for (job, future), answer in zip(batch, answers, strict=True):
+            if isinstance(answer, BehindError):
+                self._take_back(job, future)
+            elif isinstance(job, Tick):
+                self._next_tick = 0.0 if answer is True else self._next_tick
+            elif future.set_running_or_notify_cancel():
                 if isinstance(answer, Problem):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
+
+    def _take_back(self, job: Job, future: Future[Any]) -> None:
+        """Windows come first: the next transaction ends more of them."""
+        with self._wake:
+            if future.cancelled():
+                return
+            if self._stopping:
+                future.set_exception(Problem(503, _NOT_TAKEN, retry_after=5))
+                return
+            self._weight += job.weight
+            self._queue.append((job, future))
 
     def _note_done(self) -> None:
         versions, self._done = self._done, {}
