@@ -123,7 +123,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ParameterError, match="cannot be read"):
             bl.environment("empirical", path=path)
     with zipfile.ZipFile(tmp_path / "log.xlsx", "w") as file:
-        file.writestr("sheet.xml", "777")
+        file.writestr("[Content_Types].xml", "777")
     with pytest.raises(ParameterError, match="save the sheet as CSV"):
         read_log(tmp_path / "log.xlsx", arm="arm", reward="reward")
     with pytest.raises(ParameterError, match="gzip cannot unpack it"):
@@ -140,7 +140,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_log_is_read_once(tmp_path: Path) -> None:
     """What comes through a pipe is gone after it was read: a second look would find nothing."""
-    from balaclava.advice.findings import read as read_findings
+    from balaclava.advice.reading import read as read_findings
 
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)

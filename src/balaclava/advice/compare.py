@@ -2,36 +2,142 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-from balaclava._core.declared import Epsilon, check
+import numpy as np
+
+from balaclava._core.declared import Epsilon, Range, check
+from balaclava.advice.calibrate import with_scale
+from balaclava.advice.contest import MATTERS
 from balaclava.advice.findings import Log
-from balaclava.advice.recommend import BOLDER, RULES, Recommendation, Rewards, recommend
+from balaclava.advice.people import People
+from balaclava.advice.recommend import RULES, Rewards, recommend
+from balaclava.advice.worlds import draw_worlds
+from balaclava.environments.base import Environment
+from balaclava.errors import MomentWarning
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
-from balaclava.simulation.engine import Progress, simulate
-from balaclava.simulation.results import Results
+from balaclava.simulation.engine import Progress, checkpoint_rounds, simulate
+from balaclava.simulation.results import Results, Run
+from balaclava.simulation.statistics import plus_minus
 
 NOT_PRIVATE = (
     "Looking at a log is not itself private: what is printed and drawn here tells something about "
-    "the rewards in it. Show it only to those who may see the log."
+    "the rewards in it, and is as confidential as the log. Whatever is chosen by it (a policy, a "
+    "range, a scale) was chosen by looking at those rewards, outside epsilon."
 )
-_ROUNDS = (1_000, 100_000)
+AT_RANDOM = "at random"
+SCALE = "radius_scale"
+_SCALES = tuple(2.0**-k for k in range(8))  # that are tried, for private policies and baselines
+_TRIALS = (4, 8)  # worlds to choose a scale on; the fewer the longer the runs
+_TRIAL_ROUNDS = 200_000
+_WORST = 0.1  # weight of the worst run, as in `bl.calibrate`
+_ROUNDS = (1_000, 50_000)  # by default: seconds, for a million rows
+
+
+class Candidate(NamedTuple):
+    """A private policy that takes such rewards, why it is here, and the baseline beside it."""
+
+    policy: Policy
+    why: str
+    baseline: str
+
+
+class Standing(NamedTuple):
+    """How a policy did: its regret over worlds that the log leaves possible."""
+
+    label: str
+    guarantee: str
+    mean: float
+    plus_minus: float  # half the width of the 95 % interval for the mean
+    low: float  # 5 % of the worlds
+    high: float  # 95 % of them
+    share: float  # of the regret of playing at random in the same worlds
+    share_plus_minus: float
+    beats_random: bool  # by a margin that matters, beyond chance
+
+
+class Price(NamedTuple):
+    """How many times the regret of its baseline a private policy has; both chosen the same way."""
+
+    label: str
+    baseline: str
+    times: float
+    plus_minus: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies that fit a log, and how they did on it."""
+    """Policies that take the rewards of a log, and how they did on worlds drawn from it."""
 
     log: Log
-    advice: dict[str, Recommendation]
+    candidates: dict[str, Candidate]
     results: Results
+    standings: tuple[Standing, ...]
+    prices: tuple[Price, ...]
+    people: People | None
 
-    def why(self) -> dict[str, str]:
-        """Why each private policy is there."""
+    @property
+    def fitting(self) -> dict[str, str]:
+        """Those that clearly beat playing at random, and why they are there; the best first."""
         return {
-            label: "; ".join([advice.why, *advice.notes]) for label, advice in self.advice.items()
+            row.label: self.candidates[row.label].why
+            for row in self.standings
+            if row.label in self.candidates and row.beats_random
+        }
+
+    @property
+    def others(self) -> list[str]:
+        """Private policies that do not."""
+        return [label for label in self.candidates if label not in self.fitting]
+
+    def findings(self) -> list[str]:
+        """What to make of it, in sentences."""
+        if self.fitting:
+            return []
+        return [
+            "No private policy clearly beats playing at random here: at this epsilon and horizon "
+            "there is too little to learn, or the log leaves too much open. A longer run "
+            "(--horizon), a larger epsilon or more rows may change that."
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON. It holds averages of the log: as confidential as the log."""
+        log = self.log
+        return {
+            "confidential": NOT_PRIVATE,
+            "log": {
+                "path": log.path,
+                "rows": log.rows,
+                "kind": log.kind,
+                "format": log.rows_read.kind,
+                "detected": list(log.rows_read.detected),
+                "left_out": list(log.left_out),
+                "arms": [row._asdict() for row in log.arms],
+                "weighted": [row._asdict() for row in log.weighted],
+                "best": {**log.telling._asdict(), "told": log.telling.told},
+                "findings": log.findings(),
+            },
+            "people": None
+            if self.people is None
+            else {**self.people._asdict(), "caps": [cap._asdict() for cap in self.people.caps]},
+            "horizon": self.results.horizon,
+            "seed": self.results.seed,
+            "policies": [
+                {
+                    **row._asdict(),
+                    "policy": self.results.policies[row.label].name,
+                    "parameters": self.results.policies[row.label].parameters,
+                    "fits": row.label in self.fitting,
+                }
+                for row in self.standings
+            ],
+            "prices": [price._asdict() for price in self.prices],
+            "findings": self.findings(),
         }
 
 
@@ -45,58 +151,224 @@ def compare(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Play the policies that fit a log on rewards resampled from it.
+    """Play the policies that take such rewards on worlds that the log leaves possible.
 
-    The horizon is by default the number of rows, and at least 1,000.
+    Each repetition has a world of its own, drawn from the log's uncertainty; all policies meet the
+    same worlds. Scales of confidence radii, of private policies and of baselines alike, are chosen
+    on other draws. The horizon is by default the number of rows, within 1,000 and 50,000.
 
     Example:
         >>> import tempfile, pathlib
-        >>> from balaclava.advice.findings import read
+        >>> from balaclava.advice.reading import read
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = pathlib.Path(folder, "log.csv")
         ...     _ = file.write_text("ad,click\\n" + "a,0\\nb,1\\n" * 30 + "a,1\\nb,0\\n" * 10)
         ...     log = read(file, arm="ad", reward="click")
-        >>> log.kind, log.counts
-        ('bounded', {'a': 40, 'b': 40})
+        >>> log.kind, log.counts, log.telling.told
+        ('bounded', {'a': 40, 'b': 40}, True)
     """
     epsilon = check("epsilon", epsilon, Epsilon)
+    repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
     low, high = _ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
-    parameters: dict[str, Any] = {"arms": log.world.arms, "horizon": rounds, "epsilon": epsilon}
-    if log.kind == "bounded":
-        parameters |= {"reward_range": log.reward_range, "outside": log.outside}
-        kinds: tuple[Rewards, ...] = ("bounded",)
-    else:
-        parameters |= {"moment_order": log.moment_order, "moment_bound": log.moment_bound}
-        kinds = ("heavy-tailed", "unknown-tails")
-    advice: dict[str, Recommendation] = {}
-    policies: dict[str, Policy] = {"random": make_policy("random", arms=log.world.arms)}
-    for rule in RULES:
-        if rule.rewards in kinds:
-            recommendation = recommend(
+    candidates, baselines = _candidates(log, epsilon, rounds)
+    arena = _Arena(log, rounds, seed, workers)
+    candidates, baselines = _with_scales(arena, candidates, baselines)
+    policies = {
+        AT_RANDOM: make_policy("random", arms=log.world.arms),
+        **baselines,
+        **{label: candidate.policy for label, candidate in candidates.items()},
+    }
+    results, at_random = arena.play(policies, repetitions, progress)
+    standings = tuple(
+        sorted((_standing(results, label, at_random) for label in policies), key=lambda r: r.mean)
+    )
+    promise = next(iter(candidates.values())).policy.guarantee
+    return Comparison(
+        log,
+        candidates,
+        results,
+        standings,
+        tuple(_prices(results, candidates, standings)),
+        log.per_person(promise),
+    )
+
+
+def _candidates(
+    log: Log, epsilon: float, rounds: int
+) -> tuple[dict[str, Candidate], dict[str, Policy]]:
+    """Private policies by label and the baselines beside them, at their proofs' constants."""
+    known: dict[str, Any] = {"arms": log.world.arms, "horizon": rounds, "epsilon": epsilon}
+    ranged = {"reward_range": log.reward_range, "outside": log.outside}
+    groups: list[tuple[tuple[Rewards, ...], dict[str, Any], str]] = [(("bounded",), ranged, "")]
+    if log.kind != "bounded":
+        moment = {"moment_order": log.moment_order, "moment_bound": log.moment_bound}
+        groups = [(("heavy-tailed", "unknown-tails"), moment, "")]
+        if log.clip is not None:
+            limits = {"reward_range": log.clip, "outside": "clip"}
+            groups.append((("bounded",), limits, "clipped"))
+    candidates: dict[str, Candidate] = {}
+    baselines: dict[str, Policy] = {}
+    for kinds, parameters, setting in groups:
+        for rule in (rule for rule in RULES if rule.rewards in kinds):
+            advice = recommend(
                 rewards=rule.rewards,
                 trust=rule.trust,
                 scope=rule.scope or "trajectory",
                 simulate=False,
+                **known,
                 **parameters,
             )
-            advice[rule.policy] = recommendation
-            policies.setdefault(recommendation.baseline_label, recommendation.baseline)
-            policies[rule.policy] = recommendation.policy
-            if rule.policy in BOLDER:
-                changes = BOLDER[rule.policy]
-                told_apart = ", ".join(f"{name}={value}" for name, value in changes.items())
-                bolder = type(recommendation.policy).create(
-                    {**recommendation.policy.parameters, **changes}
-                )
-                policies[f"{rule.policy}({told_apart})"] = bolder
-    results = simulate(
-        policies,
-        log.world,
-        horizon=rounds,
-        repetitions=repetitions,
-        seed=seed,
-        workers=workers,
-        progress=progress,
+            baseline = advice.baseline
+            if SCALE in baseline.annotations:
+                baseline = with_scale(baseline, SCALE, 1.0)
+            beside = _labelled(baseline.name, setting)
+            baselines[beside] = baseline
+            candidates[_labelled(rule.policy, setting)] = Candidate(
+                advice.policy, advice.why, beside
+            )
+    return candidates, baselines
+
+
+def _labelled(label: str, setting: str) -> str:
+    """A label with one more setting in its brackets."""
+    if not setting:
+        return label
+    return f"{label[:-1]}, {setting})" if label.endswith(")") else f"{label}({setting})"
+
+
+@dataclass
+class _Arena:
+    """Where policies are played: one drawn world a repetition."""
+
+    log: Log
+    rounds: int
+    seed: int
+    workers: int | None
+
+    def play(
+        self, policies: Mapping[str, Policy], count: int, progress: Progress | None, stream: int = 1
+    ) -> tuple[Results, np.ndarray]:
+        """The runs in that many worlds, and the expected regret at random in each."""
+        worlds = draw_worlds(self.log, _number(self.seed, stream))
+        rounds = checkpoint_rounds(200, self.rounds)
+        results = Results.empty(
+            policies, self.log.world, horizon=self.rounds, seed=self.seed, checkpoints=rounds
+        )
+        at_random = np.empty(count)
+        each = self.rounds * len(policies)
+        for i, (world, order) in enumerate(itertools.islice(worlds, count)):
+            at_random[i] = self.rounds * float(world.gaps.mean())
+            for run in self._runs(policies, world, _number(self.seed, stream, i)):
+                pulls = np.empty_like(run.pulls)
+                pulls[order] = run.pulls
+                results.add(run._replace(repetition=i, pulls=pulls))
+            if progress is not None:
+                progress((i + 1) * each, count * each)
+        return results, at_random
+
+    def _runs(self, policies: Mapping[str, Policy], world: Environment, seed: int) -> list[Run]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MomentWarning)
+            results = simulate(
+                policies,
+                world,
+                horizon=self.rounds,
+                repetitions=1,
+                seed=seed,
+                workers=self.workers,
+            )
+        return [runs[0] for runs in results.runs.values()]
+
+
+def _number(*words: int) -> int:
+    """A seed that follows from others."""
+    return int(np.random.SeedSequence(words).generate_state(1)[0])
+
+
+def _with_scales(
+    arena: _Arena, candidates: dict[str, Candidate], baselines: dict[str, Policy]
+) -> tuple[dict[str, Candidate], dict[str, Policy]]:
+    """Each scale that did best on other draws; private policies are kept as proved, too."""
+    policies = {**baselines, **{label: each.policy for label, each in candidates.items()}}
+    variants = {
+        (label, scale): with_scale(policy, SCALE, scale)
+        for label, policy in policies.items()
+        if SCALE in policy.annotations
+        for scale in _SCALES
+    }
+    if not variants:
+        return candidates, baselines
+    labels = {_labelled(label, f"{SCALE}={scale:g}"): (label, scale) for label, scale in variants}
+    few, many = _TRIALS
+    trial, at_random = arena.play(
+        {text: variants[key] for text, key in labels.items()},
+        min(max(_TRIAL_ROUNDS // arena.rounds, few), many),
+        None,
+        stream=2,
     )
-    return Comparison(log, advice, results)
+    best: dict[str, tuple[float, str, float]] = {}
+    for text, (label, scale) in labels.items():
+        regret = trial.final_regret(text) / max(float(at_random.mean()), 1e-300)
+        cost = float(regret.mean() + _WORST * regret.max())
+        best[label] = min(best.get(label, (np.inf, "", 0.0)), (cost, text, scale))
+    renamed = {label: text for label, (_, text, scale) in best.items() if scale != 1.0}
+    tuned_baselines = {
+        renamed.get(label, label): variants.get((label, best[label][2]), policy)
+        if label in best
+        else policy
+        for label, policy in baselines.items()
+    }
+    tuned: dict[str, Candidate] = {}
+    for label, each in candidates.items():
+        other = renamed.get(each.baseline, each.baseline)
+        tuned[label] = each._replace(baseline=other)
+        if label in renamed:
+            scale = best[label][2]
+            why = f"{each.why}; its {SCALE} was chosen on other draws, which gives up the proof of "
+            why += "regret, not that of privacy"
+            tuned[renamed[label]] = Candidate(variants[label, scale], why, other)
+            # The proof's constants beside a baseline that was tuned would say nothing.
+            tuned[label] = tuned[label]._replace(baseline="")
+    return tuned, tuned_baselines
+
+
+def _standing(results: Results, label: str, at_random: np.ndarray) -> Standing:
+    regret = results.final_regret(label)
+    unit = float(at_random.mean())
+    share, reach = _ratio(regret, at_random)
+    margin = regret - MATTERS * at_random
+    low, high = np.quantile(regret, (0.05, 0.95))
+    return Standing(
+        label,
+        results.guarantee(label),
+        float(regret.mean()),
+        float(plus_minus(regret)),
+        float(low),
+        float(high),
+        share,
+        reach,
+        bool(unit > 0 and margin.mean() + plus_minus(margin) < 0),
+    )
+
+
+def _ratio(values: np.ndarray, units: np.ndarray) -> tuple[float, float]:
+    """The ratio of two means over the same worlds, and its plus-minus; NaN for one that is 0."""
+    unit = float(units.mean())
+    if unit <= 0:
+        return np.nan, np.nan
+    ratio = float(values.mean()) / unit
+    return ratio, float(plus_minus(values - ratio * units)) / unit
+
+
+def _prices(
+    results: Results, candidates: Mapping[str, Candidate], standings: Iterable[Standing]
+) -> Iterable[Price]:
+    """The price of each that clearly learns, against a baseline that does."""
+    learns = {row.label for row in standings if row.beats_random}
+    for label, candidate in candidates.items():
+        if label in learns and candidate.baseline in learns:
+            times, reach = _ratio(
+                results.final_regret(label), results.final_regret(candidate.baseline)
+            )
+            yield Price(label, candidate.baseline, times, reach)

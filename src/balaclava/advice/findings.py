@@ -3,57 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from balaclava._core.declared import Outside, RewardRange, check
+from balaclava._core.declared import Outside
+from balaclava.advice.arms import ArmRow, Telling, WeightedRow, arm_row, is_binary, tell_best
+from balaclava.advice.arms import weighted_rows as weigh
+from balaclava.advice.drift import drift_findings
+from balaclava.advice.people import People, count_people
 from balaclava.advice.recommend import Rewards
+from balaclava.advice.tails import Tail, hill
 from balaclava.environments.base import Environment
-from balaclava.environments.base import environment as make_environment
-from balaclava.errors import ParameterError
-from balaclava.simulation.statistics import NORMAL_REACH
+from balaclava.environments.logs import LoggedRewards
+from balaclava.privacy.guarantee import Guarantee
 
-LEAST_ROWS = 20  # of an arm; with fewer an average is hardly one
 _LIGHT = 3.0  # a tail index that is surely above it: noise for a range costs less than truncation
 _FEW_VALUES = 20  # distinct rewards that make a scale of grades
 _ORDERS = (1.05, 2.0)  # moments that policies for heavy tails take
-
-
-@dataclass(frozen=True)
-class Tail:
-    """How fast large rewards become rare: P(|X| > x) falls like x^-index."""
-
-    index: float
-    low: float  # of the 95 % confidence interval
-    high: float
-    used: int  # of the largest rewards
-
-
-def hill(rewards: np.ndarray) -> Tail | None:
-    """Hill's estimate of the tail index of |X|; None where too few rewards are not 0.
-
-    One over the mean of log(X_i / X_(k+1)) over the k largest. Its standard error is index /
-    sqrt(k), which takes the tail beyond X_(k+1) to be a power law: read it as a rough figure.
-
-    Example:
-        >>> law = np.random.default_rng(1).pareto(2.5, 100_000) + 1
-        >>> tail = hill(law)
-        >>> tail.low < 2.5 < tail.high, tail.used
-        (True, 632)
-    """
-    sizes = np.sort(np.abs(rewards))[::-1]
-    used = min(max(int(2 * math.sqrt(sizes.size)), 10), sizes.size // 4)
-    if used < 5 or sizes[used] <= 0:
-        return None
-    mean = float(np.log(sizes[:used] / sizes[used]).mean())
-    if mean <= 0:  # the largest are all alike: no tail at all
-        return None
-    index = 1 / mean
-    reach = NORMAL_REACH * index / math.sqrt(used)
-    return Tail(index, max(index - reach, 0.0), index + reach, used)
+_UNEVEN = 3.0  # times as many rows on one arm as on another
+_WRONG = 4.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -62,8 +32,14 @@ class Log:
 
     path: str
     world: Environment
+    rows_read: LoggedRewards
     given_range: tuple[float, float] | None = None
     outside: Outside = "refuse"  # what happens to rewards outside that range
+    clip: tuple[float, float] | None = None  # a range to which they may be clipped instead
+    left_out: tuple[str, ...] = ()  # what was dropped, in sentences
+    propensities: np.ndarray | None = None  # of the arm that was played, for each row
+    times: np.ndarray | None = None
+    people: np.ndarray | None = None  # the number of each row's person
 
     @cached_property
     def _rewards(self) -> np.ndarray:
@@ -76,11 +52,62 @@ class Log:
         return self._rewards.size
 
     @property
+    def labels(self) -> list[str]:
+        """The arms."""
+        return [str(label) for label in getattr(self.world, "arm_labels", ())]
+
+    @property
+    def samples(self) -> list[np.ndarray]:
+        """The rewards of each arm."""
+        return list(self.rows_read.by_arm.values())
+
+    @property
     def counts(self) -> dict[str, int]:
         """The rows of each arm."""
-        labels = getattr(self.world, "arm_labels", ())
-        sizes = np.diff(self.world.constants().starts)
-        return {str(label): int(n) for label, n in zip(labels, sizes, strict=True)}
+        return {
+            label: rewards.size for label, rewards in zip(self.labels, self.samples, strict=True)
+        }
+
+    @cached_property
+    def chances(self) -> list[np.ndarray | None]:
+        """Of each row of each arm, how much it weighs; None where all weigh the same."""
+        if self.propensities is None:
+            return [None] * len(self.labels)
+        weights = 1 / self.propensities
+        return [weights[self.rows_read.arms == i] for i in range(len(self.labels))]
+
+    @cached_property
+    def arms(self) -> list[ArmRow]:
+        """Rows, mean and interval of each arm."""
+        whose = self.people
+        return [
+            arm_row(
+                label,
+                self.samples[i],
+                self.chances[i],
+                None if whose is None else whose[self.rows_read.arms == i],
+            )
+            for i, label in enumerate(self.labels)
+        ]
+
+    @cached_property
+    def telling(self) -> Telling:
+        """Whether the best arm can be told from the others."""
+        return tell_best(self.arms, binary=is_binary(self._rewards))
+
+    @cached_property
+    def weighted(self) -> list[WeightedRow]:
+        """Each arm by inverse propensity weights, where there are propensities."""
+        if self.propensities is None:
+            return []
+        return weigh(self.labels, self.rows_read.arms, self.rows_read.rewards, self.propensities)
+
+    def per_person(self, guarantee: Guarantee) -> People | None:
+        """Rewards per person, and what they make of a guarantee for one."""
+        if self.people is None:
+            return None
+        rows = self.rows_read
+        return count_people(self.labels, rows.arms, rows.rewards, self.people, guarantee)
 
     @cached_property
     def tail(self) -> Tail | None:
@@ -116,8 +143,7 @@ class Log:
     @property
     def clipped(self) -> float:
         """The share of rewards outside the range."""
-        low, high = self.reward_range
-        return float(((self._rewards < low) | (self._rewards > high)).mean())
+        return self.outside_of(self.reward_range)
 
     @property
     def _much_too_wide(self) -> bool:
@@ -142,36 +168,103 @@ class Log:
     def findings(self) -> list[str]:
         """What was seen, in sentences."""
         counts = self.counts
-        sentences = [
+        usual = "UTF-8, commas between cells, decimal points"
+        written = ", ".join(self.rows_read.detected) or usual
+        kind = self.rows_read.kind
+        return [
             f"{self.rows:,} rows, {len(counts)} arms, {min(counts.values()):,} to "
-            f"{max(counts.values()):,} rows an arm."
+            f"{max(counts.values()):,} rows an arm.",
+            f"Read as {kind}{'' if kind == 'Parquet' else f': {written}'}.",
+            *self.left_out,
+            *self._bias(),
+            *self._over_time(),
+            *self._rewards_in_words(),
         ]
-        if detected := getattr(self.world, "detected", ()):
-            sentences.append(f"Read as: {', '.join(detected)}.")
-        if not self.world.gaps.any():
-            sentences.append("All arms have the same average: there is nothing to be learned here.")
+
+    def _bias(self) -> list[str]:
+        """Who chose the arms, and what that does to averages."""
+        counts = self.counts
+        rare, often = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        if self.propensities is None:
+            if counts[often] <= _UNEVEN * counts[rare]:
+                return []
+            return [
+                f"Rows are uneven: {counts[often]:,} of {often!r}, {counts[rare]:,} of {rare!r}. "
+                "If whatever chose the arms looked at rewards, averages of arms that it gave up "
+                "are too low; if it looked at people, arms were tried on different people. Then "
+                "differences here are not what the arms would do. Where the chance of each choice "
+                "was logged, give its column with --propensity."
+            ]
+        wrong = [
+            row.label
+            for row in self.weighted
+            if abs(row.total_weight - 1) > _WRONG * max(row.weight_error, 1e-9)
+        ]
+        if not wrong:
+            return []
+        return [
+            f"The propensities do not fit the rows of {', '.join(map(repr, wrong))}: 1 / "
+            "propensity "
+            "should add up to the number of rows. Is it the probability of the arm that was played?"
+        ]
+
+    def _over_time(self) -> list[str]:
+        if self.times is None:
+            return []
+        return drift_findings(self.labels, self.rows_read.arms, self.rows_read.rewards, self.times)
+
+    def _rewards_in_words(self) -> list[str]:
+        """Bounded or heavy-tailed, and what policies are told."""
         if self.kind == "bounded":
-            sentences.append(f"Rewards are taken as bounded: {self._why_bounded()}.")
+            sentences = [f"Rewards are taken as bounded: {self._why_bounded()}."]
             if self._much_too_wide:
                 sentences.append(
                     "The rewards fill a small part of that range, and the noise is made for all of "
                     "it: give a narrower one with --range if you know that no reward leaves it."
                 )
             return sentences
+        sentences = []
         if self.tail is not None:
-            sentences.append(
+            sentences = [
                 f"Rewards look heavy-tailed: tail index {self.tail.index:.2f}, 95 % confidence "
                 f"interval {self.tail.low:.2f} to {self.tail.high:.2f} (Hill, the {self.tail.used} "
                 f"largest); {_LIGHT:g} or less cannot be excluded. Noise for the whole range would "
-                "drown what is to be learned, so that the policies below truncate."
-            )
-            sentences.append(
+                "drown what is to be learned, so that the policies below truncate. Intervals of "
+                "averages, and worlds resampled from the rows, are rough for such rewards.",
                 f"Policies are told that E|reward|^{self.moment_order:g} is at most "
                 f"{self.moment_bound:g}, which was computed from the log. In production give a "
                 "bound from what you know instead. If there is a range that no reward can leave, "
-                "give it with --range."
-            )
-        return sentences
+                "give it with --range; to have rewards clipped to one, --clip.",
+            ]
+        return sentences + self._clipping()
+
+    def _clipping(self) -> list[str]:
+        """What clipping does to averages."""
+        if self.clip is None:
+            return []
+        low, high = self.clip
+        clipped = [float(np.clip(rewards, low, high).mean()) for rewards in self.samples]
+        means = [float(rewards.mean()) for rewards in self.samples]
+        biases = ", ".join(
+            f"{label!r} {after - before:+.3g}"
+            for label, before, after in zip(self.labels, means, clipped, strict=True)
+        )
+        best, after = self.labels[int(np.argmax(means))], self.labels[int(np.argmax(clipped))]
+        order = (
+            "the arm with the highest average stays the same"
+            if best == after
+            else f"the highest average moves from {best!r} to {after!r}: it hides the best arm"
+        )
+        return [
+            f"Clipping to [{low:g}, {high:g}] touches {self.outside_of(self.clip):.2g} of the "
+            f"rewards and moves averages by {biases}; {order}. Take the limits from public data or "
+            "from what you know: limits tuned on this log are outside epsilon."
+        ]
+
+    def outside_of(self, limits: tuple[float, float]) -> float:
+        """The share of rewards outside a range."""
+        low, high = limits
+        return float(((self._rewards < low) | (self._rewards > high)).mean())
 
     def _why_bounded(self) -> str:
         low, high = self.reward_range
@@ -207,45 +300,3 @@ def _outwards(value: float) -> float:
         return 0.0
     size = 10.0 ** math.floor(math.log10(value))
     return float(next(f"{size * m:g}" for m in (1, 2, 5, 10) if size * m >= value))
-
-
-def read(
-    path: str | os.PathLike[str],
-    *,
-    arm: str,
-    reward: str,
-    reward_range: tuple[float, float] | None = None,
-    outside: Outside = "refuse",
-) -> Log:
-    """Read a log; errors name rows and columns, never rewards.
-
-    With outside = "clip" rewards may leave `reward_range`, and policies clip them to it.
-    """
-    outside = check("outside", outside, Outside)
-    path = os.fspath(path)
-    log = Log(path, make_environment("empirical", path=path, arm=arm, reward=reward))
-    counts = log.counts
-    if len(counts) < 2:
-        raise ParameterError(
-            f"{path}: column {arm!r} names one arm only; a bandit needs two or more to choose from"
-        )
-    rare = min(counts, key=lambda label: counts[label])
-    if counts[rare] < LEAST_ROWS:
-        raise ParameterError(
-            f"{path}: arm {rare!r} has {counts[rare]} rows; give at least {LEAST_ROWS} for each "
-            "arm, or leave it out"
-        )
-    if reward_range is None:
-        if outside == "clip":
-            raise ParameterError('outside = "clip" needs a range; give it with --range')
-        return log
-    low, high = check("range", reward_range, RewardRange)
-    least, most = log.world.reward_range
-    if not low < high:
-        raise ParameterError(f"range = ({low:g}, {high:g}) is empty; give smallest, then largest")
-    if outside == "refuse" and (least < low or most > high):
-        raise ParameterError(
-            f"range = ({low:g}, {high:g}) does not hold all rewards of {path}; widen it, or "
-            "have the others clipped to it (--outside clip)"
-        )
-    return Log(path, log.world, (low, high), outside)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from balaclava.cli.play import _progress
+from balaclava.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from balaclava.advice.compare import Comparison
+
+_READ = (
+    *("reward_range", "outside", "clip", "propensity", "time", "person", "min_rows"),
+    *("sep", "encoding", "decimal", "drop_missing"),
+)
 
 
 @click.command()
-@click.argument("log", type=click.Path(path_type=Path), metavar="LOG.csv")
+@click.argument("log", metavar="LOG.csv")
 @click.option("--arm", required=True, metavar="COLUMN", help="The column that names the arm.")
 @click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")
 @click.option("--epsilon", type=float, default=1.0, show_default=True, help="Privacy loss.")
@@ -28,58 +42,116 @@ from balaclava.cli.play import _progress
     show_default=True,
     help="What to do with rewards outside --range.",
 )
+@click.option(
+    "--clip",
+    type=(float, float),
+    metavar="LOW HIGH",
+    help="Try clipping to these limits too, beside truncation; take them from public data.",
+)
+@click.option(
+    "--propensity", metavar="COLUMN", help="The chance with which the row's arm was played."
+)
+@click.option("--time", metavar="COLUMN", help="When: looks for drift.")
+@click.option("--person", metavar="COLUMN", help="Whose: counts rewards per person.")
+@click.option("--min-rows", type=click.IntRange(min=2), help="Leave out arms with fewer rows.")
+@click.option("--drop-missing", is_flag=True, help="Leave out rows that lack a value.")
+@click.option("--sep", metavar="CHARACTER", help="Between cells; by default detected.")
+@click.option("--encoding", metavar="NAME", help="Of the text; by default detected.")
+@click.option("--decimal", type=click.Choice([".", ","]), help="Mark; by default detected.")
 @click.option("--horizon", type=click.IntRange(min=2), help="Rounds; by default the rows.")
-@click.option("--repetitions", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option("--repetitions", type=click.IntRange(min=2), default=30, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="The page; by default LOG-report.html."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The page; by default LOG-report.html, and none with --json.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
 def compare(
-    log: Path,
-    arm: str,
-    reward: str,
-    epsilon: float,
-    reward_range: tuple[float, float] | None,
-    outside: Literal["refuse", "clip"],
-    horizon: int | None,
-    repetitions: int,
-    seed: int,
-    out: Path | None,
-    workers: int | None,
+    log: str, arm: str, reward: str, out: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Look at a log, say which policies fit it, play them on it, and write a page.
 
-    LOG is a CSV or Parquet file with one row for each decision: which arm, and what reward.
-    Looking at a log is not itself private; no single reward is shown.
+    LOG is a CSV or Parquet file with one row for each decision: which arm, and what reward. It may
+    be packed with gzip; `-` reads a pipe. Looking at a log is not itself private; no single reward
+    is shown.
 
     \b
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
+    Example: zcat orders.csv.gz | balaclava compare - --arm price --reward paid --person customer
     """
     from balaclava._core.files import require_place
     from balaclava.advice.compare import NOT_PRIVATE
     from balaclava.advice.compare import compare as play
-    from balaclava.advice.findings import read
+    from balaclava.advice.reading import read
+    from balaclava.environments.cells import PIPE, Reading
     from balaclava.reporting.comparison import write_comparison
 
-    out = Path(f"{log.stem}-report.html") if out is None else out
-    require_place(out)
-    rewards_log = read(log, arm=arm, reward=reward, reward_range=reward_range, outside=outside)
-    click.echo(f"{NOT_PRIVATE}\n")
-    for sentence in rewards_log.findings():
-        click.echo(sentence)
+    if out is None and not as_json:
+        out = Path("pipe-report.html" if log == PIPE else f"{Path(log).stem}-report.html")
+    if out is not None:
+        require_place(out)
+    reading = {name: options.pop(name) for name in _READ}
+    how = Reading(*(reading.pop(name) for name in Reading._fields))
+    rewards_log = read(log, arm=arm, reward=reward, how=how, **reading)
+    if not as_json:
+        _say([rewards_log.telling.sentence, NOT_PRIVATE])
     with _progress() as progress:
-        comparison = play(
-            rewards_log,
-            epsilon=epsilon,
-            horizon=horizon,
-            repetitions=repetitions,
-            seed=seed,
-            workers=workers,
-            progress=progress,
-        )
-    click.echo("\nThe policies that fit:")
-    for label, why in comparison.why().items():
-        click.echo(f"- {label} ({comparison.results.guarantee(label)}): {why}")
-    click.echo(f"\n{comparison.results.summary()}")
-    click.echo(f"\nwrote {write_comparison(comparison, out)}: open it in a browser")
+        comparison = play(rewards_log, progress=progress, **options)
+    if as_json:
+        click.echo(json.dumps(_finite(comparison.to_dict()), indent=2, ensure_ascii=False))
+    else:
+        _show(comparison)
+    if out is not None:
+        command = f"balaclava {shlex.join(sys.argv[1:])}"
+        page = write_comparison(comparison, out, command=command)
+        click.echo(f"\nwrote {page}: open it in a browser", err=as_json)
+
+
+def _show(comparison: Comparison) -> None:
+    from balaclava.reporting.comparison import (
+        arm_table,
+        cap_table,
+        how_played,
+        price_sentences,
+        standing_table,
+    )
+
+    header, *rows = arm_table(comparison)
+    print_table(header, rows)
+    click.echo()
+    _say(comparison.log.findings())
+    if comparison.people is not None:
+        _say(comparison.people.findings())
+        header, *rows = cap_table(comparison)
+        print_table(header, rows)
+        click.echo()
+    _say([how_played(comparison), *comparison.findings()])
+    if comparison.fitting:
+        click.echo("The policies that fit:")
+        for label, why in comparison.fitting.items():
+            click.echo(f"- {label} ({comparison.results.guarantee(label)}): {why}")
+    if comparison.others:
+        names = ", ".join(comparison.others)
+        click.echo(f"Not clearly better than playing at random here: {names}.")
+    click.echo()
+    header, *rows = standing_table(comparison)
+    print_table(header, rows)
+    click.echo()
+    _say(price_sentences(comparison))
+
+
+def _say(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        click.echo(textwrap.fill(sentence, 96, break_on_hyphens=False, break_long_words=False))
+    click.echo()
+
+
+def _finite(value: Any) -> Any:
+    """The same, with null for what is not a number: JSON has no other word for it."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.catalogue import _print_table
 from balaclava.cli.play import _progress
+from balaclava.cli.tables import print_table
 
 if TYPE_CHECKING:
     from balaclava.auditing.report import AuditReport
@@ -64,7 +64,7 @@ def demo(out: Path) -> None:
     results.plot(out / "demo.png", log_regret=True)  # private and not: orders of magnitude apart
     audits = _audit(results)
     click.echo("\nAn attempt to refute each promise, from games that differ in one reward:")
-    _print_table(
+    print_table(
         ("policy", "promises", "verdict", "epsilon is at least"),
         [
             (label, str(report.claimed), report.verdict, f"{report.epsilon_lower:.2f}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from balaclava.cli.catalogue import _print_table
 from balaclava.cli.play import _progress
+from balaclava.cli.tables import print_table
 
 if TYPE_CHECKING:
     from balaclava.papers.harness.gallery import Step
@@ -73,7 +73,7 @@ def reproduce(
     entries = {entry.name: entry for entry in known()}
     if show or not figures:
         rows = [(entry.name, entry.title, entry.reference) for entry in entries.values()]
-        _print_table(("figure", "what it shows", "reference"), rows)
+        print_table(("figure", "what it shows", "reference"), rows)
         return
     for name in figures:  # all of them before the first is run
         if name not in entries:

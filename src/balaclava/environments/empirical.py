@@ -153,12 +153,18 @@ class Empirical(Environment):
     def draw(self) -> Callable[..., float]:
         return draw
 
-    @property
+    @cached_property
     def reward_range(self) -> tuple[float, float]:
         return (float(self._world.rewards.min()), float(self._world.rewards.max()))
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order = checked_order(order)
-        return np.array(
-            [average_moment(rewards, order, central=central) for rewards in self._samples.values()]
-        )
+        if (order, central) not in self._moments:  # many policies ask for the same
+            self._moments[order, central] = np.array(
+                [average_moment(each, order, central=central) for each in self._samples.values()]
+            )
+        return self._moments[order, central]
+
+    @cached_property
+    def _moments(self) -> dict[tuple[float, bool], np.ndarray]:
+        return {}

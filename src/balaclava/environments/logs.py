@@ -6,34 +6,20 @@ data: an error names a row and a column, never a reward.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import os
 import re
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from balaclava._core.parts import require_part
-from balaclava.environments.numerals import FIRST_ROW, first_row, read_numbers
-from balaclava.errors import ParameterError, nearest
+from balaclava.environments.cells import Columns, Reading, read_columns
+from balaclava.environments.numerals import FIRST_ROW, first_row, missing, read_numbers
+from balaclava.errors import ParameterError
 
 Label = int | str
-
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_MARKS = {  # the bytes that some encodings begin with
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
-_USUAL = ("utf-8", "utf-8-sig")
-_HEADER_CHARACTERS = 1 << 16
-_GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
@@ -42,21 +28,27 @@ class LoggedRewards:
 
     by_arm: dict[Label, np.ndarray]
     detected: tuple[str, ...]
-
-
-class Columns(NamedTuple):
-    """The two columns as they stand in the file, and what had to be detected."""
-
-    arms: Any
-    rewards: Any
-    detected: tuple[str, ...] = ()
+    kind: str = "CSV"
+    dropped: int = 0  # rows in which something was missing
+    # The same rows in the order of the file: which arm, which reward, and further columns.
+    arms: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    rewards: np.ndarray = field(default_factory=lambda: np.empty(0))
+    others: dict[str, Any] = field(default_factory=dict)
     commas_between_cells: bool = True
 
 
-def read_log(path: str | os.PathLike[str], *, arm: str, reward: str) -> LoggedRewards:
-    """The rewards of each arm in a log.
+def read_log(
+    path: str | os.PathLike[str],
+    *,
+    arm: str,
+    reward: str,
+    others: Mapping[str, str] | None = None,
+    how: Reading | None = None,
+) -> LoggedRewards:
+    """The rewards of each arm in a log; `-` is a pipe.
 
-    Arms are sorted by label: by number where all labels are whole numbers, else as text.
+    Arms are sorted by label: by number where all labels are whole numbers, else as text. `others`
+    names further columns, by what they are for; `how` says what is not to be detected.
 
     Example:
         >>> import tempfile
@@ -70,23 +62,29 @@ def read_log(path: str | os.PathLike[str], *, arm: str, reward: str) -> LoggedRe
         ('text in cp1252', 'semicolons between cells', 'decimal commas')
     """
     require_part("pyarrow", "reading a log")
-    source = os.fspath(path)
-    if arm == reward:
-        raise ParameterError(f"arm and reward are both {arm!r}; give the names of two columns")
-    data, packing = _contents(source)
-    if data.startswith(_PARQUET):
-        columns = _from_parquet(source, data, arm, reward)
-    else:
-        columns = _from_text(source, data, arm, reward)
-    labels = _as_text(f"{source}: column {arm!r}", columns.arms)
+    source, how = os.fspath(path), (how or Reading()).checked()
+    columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, how)
+    columns, dropped = _without_missing(columns) if how.drop_missing else (columns, 0)
+    labels = as_text(f"{source}: column {arm!r}", columns.cells["arm"])
     rewards, notation = read_numbers(
         f"{source}: column {reward!r}",
-        columns.rewards,
+        columns.cells["reward"],
         commas_between_cells=columns.commas_between_cells,
+        decimal=how.decimal,
     )
     if rewards.size == 0:
         raise ParameterError(f"{source} has no rows; give one for each decision")
-    return LoggedRewards(_split(labels, rewards), (*packing, *columns.detected, *notation))
+    by_arm, codes = _split(labels, rewards)
+    return LoggedRewards(
+        by_arm,
+        (*columns.detected, *notation),
+        columns.kind,
+        dropped,
+        codes,
+        rewards,
+        {name: columns.cells[name] for name in others or {}},
+        columns.commas_between_cells,
+    )
 
 
 def in_order(names: Sequence[str]) -> list[Label]:
@@ -96,137 +94,20 @@ def in_order(names: Sequence[str]) -> list[Label]:
     return sorted(names)
 
 
-def _contents(source: str) -> tuple[bytes, tuple[str, ...]]:
-    """What the file holds, unpacked."""
-    try:
-        data = Path(source).read_bytes()
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else "it is damaged"
-        raise ParameterError(f"{source} cannot be read: {why}; check the path") from None
-    packing: tuple[str, ...] = ()
-    if data.startswith(_GZIP):
-        try:
-            data, packing = gzip.decompress(data), ("packed with gzip",)
-        except (OSError, EOFError, zlib.error):
-            raise ParameterError(f"{source} is damaged: gzip cannot unpack it") from None
-    if data.startswith(_ZIP):
-        raise ParameterError(
-            f"{source} is a spreadsheet or a zip file; unpack it, or save the sheet as CSV in UTF-8"
-        )
-    if not data:
-        raise ParameterError(f"{source} is empty; give a header and one row for each decision")
-    return data, packing
-
-
-def _from_parquet(source: str, data: bytes, arm: str, reward: str) -> Columns:
+def _without_missing(columns: Columns) -> tuple[Columns, int]:
+    """The rows in which nothing is missing, and how many others there were."""
     import pyarrow as pa
-    from pyarrow import parquet
 
-    try:
-        file = parquet.ParquetFile(pa.BufferReader(data))
-        _places(source, file.schema_arrow.names, arm, reward)
-        table = file.read(columns=[arm, reward])
-    except (pa.ArrowException, OSError):
-        raise ParameterError(f"{source} is not a well-formed Parquet file") from None
-    return Columns(table.column(arm).combine_chunks(), table.column(reward).combine_chunks())
+    # An arm may well be called NA: of a label only "" is missing.
+    gone = [missing(cells, words=name == "reward") for name, cells in columns.cells.items()]
+    keep = ~np.logical_or.reduce(gone)
+    mask = pa.array(keep)
+    cells = {name: column.filter(mask) for name, column in columns.cells.items()}
+    return columns._replace(cells=cells), int((~keep).sum())
 
 
-def _from_text(source: str, data: bytes, arm: str, reward: str) -> Columns:
-    text, encoding = _decoded(source, data)
-    separator, names = _header(text, arm, reward)
-    arms, rewards = _places(source, names, arm, reward)
-    table = _parsed(source, text, separator, len(names), (arms, rewards))
-    detected = [] if encoding in _USUAL else [f"text in {encoding}"]
-    if separator != ",":
-        detected.append(f"{_SEPARATORS[separator]} between cells")
-    labels, cells = (table.column(i).combine_chunks() for i in range(2))
-    return Columns(labels, cells, tuple(detected), separator == ",")
-
-
-def _decoded(source: str, data: bytes) -> tuple[str, str]:
-    """The text, and its encoding: by its first bytes, else UTF-8, else what Windows writes."""
-    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
-    for encoding in (marked,) if marked else ("utf-8", "cp1252", "latin-1"):
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if "\0" not in text:
-            return text, encoding
-    raise ParameterError(f"{source} is not a CSV or Parquet file; save it as CSV in UTF-8")
-
-
-def _header(text: str, arm: str, reward: str) -> tuple[str, list[str]]:
-    """What stands between cells, and the first row: with both columns if need be, else longest."""
-    beginning = text[:_HEADER_CHARACTERS]
-    rows = {}
-    for separator in _SEPARATORS:
-        try:
-            first = next(csv.reader(io.StringIO(beginning, newline=""), delimiter=separator), [])
-        except csv.Error:
-            continue
-        rows[separator] = [cell.strip() for cell in first]
-    for separator, names in rows.items():
-        if arm in names and reward in names:
-            return separator, names
-    return max(rows.items(), key=lambda row: len(row[1]), default=(",", []))
-
-
-def _places(source: str, names: Sequence[str], arm: str, reward: str) -> tuple[int, int]:
-    """Which columns are meant. Without a header the first rewards would stand there: say none."""
-    for parameter, column in (("arm", arm), ("reward", reward)):
-        if column not in names:
-            hint = (
-                "its first row does not name columns"
-                if any(re.match(r"\W*\d|(true|false|yes|no|na|nan)$", name, re.I) for name in names)
-                else nearest(column, names)
-            )
-            raise ParameterError(f"{source} has no column {column!r} ({parameter}); {hint}")
-        if list(names).count(column) > 1:
-            raise ParameterError(
-                f"{source} has more than one column {column!r} ({parameter}); rename all but one"
-            )
-    return list(names).index(arm), list(names).index(reward)
-
-
-def _parsed(source: str, text: str, separator: str, width: int, places: tuple[int, int]) -> Any:
-    """Two columns of text, as a table."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    broken: list[int | None] = []
-
-    def refuse_row(row: Any) -> str:
-        broken.append(row.number)
-        return "error"
-
-    names = [str(i) for i in range(width)]
-    columns = [names[i] for i in places]
-    try:
-        return arrow.read_csv(
-            pa.BufferReader(text.encode()),
-            # One thread, so that a broken row has its number.
-            arrow.ReadOptions(use_threads=False, column_names=names, skip_rows_after_names=1),
-            arrow.ParseOptions(
-                delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse_row
-            ),
-            arrow.ConvertOptions(
-                include_columns=columns,
-                column_types=dict.fromkeys(columns, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
-    except pa.ArrowException:
-        # pyarrow's own message would quote the row.
-        line = f" at line {broken[0]}" if broken and broken[0] else ""
-        raise ParameterError(
-            f"{source} is not a well-formed CSV file{line}; give as many cells in each row as in "
-            "the first"
-        ) from None
-
-
-def _as_text(where: str, column: Any) -> Any:
+def as_text(where: str, column: Any) -> Any:
+    """A column of labels, none of them empty."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -237,18 +118,20 @@ def _as_text(where: str, column: Any) -> Any:
     empty = pc.fill_null(pc.equal(labels, ""), True)
     if pc.any(empty).as_py():
         raise ParameterError(
-            f"{where} is empty in row {first_row(empty)} {FIRST_ROW}; give every row an arm"
+            f"{where} is empty in row {first_row(empty)} {FIRST_ROW}; give every row one"
         )
     return labels
 
 
-def _split(labels: Any, rewards: np.ndarray) -> dict[Label, np.ndarray]:
-    """The rewards of each arm, in the order of the file."""
+def _split(labels: Any, rewards: np.ndarray) -> tuple[dict[Label, np.ndarray], np.ndarray]:
+    """The rewards of each arm, in the order of the file; and the number of each row's arm."""
     encoded = labels.dictionary_encode()
-    codes = encoded.indices.to_numpy()
     names = encoded.dictionary.to_pylist()
+    ordered = in_order(names)
+    place = {str(label): i for i, label in enumerate(ordered)}
+    codes = np.array([place[name] for name in names])[encoded.indices.to_numpy()]
     ends = np.cumsum(np.bincount(codes))[:-1]
-    parts = dict(zip(names, np.split(rewards[np.argsort(codes, kind="stable")], ends), strict=True))
-    for part in parts.values():
+    parts = np.split(rewards[np.argsort(codes, kind="stable")], ends)
+    for part in parts:
         part.flags.writeable = False
-    return {label: parts[str(label)] for label in in_order(names)}
+    return dict(zip(ordered, parts, strict=True)), codes

@@ -12,6 +12,7 @@ FIRST_ROW = "(the first row after the header is 1)"
 _MISSING = r"(?i)^(na|n/a|nan|null|none|missing|-|\.|#n/a)?$"
 _YES, _NO = r"(?i)^(true|yes)$", r"(?i)^(false|no)$"
 _CURRENCY = "[$€£]"
+_FILL = "fill what is missing, or drop such rows (--drop-missing)"
 _HELP = "write numbers such as 1.5, and 1 for yes and 0 for no"
 
 
@@ -20,8 +21,23 @@ def first_row(wrong: Any) -> int:
     return int(np.argmax(np.asarray(wrong))) + 1
 
 
+def missing(column: Any, *, words: bool = True) -> np.ndarray:
+    """Where a column holds nothing: an empty cell, no number, or with `words` NA and its like."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type):
+        pattern = _MISSING if words else "^$"
+        absent = pc.match_substring_regex(pc.utf8_trim_whitespace(column), pattern)
+    elif pa.types.is_floating(column.type):
+        absent = pc.is_nan(column)
+    else:
+        absent = pc.is_null(column)
+    return np.asarray(pc.fill_null(absent, True))
+
+
 def read_numbers(
-    where: str, column: Any, *, commas_between_cells: bool = True
+    where: str, column: Any, *, commas_between_cells: bool = True, decimal: str | None = None
 ) -> tuple[np.ndarray, list[str]]:
     """The column as finite floats, and in which notation it is; errors name rows, not values."""
     import pyarrow as pa
@@ -29,12 +45,11 @@ def read_numbers(
 
     notation: list[str] = []
     if pa.types.is_string(column.type):
+        _refuse(where, missing(column), "is empty", _FILL)
         column = pc.utf8_trim_whitespace(column)
-        missing = pc.fill_null(pc.match_substring_regex(column, _MISSING), True)
-        _refuse(where, missing, "is empty", "remove or fill what is missing")
-        numbers = _plain(column)
+        numbers = None if decimal == "," else _plain(column)
         if numbers is None:
-            numbers, notation = _translated(where, column, commas_between_cells)
+            numbers, notation = _translated(where, column, commas_between_cells, decimal)
     else:
         numbers = _cast(where, column)
     _refuse(where, ~np.isfinite(numbers), "is not finite", "remove or replace it")
@@ -50,7 +65,7 @@ def _cast(where: str, column: Any) -> np.ndarray:
     """A column that has a type of its own, as in a Parquet file."""
     import pyarrow as pa
 
-    _refuse(where, column.is_null(), "is empty", "remove or fill what is missing")
+    _refuse(where, column.is_null(), "is empty", _FILL)
     try:
         numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     except pa.ArrowException:
@@ -72,7 +87,9 @@ def _plain(text: Any) -> np.ndarray | None:
     return numbers
 
 
-def _translated(where: str, text: Any, commas_between_cells: bool) -> tuple[Any, list[str]]:
+def _translated(
+    where: str, text: Any, commas_between_cells: bool, decimal: str | None
+) -> tuple[Any, list[str]]:
     """Text into numbers, by the notation that all of it is in."""
     import pyarrow.compute as pc
 
@@ -93,7 +110,7 @@ def _translated(where: str, text: Any, commas_between_cells: bool) -> tuple[Any,
         _refuse(where, pc.invert(percent), "has no percent sign, unlike others,", _HELP)
         text = pc.replace_substring_regex(text, r"\s*%$", "")
         notation.append("percentages as shares of 1")
-    mark = _decimal_mark(where, text, commas_between_cells)
+    mark = decimal or _decimal_mark(where, text, commas_between_cells)
     between = "." if mark == "," else ","
     if mark == ",":
         notation.append("decimal commas")
@@ -136,5 +153,6 @@ def _decimal_mark(where: str, text: Any, commas_between_cells: bool) -> str:
     if not commas_between_cells:  # commas were kept for the numbers
         return ","
     raise ParameterError(
-        f"{where} has commas that could part thousands or begin a fraction; {_HELP}"
+        f"{where} has commas that could part thousands or begin a fraction; say which with "
+        f"--decimal, or {_HELP}"
     )

@@ -3,40 +3,149 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from balaclava.advice.arms import is_binary
 from balaclava.advice.compare import Comparison
+from balaclava.advice.worlds import HOW
 from balaclava.reporting.charts import escape
 from balaclava.reporting.page import write_page
-from balaclava.reporting.panels import story_of
+from balaclava.reporting.panels import Panel, Story
+from balaclava.reporting.scales import number
 
 
-def write_comparison(comparison: Comparison, out: str | os.PathLike[str]) -> Path:
-    """The page, as one HTML file."""
-    story = story_of(comparison.results, f"Policies for {Path(comparison.log.path).name}")
+def write_comparison(
+    comparison: Comparison, out: str | os.PathLike[str], *, command: str = ""
+) -> Path:
+    """The page, as one HTML file; `command` is what gives it again."""
+    title = f"Policies for {Path(comparison.log.path).name}"
+    panel = Panel(title, comparison.results, worlds=True)
+    story = Story(title, [panel], {}, {}, [], command or "balaclava compare")
     return write_page(story, out, opening=_opening(comparison))
 
 
-def _opening(comparison: Comparison) -> str:
-    findings = "".join(f"<p>{escape(sentence)}</p>" for sentence in comparison.log.findings())
-    promise = comparison.results.guarantee
-    reasons = "".join(
-        f'<li><span class="name">{escape(label)}</span> '
-        f'<span class="scope">{escape(promise(label))}</span>: {escape(why)}</li>'
-        for label, why in comparison.why().items()
+def arm_table(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Rows, mean and interval of each arm, as text; the header first."""
+    log = comparison.log
+    header = ["arm", "rows", "mean", "95 % interval"]
+    cells = [
+        [row.label, f"{row.rows:,}", f"{row.mean:.4g}", f"{row.low:.4g} to {row.high:.4g}"]
+        for row in log.arms
+    ]
+    if log.weighted:
+        header[2:] = ["plain mean", "SNIPS", "95 % interval", "IPS", "95 % interval", "worth rows"]
+        for row, weighted, samples in zip(cells, log.weighted, log.samples, strict=True):
+            row[2:] = [
+                f"{samples.mean():.4g}",
+                f"{weighted.snips:.4g}",
+                f"{weighted.snips_low:.4g} to {weighted.snips_high:.4g}",
+                f"{weighted.ips:.4g}",
+                f"{weighted.ips_low:.4g} to {weighted.ips_high:.4g}",
+                f"{weighted.effective:,.0f}",
+            ]
+    return [tuple(header), *map(tuple, cells)]
+
+
+def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
+    """The policies, best first, as text; the header first."""
+    header = ("policy", "privacy", "regret", "± (95 %)", "5 % to 95 %", "of random", "fits")
+    rows = []
+    for row in comparison.standings:
+        share = f"{row.share:.0%} ± {row.share_plus_minus:.0%}" if row.share == row.share else "-"
+        private = row.label in comparison.candidates
+        rows.append(
+            (
+                *(row.label, row.guarantee, number(row.mean), number(row.plus_minus)),
+                f"{number(row.low)} to {number(row.high)}",
+                share,
+                ("yes" if row.beats_random else "no") if private else "-",
+            )
+        )
+    return [header, *rows]
+
+
+def cap_table(comparison: Comparison) -> list[tuple[str, ...]]:
+    """What a cap on the rewards of a person does, as text; the header first."""
+    caps = () if comparison.people is None else comparison.people.caps
+    header = ("rewards used", "a person's guarantee", "rows kept", "people cut", "best arm")
+    return [
+        header,
+        *(
+            (
+                *(f"at most {cap.rewards}", cap.guarantee, f"{cap.rows_kept:.1%}"),
+                *(f"{cap.people_cut:.1%}", cap.best),
+            )
+            for cap in caps
+        ),
+    ]
+
+
+def price_sentences(comparison: Comparison) -> list[str]:
+    """What privacy costs, where that can be said."""
+    if not comparison.prices:
+        return [
+            "The price of privacy is not stated: a private policy or its baseline learns nothing."
+        ]
+    return [
+        f"{price.label} has {price.times:.3g} ± {price.plus_minus:.2g} times the regret of "
+        f"{price.baseline}, which is not private and was chosen the same way."
+        for price in comparison.prices
+    ]
+
+
+def how_played(comparison: Comparison) -> str:
+    """Where policies were played, in a sentence or two."""
+    binary = is_binary(comparison.results.environment.constants().rewards)
+    count = len(next(iter(comparison.results.runs.values())))
+    return (
+        f"Played for {comparison.results.horizon:,} rounds in {count} worlds that the log leaves "
+        f"possible: {HOW[binary]}. Regret is counted in the world that was drawn; 5 % to 95 % is "
+        "its spread over worlds."
     )
-    labels = {advice.baseline_label: advice.baseline.name for advice in comparison.advice.values()}
-    baselines = "".join(
-        f"<p>{escape(label)} is no recommendation: it is the baseline, with settings "
-        "chosen by trying ten on two problems. The private policies were not tuned, except "
-        "where a label says so.</p>"
-        for label, name in labels.items()
-        if label != name
+
+
+def _opening(comparison: Comparison) -> str:
+    log = comparison.log
+    verdict = f'<p class="notice strong">{escape(log.telling.sentence)}</p>'
+    verdict = verdict if not log.telling.told else f"<p>{escape(log.telling.sentence)}</p>"
+    people = ""
+    if comparison.people is not None:
+        people = f"<h3>Rewards per person</h3>{_paragraphs(comparison.people.findings())}" + _html(
+            cap_table(comparison), "What a cap on the rewards of a person does"
+        )
+    fitting = "".join(
+        f'<li><span class="name">{escape(label)}</span> '
+        f'<span class="scope">{escape(comparison.results.guarantee(label))}</span>: '
+        f"{escape(why)}</li>"
+        for label, why in comparison.fitting.items()
     )
     return (
-        f'<section id="log"><h2>What the log says</h2>{findings}'
-        f"<h3>Which policies fit, and why</h3><ul>{reasons}</ul>"
-        "<p>Each arm was played by drawing from its logged rewards at random. If the log was "
-        "made by a policy that looked at rewards or at people, its averages may be biased, and "
-        f"so is what is shown here.</p>{baselines}</section>"
+        f'<section id="log"><h2>What the log says</h2>{verdict}'
+        f"{_html(arm_table(comparison), 'The arms')}{_paragraphs(log.findings())}{people}</section>"
+        f'<section id="fitting"><h2>Which policies fit, and why</h2>'
+        f"{_paragraphs(comparison.findings())}<ul>{fitting}</ul>"
+        "<p>A policy fits if it takes such rewards and clearly beats playing at random. "
+        f"{escape(how_played(comparison))}</p>"
+        f"{_html(standing_table(comparison), 'Policies')}"
+        f"{_paragraphs(price_sentences(comparison))}</section>"
+    )
+
+
+def _paragraphs(sentences: Iterable[str]) -> str:
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+
+
+def _html(cells: Sequence[tuple[str, ...]], caption: str) -> str:
+    header, *rows = cells
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in others)
+        + "</tr>"
+        for first, *others in rows
+    )
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

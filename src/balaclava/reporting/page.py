@@ -30,8 +30,9 @@ _WIDE = 20.0  # ratio of regrets beyond which a linear scale shows only the wors
 NOT_PRIVATE_TO_LOOK = (
     "This page was computed from logged rewards, and looking at a log is not itself private: "
     "the curves, the tables and the order of the arms tell something about the people in it. "
-    "No single reward is shown, but treat this page as confidential as the log. The guarantees "
-    "below are those of the policies once they run, with rewards they have not seen."
+    "No single reward is shown, but this page is as confidential as the log. A policy, a range or "
+    "a scale that is chosen by it was chosen by looking at those rewards, outside epsilon: the "
+    "guarantees below are those of the policies once they run, with rewards they have not seen."
 )
 
 
@@ -221,6 +222,11 @@ def _default(policy: Policy, name: str) -> Any:
 
 
 def _again(story: Story) -> str:
+    if story.command:
+        return (
+            "<p>The same log, options and seed give the same numbers.</p>"
+            f"<pre><code>{escape(story.command)}</code></pre>"
+        )
     recipes = "".join(
         f"<details{' open' if len(story.recipes) == 1 else ''}><summary>experiment.toml for "
         f"{escape(heading)}</summary><pre><code>{escape(text)}</code></pre></details>"

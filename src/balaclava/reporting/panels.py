@@ -44,6 +44,7 @@ class Panel:
 
     heading: str
     results: Results
+    worlds: bool = False  # each repetition was played in an environment of its own
 
     @cached_property
     def labels(self) -> list[str]:
@@ -78,6 +79,7 @@ class Story:
     recipes: dict[str, str]  # experiment files that give the same results, by heading
     versions: dict[str, str]
     remarks: list[str] = field(default_factory=list)
+    command: str = ""  # or what to type to have them again
 
     @cached_property
     def policies(self) -> dict[str, Any]:

@@ -46,13 +46,18 @@ def panel_section(
     level = "h2" if alone else "h3"
     parts = {
         "Regret over the rounds": _curves(panel, key, looks, points),
-        "The price of privacy": _price(panel.final, panel.results.policies),
         "Final regret": _intervals(panel, looks),
-        "Regret against epsilon": _against_epsilon(panel, looks),
-        "Which arms were pulled": _pulls(panel, looks),
-        "Winners": _winners(panel),
-        "Table": _table(panel),
     }
+    if not panel.worlds:  # one environment, of which more can be said
+        parts = {
+            "Regret over the rounds": parts["Regret over the rounds"],
+            "The price of privacy": _price(panel.final, panel.results.policies),
+            "Final regret": parts["Final regret"],
+            "Regret against epsilon": _against_epsilon(panel, looks),
+            "Which arms were pulled": _pulls(panel, looks),
+            "Winners": _winners(panel),
+            "Table": _table(panel),
+        }
     charts = "".join(
         f'<section class="part"><{level}>{name}</{level}>{content}</section>'
         for name, content in parts.items()
@@ -136,11 +141,15 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
         low, high = np.quantile(regret, BAND, axis=0) if len(regret) > 1 else (None, None)
         mean = regret.mean(axis=0)
         curves.append(Curve(row.label, row.scope, looks[row.label], rounds, mean, low, high))
-    bounds = [
-        Level(row.label, row.scope, looks[row.label], row.bound)
-        for row in panel.final
-        if row.bound is not None
-    ]
+    bounds = (
+        []
+        if panel.worlds
+        else [
+            Level(row.label, row.scope, looks[row.label], row.bound)
+            for row in panel.final
+            if row.bound is not None
+        ]
+    )
     title = f"Mean regret over {results.horizon:,} rounds of {len(curves)} policies"
     chart = curves_chart(curves, bounds, title=f"{title}; the numbers are in the table", key=key)
     caption = f"Mean of the repetitions; bands: {BAND[0]:.0%} to {BAND[1]:.0%} of them."

@@ -1,0 +1,230 @@
+"""A file as columns of cells: CSV or Parquet, packed or not, in whatever text and separator."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from balaclava.errors import ParameterError, nearest
+
+PIPE = "-"
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
+_WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "space": " "}
+_DETECTED = ",;\t|"
+_MARKS = {  # the bytes that some encodings begin with
+    b"\xef\xbb\xbf": "utf-8-sig",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+_USUAL = ("utf-8", "utf-8-sig")
+_HEADER_CHARACTERS = 1 << 16
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_EXPORT = (
+    "in Excel choose File, Save As, CSV UTF-8; in LibreOffice File, Save As, Text CSV; or run "
+    "libreoffice --headless --convert-to csv FILE"
+)
+
+
+class Reading(NamedTuple):
+    """How a file is to be read; what is None is detected."""
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    drop_missing: bool = False
+
+    def checked(self) -> Reading:
+        """The same, with words for separators replaced, or an error that says what is allowed."""
+        sep = self.sep if self.sep is None else _WORDS.get(self.sep.lower(), self.sep)
+        if sep is not None and (len(sep) != 1 or not sep.isascii() or sep in '"\n\r'):
+            raise ParameterError(
+                f"sep = {self.sep!r} is not allowed; give one character such as ';', or tab"
+            )
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise ParameterError(
+                    f"encoding = {self.encoding!r} is not known; give one such as utf-8, latin-1, "
+                    "cp1252 or utf-16"
+                ) from None
+        if self.decimal not in (None, ",", "."):
+            raise ParameterError(f"decimal = {self.decimal!r} is not allowed; give ',' or '.'")
+        return self._replace(sep=sep)
+
+
+class Columns(NamedTuple):
+    """Some columns as they stand in the file, and what had to be detected."""
+
+    cells: dict[str, Any]  # by what they are for
+    kind: str  # of file
+    detected: tuple[str, ...] = ()
+    commas_between_cells: bool = True
+
+
+def read_columns(source: str, wanted: Mapping[str, str], how: Reading) -> Columns:
+    """The columns that are wanted, given as {what it is for: its name}."""
+    by_name: dict[str, str] = {}
+    for parameter, column in wanted.items():
+        if column in by_name:
+            raise ParameterError(
+                f"{by_name[column]} and {parameter} are both {column!r}; give the names of two "
+                "columns"
+            )
+        by_name[column] = parameter
+    data, packing = _contents(source)
+    label = "the pipe" if source == PIPE else source
+    if data.startswith(_PARQUET):
+        columns = _from_parquet(label, data, wanted)
+    else:
+        columns = _from_text(label, data, wanted, how)
+    return columns._replace(detected=(*packing, *columns.detected))
+
+
+def _contents(source: str) -> tuple[bytes, tuple[str, ...]]:
+    """What the file or the pipe holds, unpacked."""
+    try:
+        data = sys.stdin.buffer.read() if source == PIPE else Path(source).read_bytes()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else "it is damaged"
+        raise ParameterError(f"{source} cannot be read: {why}; check the path") from None
+    packing: tuple[str, ...] = ()
+    if data.startswith(_GZIP):
+        try:
+            data, packing = gzip.decompress(data), ("packed with gzip",)
+        except (OSError, EOFError, zlib.error):
+            raise ParameterError(f"{source} is damaged: gzip cannot unpack it") from None
+    if data.startswith(_OLD_EXCEL) or (data.startswith(_ZIP) and _is_workbook(data)):
+        raise ParameterError(f"{source} is a spreadsheet; save the sheet as CSV: {_EXPORT}")
+    if data.startswith(_ZIP):
+        raise ParameterError(f"{source} is a zip file; unpack it and give the CSV file inside")
+    if not data:
+        raise ParameterError(f"{source} is empty; give a header and one row for each decision")
+    return data, packing
+
+
+def _is_workbook(data: bytes) -> bool:
+    beginning = data[:4000]
+    return any(mark in beginning for mark in (b"[Content_Types].xml", b"xl/", b"opendocument"))
+
+
+def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Columns:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pa.BufferReader(data))
+        _places(source, file.schema_arrow.names, wanted)
+        table = file.read(columns=list(wanted.values()))
+    except (pa.ArrowException, OSError):
+        raise ParameterError(f"{source} is not a well-formed Parquet file") from None
+    cells = {name: table.column(column).combine_chunks() for name, column in wanted.items()}
+    return Columns(cells, "Parquet")
+
+
+def _from_text(source: str, data: bytes, wanted: Mapping[str, str], how: Reading) -> Columns:
+    text, encoding = _decoded(source, data, how.encoding)
+    separator, names = _header(text, wanted, how.sep)
+    places = _places(source, names, wanted)
+    table = _parsed(source, text, separator, len(names), places)
+    detected = [] if encoding in _USUAL else [f"text in {encoding}"]
+    if separator != ",":
+        detected.append(f"{_SEPARATORS.get(separator, repr(separator))} between cells")
+    cells = {name: table.column(str(place)).combine_chunks() for name, place in places.items()}
+    return Columns(cells, "CSV", tuple(detected), separator == ",")
+
+
+def _decoded(source: str, data: bytes, encoding: str | None) -> tuple[str, str]:
+    """The text, and its encoding: by its first bytes, else UTF-8, else what Windows writes."""
+    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+    likely = (marked,) if marked else ("utf-8", "cp1252", "latin-1")
+    for name in likely if encoding is None else (encoding,):
+        try:
+            text = data.decode(name)
+        except (UnicodeDecodeError, LookupError):  # some codecs are not for text
+            continue
+        if "\0" not in text:
+            return text.removeprefix("\ufeff"), name
+    if encoding is not None:
+        raise ParameterError(f"{source} is not text in {encoding}; leave it out to have it found")
+    raise ParameterError(f"{source} is not a CSV or Parquet file; save it as CSV in UTF-8")
+
+
+def _header(text: str, wanted: Mapping[str, str], separator: str | None) -> tuple[str, list[str]]:
+    """What stands between cells, and the first row: with the columns if need be, else longest."""
+    beginning = text[:_HEADER_CHARACTERS]
+    rows = {}
+    for each in _DETECTED if separator is None else separator:
+        try:
+            first = next(csv.reader(io.StringIO(beginning, newline=""), delimiter=each), [])
+        except csv.Error:
+            continue
+        rows[each] = [cell.strip() for cell in first]
+    for each, names in rows.items():
+        if set(wanted.values()) <= set(names):
+            return each, names
+    return max(rows.items(), key=lambda row: len(row[1]), default=(separator or ",", []))
+
+
+def _places(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, int]:
+    """Which columns are meant. Without a header the first rewards would stand there: say none."""
+    for parameter, column in wanted.items():
+        if column not in names:
+            hint = (
+                "its first row does not name columns"
+                if any(re.match(r"\W*\d|(true|false|yes|no|na|nan)$", name, re.I) for name in names)
+                else nearest(column, names)
+            )
+            raise ParameterError(f"{source} has no column {column!r} ({parameter}); {hint}")
+        if list(names).count(column) > 1:
+            raise ParameterError(
+                f"{source} has more than one column {column!r} ({parameter}); rename all but one"
+            )
+    return {parameter: list(names).index(column) for parameter, column in wanted.items()}
+
+
+def _parsed(source: str, text: str, separator: str, width: int, places: dict[str, int]) -> Any:
+    """Columns of text, as a table; their names are their places."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    broken: list[int | None] = []
+
+    def refuse_row(row: Any) -> str:
+        broken.append(row.number)
+        return "error"
+
+    names = [str(i) for i in range(width)]
+    columns = [names[i] for i in places.values()]
+    try:
+        return arrow.read_csv(
+            pa.BufferReader(text.encode()),
+            # One thread, so that a broken row has its number.
+            arrow.ReadOptions(use_threads=False, column_names=names, skip_rows_after_names=1),
+            arrow.ParseOptions(
+                delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse_row
+            ),
+            arrow.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowException:
+        # pyarrow's own message would quote the row.
+        line = f" at line {broken[0]}" if broken and broken[0] else ""
+        raise ParameterError(
+            f"{source} is not a well-formed CSV file{line}; give as many cells in each row as in "
+            "the first"
+        ) from None
