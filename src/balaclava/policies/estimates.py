@@ -150,13 +150,13 @@ class Reading:
         self._estimation = policy.require_estimates(self._failure)
         self._policy, self._params, self._decisions = policy, params, decisions
         shown = self._estimation.shown
-        self._shown = [Shown(*shown(params, state, arm)) for arm in range(policy.arms)]
+        self.shown = [Shown(*shown(params, state, arm)) for arm in range(policy.arms)]
 
     def estimates(self) -> Estimates:
         """One entry an arm."""
         policy = self._policy
         entries = []
-        for arm, shown in enumerate(self._shown):
+        for arm, shown in enumerate(self.shown):
             low, high = self._limits(shown)
             entries.append(
                 Estimate(
@@ -177,7 +177,7 @@ class Reading:
         rewards, that it has had so far. None if there is a winner, or if there would never be one.
         """
         total = sum(map(int, self._decisions))
-        if self.estimates().winner is not None or not all(shown.rewards for shown in self._shown):
+        if self.estimates().winner is not None or not all(shown.rewards for shown in self.shown):
             return None
         enough = 2.0
         while not self._tells(enough):
@@ -196,7 +196,7 @@ class Reading:
 
     def _tells(self, growth: float) -> bool:
         """Whether there would be a winner with so many times the rewards."""
-        grown = [self._limits(self._grown(shown, growth)) for shown in self._shown]
+        grown = [self._limits(self._grown(shown, growth)) for shown in self.shown]
         return winner_of(grown) is not None
 
     def _grown(self, shown: Shown, growth: float) -> Shown:

@@ -5,7 +5,6 @@ Nothing here touches the database. Decisions are rows; this says what becomes of
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from balaclava.service.secrets import new_decision_id
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
 CONFIDENCE = 0.95
-_SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.01, 16  # decisions from one picture to the next
+_SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50  # decisions from one picture to the next
 _WAIT_BUCKETS = 64  # of how late rewards come: each sqrt(2) times the one before, from 0.1 s
 
 
@@ -62,6 +61,7 @@ class Experiment:
         self.books = Books(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
         self.next_due: float | None = None
+        self._picture: tuple[Any, dict[str, Any]] | None = None  # the last, and what it shows
 
     @classmethod
     def from_row(cls, row: Any) -> Experiment:
@@ -79,7 +79,7 @@ class Experiment:
         return {
             "version": self.version,
             "state": self.state,
-            "books": json.dumps(dataclasses.asdict(self.books)),
+            "books": json.dumps(vars(self.books)),
             "policy_state": state_bytes(self.player.state),
             "next_due": self.next_due,
         }
@@ -221,19 +221,28 @@ class Experiment:
             return None
         grown = math.ceil(total * _SNAPSHOT_GROWTH)
         self.books.next_snapshot = max(total + _SNAPSHOT_LEAST, grown)
-        content: dict[str, Any] = {"counts": self.books.decisions}
-        reading = self.reading()
-        if isinstance(reading, Reading):
-            estimates = reading.estimates()
-            content["means"] = [each.mean for each in estimates]
-            content["low"] = [finite(each.interval[0]) for each in estimates]
-            content["high"] = [finite(each.interval[1]) for each in estimates]
+        content = {"counts": self.books.decisions, **self._pictured()}
         return {
             "experiment": self.id,
             "decisions": total,
             "at": self.books.time,
             "content": json.dumps(content),
         }
+
+    def _pictured(self) -> dict[str, Any]:
+        """Means and intervals; worked out anew only when something was released since."""
+        reading = self.reading()
+        if not isinstance(reading, Reading):
+            return {}
+        if self._picture is None or self._picture[0] != reading.shown:
+            estimates = reading.estimates()
+            picture = {
+                "means": [finite(each.mean) for each in estimates],
+                "low": [finite(each.interval[0]) for each in estimates],
+                "high": [finite(each.interval[1]) for each in estimates],
+            }
+            self._picture = reading.shown, picture
+        return self._picture[1]
 
 
 def finite(value: float | None) -> float | None:

@@ -30,12 +30,11 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine
 
 from balaclava.service.problems import Problem
 from balaclava.service.schema import Serial
-from balaclava.service.storage import engine_of
+from balaclava.service.storage import adding_or_setting, engine_of
 
 _metadata = MetaData()
 POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
@@ -101,6 +100,7 @@ class Ledger:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._intend = adding_or_setting(engine, counters, "intended", "done")
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -128,20 +128,12 @@ class Ledger:
 
     def intend(self, versions: Mapping[str, int]) -> None:
         """Note, on the disk, that commits of these versions are about to be made."""
-        dialect = sqlite if self._engine.dialect.name == "sqlite" else postgresql
         rows = [
             {"uid": uid, "intended": version, "done": max(version - 1, 0)}
             for uid, version in sorted(versions.items())
         ]
         with self._engine.begin() as connection:
-            adding = dialect.insert(counters)
-            connection.execute(
-                adding.on_conflict_do_update(
-                    index_elements=["uid"],
-                    set_={"intended": adding.excluded.intended, "done": adding.excluded.done},
-                ),
-                rows,
-            )
+            connection.execute(self._intend, rows)
 
     def done(self, versions: Mapping[str, int]) -> None:
         """Note that the commits of these versions are on the disk."""

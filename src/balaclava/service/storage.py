@@ -29,12 +29,23 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    insert,
+    make_url,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
 from balaclava.service.problems import StartError
-from balaclava.service.schema import experiments, meta
+from balaclava.service.schema import experiments, meta, persons
 from balaclava.service.secrets import Vault
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -48,6 +59,7 @@ class Storage:
     def __init__(self, engine: Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # descriptor of the file that keeps a second process out
+        self.count_persons = adding_or_setting(engine, persons, "decisions")
 
     @classmethod
     def open(cls, url: str) -> Storage:
@@ -151,6 +163,16 @@ def engine_of(url: str) -> Engine:
     raise StartError(
         "the database's address is not understood; give a path of a file or "
         "postgresql://user:password@host/name (extra balaclava[postgres])"
+    )
+
+
+def adding_or_setting(engine: Engine, table: Table, *columns: str) -> Any:
+    """A statement that adds a row or, where its key is there, sets these columns."""
+    dialect = sqlite if engine.dialect.name == "sqlite" else postgresql
+    adding = dialect.insert(table)
+    return adding.on_conflict_do_update(
+        index_elements=list(table.primary_key),
+        set_={column: adding.excluded[column] for column in columns},
     )
 
 

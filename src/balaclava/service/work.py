@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from balaclava.service.experiment import Experiment
 from balaclava.service.problems import Problem
@@ -17,6 +16,17 @@ from balaclava.service.storage import Storage
 _AT_ONCE = 5_000  # values in one question
 _DUE_AT_ONCE = 2_000  # windows of one experiment that one transaction ends
 
+_UPDATE_EXPERIMENT = (
+    update(experiments)
+    .where(experiments.c.id == bindparam("key"))
+    .values(
+        version=bindparam("version"),
+        state=bindparam("state"),
+        books=bindparam("books"),
+        policy_state=bindparam("policy_state"),
+        next_due=bindparam("next_due"),
+    )
+)
 _UPDATE_DECISION = (
     update(decisions)
     .where(decisions.c.id == bindparam("key"))
@@ -155,9 +165,7 @@ class Work:
                 pictures.append(picture)
             if id not in self._created:
                 experiment.version += 1
-            self.connection.execute(
-                update(experiments).where(experiments.c.id == id).values(**experiment.columns())
-            )
+            self.connection.execute(_UPDATE_EXPERIMENT, {"key": id, **experiment.columns()})
         for table, rows in (
             (requests, self._new_requests),
             (decisions, self._new_decisions),
@@ -178,13 +186,8 @@ class Work:
     def _store_persons(self) -> None:
         if not self._changed_persons:
             return
-        dialect = sqlite if self._storage.engine.dialect.name == "sqlite" else postgresql
-        adding = dialect.insert(persons)
         self.connection.execute(
-            adding.on_conflict_do_update(
-                index_elements=["experiment", "digest"],
-                set_={"decisions": adding.excluded.decisions},
-            ),
+            self._storage.count_persons,
             [
                 {"experiment": key[0], "digest": key[1], "decisions": self.persons[key]}
                 for key in sorted(self._changed_persons)

