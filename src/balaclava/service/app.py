@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 
 from balaclava.policies.player import REPORT, REWARD
+from balaclava.service import dashboard
 from balaclava.service.definition import Definition
 from balaclava.service.guards import Guards
 from balaclava.service.jobs import Outcome
@@ -88,6 +89,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
             _add_metrics(router, metrics)
         app.include_router(router)
     _add_health(app, service)
+    app.include_router(dashboard.router(service, keys=keys))
     return app
 
 

@@ -1,0 +1,240 @@
+"""What the charts of an experiment show, and their drawing on the server.
+
+`curves` prepares it once for both: the SVG here, which needs no JavaScript, and static/charts.js.
+Positions are percentages or lie in a drawing that stretches, so that text keeps its size at any
+width and no style has to stand in the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from balaclava.reporting.scales import Scale, short
+from balaclava.service.dashboard.words import clock
+
+HEIGHT = 220  # pixels, of a drawing over time
+_WIDTH = 1000  # in the drawing's own units: it stretches
+_ARMS = 7  # as many as there are colours; the others are drawn as one
+_GAP, _EDGE = 17.0, 7.0  # pixels between two labels, and from a label to the edge
+_MARGIN = 0.06  # of an axis, beyond what it has to hold
+_STEPS = [1, 2, 5, 10, 15, 30, *(60 * m for m in (1, 2, 5, 10, 15, 30))]
+_STEPS += [3_600 * h for h in (1, 2, 3, 6, 12)]
+_STEPS += [86_400 * d for d in (1, 2, 4, 7, 14, 30, 60, 91, 182, 365)]
+_TICKS = 4
+
+Row = Sequence[float | None]
+
+
+def colours(arms: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """The colour of each arm that has one of its own: all, or of many those chosen most.
+
+    >>> colours([{"decisions": 3}, {"decisions": 5}])
+    {0: 0, 1: 1}
+    >>> colours([{"decisions": d} for d in (9, 1, 8, 2, 7, 3, 6, 4)])
+    {0: 0, 2: 1, 4: 2, 5: 3, 6: 4, 7: 5}
+    """
+    order = sorted(range(len(arms)), key=lambda arm: -arms[arm]["decisions"])
+    kept = order if len(order) <= _ARMS else order[: _ARMS - 1]
+    return {arm: i for i, arm in enumerate(sorted(kept))}
+
+
+def curves(history: Mapping[str, Any], colour: Mapping[int, int]) -> dict[str, Any]:
+    """What is drawn of a history: one list a curve, and the arms without a colour as one.
+
+    Example:
+        >>> history = {"at": [0, 60], "arms": ["a", "b"], "shares": [[0.5, 0.5], [0.3, 0.7]],
+        ...            "means": [[None, None], [0.2, 0.4]], "low": [[None, None], [0.1, 0.3]],
+        ...            "high": [[None, None], [0.3, 0.5]]}
+        >>> curves(history, {0: 0, 1: 1})["arms"]
+        [{'label': 'a', 'colour': 0}, {'label': 'b', 'colour': 1}]
+        >>> curves(history, {0: 0, 1: 1})["shares"]
+        [[0.5, 0.3], [0.5, 0.7]]
+    """
+    labels, shares = list(history["arms"]), history["shares"]
+    kept = list(colour)
+    drawn: dict[str, Any] = {
+        "at": list(history["at"]),
+        "arms": [{"label": labels[arm], "colour": colour[arm]} for arm in kept],
+        "shares": _columns(shares, kept),
+        "others": None,
+    }
+    if len(kept) < len(labels):
+        rest = set(range(len(labels))) - set(kept)
+        drawn["others"] = [sum(row[arm] for arm in rest) for row in shares]
+    for name in ("means", "low", "high"):
+        drawn[name] = _columns(history[name], kept)
+    for name in ("low", "high"):  # an interval without a mean is all that is possible
+        drawn[name] = [
+            [end if mean is not None else None for end, mean in zip(ends, means, strict=True)]
+            for ends, means in zip(drawn[name], drawn["means"], strict=True)
+        ]
+    drawn["range"] = _means_range(drawn)
+    return drawn
+
+
+def _columns(rows: Sequence[Row], kept: Sequence[int]) -> list[list[float | None]]:
+    return [[_finite(row[arm]) for row in rows] for arm in kept]
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _means_range(drawn: Mapping[str, Any]) -> tuple[float, float] | None:
+    """All means, and the bands but for the first third, where they are wide for want of rewards."""
+    late = len(drawn["at"]) // 3
+    values = [value for curve in drawn["means"] for value in curve]
+    values += [v for name in ("low", "high") for curve in drawn[name] for v in curve[late:]]
+    return extent(values)
+
+
+def extent(values: Iterable[float | None]) -> tuple[float, float] | None:
+    """The ends of an axis that holds these numbers, with a margin; none if there are none.
+
+    >>> extent([0.0, None, 1.0]), extent([])
+    ((-0.06, 1.06), None)
+    """
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    margin = _MARGIN * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def interval_axis(arms: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The axis that the intervals of all arms share; none while nothing is released."""
+    known = [arm for arm in arms if arm["mean"] is not None]
+    ends = extent(arm[name] for arm in known for name in ("mean", "low", "high"))
+    if ends is None:
+        return None
+    scale = Scale("linear", *ends)
+    return {"at": lambda value: f"{100 * float(scale(value)):.2f}%", "ticks": _named(scale)}
+
+
+def _named(scale: Scale) -> list[tuple[float, str]]:
+    """Ticks as shares of the axis, with what is written there."""
+    return [(float(scale(tick)), short(round(tick, 12) + 0.0)) for tick in scale.ticks()]
+
+
+def time_ticks(at: Sequence[float]) -> list[tuple[float, str]]:
+    """Round moments, as shares of the axis.
+
+    >>> time_ticks([0, 3600])
+    [(0.0, '00:00'), (0.25, '00:15'), (0.5, '00:30'), (0.75, '00:45'), (1.0, '01:00')]
+    """
+    first, last = at[0], at[-1]
+    if last <= first:
+        return [(0.5, clock(first, 0))]
+    step = next((s for s in _STEPS if (last - first) / s <= _TICKS), 365 * 86_400)
+    numbers = range(math.ceil(first / step), math.floor(last / step) + 1)
+    return [((n * step - first) / (last - first), clock(n * step, last - first)) for n in numbers]
+
+
+def shares_chart(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """Shares as areas, one upon the other, the first arm on top."""
+    names = [(str(arm["colour"]), arm["label"]) for arm in drawn["arms"]]
+    columns = list(drawn["shares"])
+    if drawn["others"]:
+        names.append(("others", "others"))
+        columns.append(drawn["others"])
+    scale = Scale("linear", 0.0, 1.0)
+    x = _places(drawn["at"])
+    upper = [1.0] * len(x)
+    areas, labels = [], []
+    for (colour, label), column in zip(names, columns, strict=True):
+        lower = [top - share for top, share in zip(upper, column, strict=True)]
+        areas.append((colour, _closed(x, lower, upper, scale)))
+        labels.append((_height((lower[-1] + upper[-1]) / 2, scale), colour, label))
+        upper = lower
+    ticks = [(tick, f"{100 * tick:.0f} %") for tick in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    return _frame(drawn, ticks, labels) | {"areas": areas, "lines": []}
+
+
+def means_chart(drawn: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Released means as lines with bands; none while nothing is released."""
+    if drawn["range"] is None or len(drawn["at"]) < 2:
+        return None
+    scale = Scale("linear", *drawn["range"])
+    x = _places(drawn["at"])
+    areas, lines, labels = [], [], []
+    rows = zip(drawn["arms"], drawn["means"], drawn["low"], drawn["high"], strict=True)
+    for arm, means, low, high in rows:
+        colour = str(arm["colour"])
+        for known in _runs(low, high):
+            cut = slice(known.start, known.stop)
+            areas.append((colour, _closed(x[cut], low[cut], high[cut], scale)))
+        for known in _runs(means):
+            cut = slice(known.start, known.stop)
+            lines.append((colour, "M" + _path(x[cut], means[cut], scale)))
+        last = next((mean for mean in reversed(means) if mean is not None), None)
+        if last is not None:
+            labels.append((_height(last, scale), colour, arm["label"]))
+    return _frame(drawn, _named(scale), labels) | {"areas": areas, "lines": lines}
+
+
+def _frame(
+    drawn: Mapping[str, Any],
+    ticks: Sequence[tuple[float, str]],
+    labels: Sequence[tuple[float, str, str]],
+) -> dict[str, Any]:
+    return {
+        "height": HEIGHT,
+        "width": _WIDTH,
+        "y": [(round(HEIGHT * (1 - place), 1), text) for place, text in ticks],
+        "x": [(round(100 * place, 2), text) for place, text in time_ticks(drawn["at"])],
+        "labels": spread(labels),
+    }
+
+
+def spread(labels: Sequence[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
+    """Labels at their heights, moved apart where they would cover one another.
+
+    >>> [height for height, *_ in spread([(100.0, "0", "a"), (102.0, "1", "b")])]
+    [100.0, 117.0]
+    """
+    placed: list[tuple[float, str, str]] = []
+    lowest = _EDGE - _GAP
+    for height, *name in sorted(labels):
+        lowest = max(height, lowest + _GAP)
+        placed.append((lowest, name[0], name[1]))
+    ceiling = HEIGHT - _EDGE
+    for i in reversed(range(len(placed))):  # back into the drawing
+        height, colour, label = placed[i]
+        placed[i] = (min(height, ceiling), colour, label)
+        ceiling = placed[i][0] - _GAP
+    return placed
+
+
+def _runs(*columns: Row) -> list[range]:
+    """Stretches without a gap."""
+    runs: list[range] = []
+    for i, values in enumerate(zip(*columns, strict=True)):
+        if any(value is None for value in values):
+            continue
+        if runs and runs[-1].stop == i:
+            runs[-1] = range(runs[-1].start, i + 1)
+        else:
+            runs.append(range(i, i + 1))
+    return runs
+
+
+def _places(at: Sequence[float]) -> list[float]:
+    length = (at[-1] - at[0]) or 1
+    return [_WIDTH * (moment - at[0]) / length for moment in at]
+
+
+def _height(value: float, scale: Scale) -> float:
+    return HEIGHT * (1 - float(scale(value)))
+
+
+def _path(x: Sequence[float], values: Row, scale: Scale) -> str:
+    heights = HEIGHT * (1 - scale(values))  # type: ignore[arg-type]
+    return "L".join(f"{px:.1f} {py:.1f}" for px, py in zip(x, heights, strict=True))
+
+
+def _closed(x: Sequence[float], low: Row, high: Row, scale: Scale) -> str:
+    return f"M{_path(x, high, scale)}L{_path(x[::-1], low[::-1], scale)}Z"

@@ -1,0 +1,135 @@
+"""What the forms do: log in and out, change an experiment's state, make and revoke keys.
+
+Each is refused without the token of the page that it came from, and whatever cannot be taken back
+is asked for once more, on a page of its own: it works without JavaScript.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from balaclava.service.dashboard.pages import Pages, go
+from balaclava.service.dashboard.sessions import (
+    SESSION,
+    Door,
+    Visitor,
+    check_token,
+    destination,
+    read_form,
+    set_cookie,
+)
+from balaclava.service.problems import Problem
+from balaclava.service.secrets import ROLES, Role
+from balaclava.service.service import Service
+
+_LONGEST_LABEL = 100
+_CHANGES = ("pause", "resume", "finish")
+
+
+def add_login(routes: APIRouter, pages: Pages, door: Door) -> None:
+    """A key opens a session; the key itself is not kept."""
+
+    def login_page(request: Request, status: int = 200, complaint: str = "") -> Response:
+        after = quote(destination(request.query_params.get("next", "/")), safe="")
+        values = {"token": door.visit(request)[1], "complaint": complaint, "after": after}
+        response = pages.page(request, "login.html", None, values, status)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    @routes.get("/login")
+    def login(request: Request) -> Response:
+        return login_page(request)
+
+    @routes.post("/login")
+    async def enter(request: Request) -> Response:
+        form = await read_form(request)
+        check_token(request, door.visit(request)[1], form)
+        try:
+            session = await run_in_threadpool(door.enter, form.get("key", ""))
+        except Problem as problem:
+            return login_page(request, problem.status, problem.detail)
+        response = go(request, destination(request.query_params.get("next", "/")))
+        set_cookie(request, response, SESSION, session)
+        return response
+
+    @routes.post("/logout")
+    async def leave(request: Request) -> Response:
+        await _checked(request, await run_in_threadpool(door.reader, request))
+        response = go(request, "/login")
+        response.headers["Clear-Site-Data"] = '"cache"'
+        set_cookie(request, response, SESSION, "")
+        return response
+
+
+async def _checked(request: Request, visitor: Visitor) -> dict[str, str]:
+    """The fields of a form that came from a page of this visitor's."""
+    form = await read_form(request)
+    check_token(request, visitor.token, form)
+    return form
+
+
+def add_changes(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
+    """Pause, resume and finish."""
+
+    @routes.get("/experiments/{name}/{change}")
+    def confirm(request: Request, name: str, change: str) -> Response:
+        visitor = door.admin(request)
+        values = {"change": _known(change), "experiment": service.experiment(name)}
+        return pages.page(request, "confirm.html", visitor, values)
+
+    @routes.post("/experiments/{name}/{change}")
+    async def act(request: Request, name: str, change: str) -> Response:
+        await _checked(request, await run_in_threadpool(door.admin, request))
+        await service.set_state(name, _known(change))
+        return go(request, f"/experiments/{quote(name, safe='')}")
+
+
+def _known(change: str) -> str:
+    if change not in _CHANGES:
+        raise Problem(404, "there is no such page")
+    return change
+
+
+def add_keys(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
+    """A key is shown once, in the answer to the form that asked for it."""
+
+    def keys_page(request: Request, visitor: Visitor, new: dict[str, Any] | None) -> Response:
+        values = {"keys": service.list_keys(), "new": new, "roles": ROLES}
+        return pages.page(request, "keys.html", visitor, values)
+
+    @routes.get("/keys")
+    def keys(request: Request) -> Response:
+        return keys_page(request, door.admin(request), None)
+
+    @routes.post("/keys")
+    async def create(request: Request) -> Response:
+        visitor = await run_in_threadpool(door.admin, request)
+        form = await _checked(request, visitor)
+        role, label = form.get("role", ""), form.get("label", "").strip()
+        if role not in ROLES or not 0 < len(label) <= _LONGEST_LABEL:
+            raise Problem(
+                422,
+                f"a key has one of the roles {', '.join(ROLES)}, and a label of 1 to "
+                f"{_LONGEST_LABEL} characters",
+            )
+        new = await service.create_key(cast(Role, role), label)
+        return await run_in_threadpool(keys_page, request, visitor, new)
+
+    @routes.get("/keys/{identity}/revoke")
+    def confirm(request: Request, identity: str) -> Response:
+        visitor = door.admin(request)
+        valid = (key for key in service.list_keys() if key["revoked"] is None)
+        key = next((key for key in valid if key["id"] == identity), None)
+        if key is None:
+            raise Problem(404, "there is no such key, or it was revoked")
+        return pages.page(request, "revoke.html", visitor, {"key": key})
+
+    @routes.post("/keys/{identity}/revoke")
+    async def revoke(request: Request, identity: str) -> Response:
+        await _checked(request, await run_in_threadpool(door.admin, request))
+        await service.revoke_key(identity)
+        return go(request, "/keys")

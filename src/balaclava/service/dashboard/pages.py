@@ -1,0 +1,151 @@
+"""From values to pages: templates, files, headers, and answers that say when nothing changed."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import jinja2
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+
+from balaclava.service.dashboard import charts, words
+
+if TYPE_CHECKING:
+    from balaclava.service.dashboard.sessions import Visitor
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+        "object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_FOLDER = resources.files("balaclava.service.dashboard")
+_HTML = "text/html; charset=utf-8"
+
+
+class Files:
+    """The style sheet, the scripts and what they are made of: read once, named by their content."""
+
+    def __init__(self) -> None:
+        self._bodies = {
+            str(PurePosixPath(*parts)): body for *parts, body in _walk(_FOLDER / "static")
+        }
+
+    def address(self, name: str) -> str:
+        """Where a page finds it; another content has another address."""
+        return f"static/{name}?{_digest(self._bodies[name])[:12]}"
+
+    def answer(self, name: str) -> Response:
+        """The file, to be kept for a year; 404 for any other name."""
+        body = self._bodies.get(name)
+        if body is None:
+            return Response("There is no such file.\n", 404, media_type="text/plain")
+        kind = mimetypes.guess_type(name)[0] or "text/plain"
+        return Response(
+            body,
+            media_type=kind,
+            headers={"Cache-Control": "public, max-age=31536000, immutable"},
+        )
+
+
+def _walk(folder: Any, *above: str) -> list[tuple[Any, ...]]:
+    files: list[tuple[Any, ...]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            files += _walk(entry, *above, entry.name)
+        else:
+            files.append((*above, entry.name, entry.read_bytes()))
+    return files
+
+
+class Pages:
+    """The templates, with every string of a user escaped."""
+
+    def __init__(self) -> None:
+        self.files = Files()
+        self._templates = jinja2.Environment(
+            loader=jinja2.FunctionLoader(_template),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "count": words.count,
+            "percent": words.percent,
+            "figure": words.figure,
+            "plain": words.plain,
+            "span": words.span,
+            "about": words.about,
+            "paragraphs": words.paragraphs,
+            "date": words.date,
+            "iso": lambda when: words.moment(when).isoformat(timespec="seconds"),
+            "part": lambda text: quote(text, safe=""),
+        }
+        self._templates.globals |= {
+            "file": self.files.address,
+            "interval_axis": charts.interval_axis,
+            "shares_chart": charts.shares_chart,
+            "means_chart": charts.means_chart,
+        }
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        visitor: Visitor | None,
+        values: dict[str, Any],
+        status: int = 200,
+    ) -> Response:
+        """A page, or 304 where the browser has it already."""
+        text = self._templates.get_template(template).render(
+            root=root(request), visitor=visitor, here=place(request), **values
+        )
+        return unless_known(request, Response(text, status, media_type=_HTML))
+
+
+def _template(name: str) -> str:
+    return (_FOLDER / "templates" / name).read_text(encoding="utf-8")
+
+
+def root(request: Request) -> str:
+    """What stands before every path, where a proxy serves the application under one."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def place(request: Request) -> str:
+    """The path of a page, whether or not the proxy left in what stands before it."""
+    path, before = request.url.path, root(request)
+    return path[len(before) :] or "/" if f"{path}/".startswith(f"{before}/") else path
+
+
+def go(request: Request, path: str) -> Response:
+    """On to another page of ours."""
+    return RedirectResponse(root(request) + path, 303, headers={"Cache-Control": "no-store"})
+
+
+def unless_known(request: Request, response: Response) -> Response:
+    """The answer to a question to be repeated: its tag, and 304 if that was sent along."""
+    if request.method != "GET" or response.status_code != 200:
+        response.headers["Cache-Control"] = "no-store"
+        return response
+    tag = f'"{_digest(bytes(response.body))[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    known = request.headers.get("if-none-match", "")
+    if tag in (entry.strip().removeprefix("W/") for entry in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return response
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

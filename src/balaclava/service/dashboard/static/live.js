@@ -1,0 +1,48 @@
+// Numbers that stay fresh: htmx asks every two seconds, and what did not change is not sent again.
+"use strict";
+
+const tags = new WeakMap(); // by place on the page: the tag of what it shows
+let pressed = false;
+
+const isLive = (event) => event.detail.elt?.hasAttribute("data-live");
+
+// A swap under a finger or through a selection would take away what a reader is doing.
+addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel"]) {
+  addEventListener(end, () => setTimeout(() => { pressed = false; }));
+}
+
+function isBusy(place) {
+  const selection = getSelection();
+  return pressed || (!selection.isCollapsed && selection.intersectsNode?.(place))
+    || (!selection.isCollapsed && place.contains(selection.anchorNode));
+}
+
+function sayConnected(connected) {
+  for (const line of document.querySelectorAll(".connection")) {
+    if (line.hidden === connected) continue;
+    line.hidden = connected;
+    line.textContent = connected ? "" : "No answer from the service; trying again.";
+  }
+}
+
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (isLive(event) && (document.hidden || isBusy(event.detail.elt))) event.preventDefault();
+});
+
+document.addEventListener("htmx:configRequest", (event) => {
+  const tag = isLive(event) && tags.get(event.detail.elt);
+  if (tag) event.detail.headers["If-None-Match"] = tag;
+});
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (isLive(event) && isBusy(event.detail.elt)) event.detail.shouldSwap = false;
+});
+
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (isLive(event)) tags.set(event.detail.elt, event.detail.xhr.getResponseHeader("ETag"));
+});
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (isLive(event)) sayConnected([200, 304].includes(event.detail.xhr.status));
+});

@@ -1,0 +1,133 @@
+"""Numbers, moments and lengths of time as people read them."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+_FINEST = 6  # digits after the point
+
+
+def count(value: int | None) -> str:
+    """Thousands apart.
+
+    >>> count(12400), count(None)
+    ('12,400', '–')
+    """
+    return "–" if value is None else f"{value:,}"
+
+
+def percent(share: float | None) -> str:
+    """A share, whole from 10 % on, its sign on the same line.
+
+    >>> [percent(share).replace("\\xa0", " ") for share in (0.4512, 0.0312, 0.05, None)]
+    ['45 %', '3.1 %', '5 %', '–']
+    """
+    if share is None:
+        return "–"
+    digits = f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.1f}".removesuffix(".0")
+    return f"{digits}\xa0%"
+
+
+def figure(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A number with the digits that its interval leaves meaning to, two digits of the width.
+
+    >>> figure(0.61234, 0.58, 0.64), figure(12.3456, 3.0, 21.0), figure(0.5), figure(None)
+    ('0.612', '12', '0.5', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if low is None or high is None or not 0 < high - low < math.inf:
+        return f"{value:,.4g}"
+    digits = 1 - math.floor(math.log10(high - low))
+    return f"{value:,.{min(max(digits, 0), _FINEST)}f}"
+
+
+def plain(value: object) -> str:
+    """A parameter.
+
+    >>> plain(1.0), plain([0, 1.5]), plain("one"), plain(None)
+    ('1', '0, 1.5', 'one', 'none')
+    """
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value is None else str(value)
+
+
+def span(seconds: float | None) -> str:
+    """How long something lasts, in its largest units.
+
+    >>> span(604800), span(5400), span(90), span(0.25), span(None)
+    ('7 days', '1 hour 30 minutes', '1 minute 30 seconds', '0.25 seconds', '–')
+    """
+    if seconds is None:
+        return "–"
+    parts: list[str] = []
+    rest = seconds
+    for size, name in _UNITS:
+        amount = rest // size if size > 1 or parts else rest
+        if amount and len(parts) < 2:
+            parts.append(f"{amount:.3g} {name}{'' if amount == 1 else 's'}")
+            rest -= amount * size
+        elif parts:
+            break
+    return " ".join(parts) or "0 seconds"
+
+
+def about(seconds: float | None) -> str:
+    """How long something took, in two digits.
+
+    >>> about(340.2), about(2900), about(0.141), about(93e4), about(None)
+    ('5.7 min', '48 min', '0.14 s', '11 d', '–')
+    """
+    if seconds is None:
+        return "–"
+    size, name = next((unit for unit in _UNITS if seconds >= unit[0]), _UNITS[-1])
+    letters = "min" if name == "minute" else name[0]
+    amount = seconds / size
+    return f"{amount:,.0f} {letters}" if amount >= 10 else f"{amount:.2g} {letters}"
+
+
+def paragraphs(text: str) -> list[str]:
+    """An explanation, cut where it comes to something else.
+
+    >>> paragraphs("Hides one reward. Not covered: the time. It assumes: nothing.")
+    ['Hides one reward.', 'Not covered: the time.', 'It assumes: nothing.']
+    """
+    return re.split(r"\s+(?=With ε|The operator|When and whether|Not covered:|It assumes:)", text)
+
+
+def moment(when: str | float) -> datetime:
+    """A moment in UTC, from its ISO form or from seconds since 1970."""
+    if isinstance(when, int | float):
+        return datetime.fromtimestamp(when, UTC)
+    read = datetime.fromisoformat(when)
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+
+
+def date(when: str | float) -> str:
+    """A moment for a reader.
+
+    >>> date("2026-11-15T21:06:30+00:00")
+    '15 Nov 2026, 21:06 UTC'
+    """
+    point = moment(when)
+    return f"{point.day} {point:%b %Y, %H:%M} UTC"
+
+
+def clock(when: float, seconds_shown: float) -> str:
+    """A tick on an axis of time that shows so many seconds.
+
+    >>> clock(0, 60), clock(0, 7200), clock(0, 864000), clock(0, 5e7)
+    ('00:00:00', '00:00', '1 Jan', 'Jan 1970')
+    """
+    point = moment(when)
+    if seconds_shown < 600:
+        return f"{point:%H:%M:%S}"
+    if seconds_shown < 2 * 86_400:
+        return f"{point:%H:%M}"
+    return f"{point.day} {point:%b}" if seconds_shown < 300 * 86_400 else f"{point:%b %Y}"

@@ -1,0 +1,75 @@
+"""A service with something to show, and a key of each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from balaclava.service.definition import Definition
+from balaclava.service.jobs import Create, CreateKey, Decide, Outcome, Reward
+from balaclava.service.secrets import ROLES
+from balaclava.service.service import Service
+
+HOSTILE = "<script>alert(1)<script> & \"q\" 'x' 50% 日本"
+ARMS = ["<b>bold</b>", "العربية", "אבג\u202eback", "x" * 90]
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+class World:
+    """A service, and the traffic that it gets."""
+
+    def __init__(self, folder: Path, **more: Any) -> None:
+        self.service = Service.open(str(folder / "service.db"), **more)
+        self.keys = {role: self.new_key(role) for role in ROLES}
+
+    def new_key(self, role: str) -> str:
+        return str(self.service.do(CreateKey(role, f"{role} {MARKUP}"))["key"])  # type: ignore[arg-type]
+
+    def create(self, name: str, **changes: Any) -> None:
+        fields: dict[str, Any] = {
+            "name": name,
+            "policy": "dp-imed",
+            "parameters": {"epsilon": 1.0},
+            "arms": ["text", "call", "map"],
+            "reward_window": 3600.0,
+            "default_reward": 0.0,
+        }
+        self.service.do(Create(self.service.ledger, Definition.checked(**fields | changes)))
+
+    def decide(self, name: str, count: int, person: str | None = None) -> list[dict[str, Any]]:
+        job = Decide(self.service.vault, name, count, None, person)
+        return list(self.service.do(job)["decisions"])
+
+    def reward(self, decisions: list[dict[str, Any]], best: int) -> None:
+        """1 for the best arm and 0 for the others."""
+        outcomes = [
+            Outcome(each["decision_id"], "reward", float(each["arm"] == best)) for each in decisions
+        ]
+        self.service.do(Reward(outcomes))
+
+    def fill(self) -> None:
+        """One experiment of each kind, two of them with releases."""
+        self.service.ledger.set_population(f"all {MARKUP}", 3.0, 1e-6)
+        self.create("window", population=f"all {MARKUP}", purpose="Fewer missed visits")
+        self.decide("window", 40)
+        self.create("arrival", settle="arrival", default_reward=None)
+        self.create(HOSTILE, settle="arrival", arms=ARMS, purpose=MARKUP, owner=MARKUP)
+        self.create("many", settle="arrival", arms=[f"offer {i}" for i in range(9)])
+        for _ in range(10):
+            for name in ("arrival", HOSTILE, "many"):
+                self.reward(self.decide(name, 50), best=1)
+        self.create("single", policy="dp-ftpl-gauss", parameters={"epsilon": 0.5, "delta": 1e-6})
+        self.create("new")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """For the tests of one file, which do not disturb one another."""
+    world = World(tmp_path_factory.mktemp("service"))
+    world.fill()
+    yield world
+    if world.service.writer.alive:
+        world.service.close()

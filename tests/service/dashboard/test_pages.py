@@ -1,0 +1,291 @@
+"""The pages: who sees what, what they carry, and what they never show."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from fastapi.testclient import TestClient
+
+from balaclava.service.app import create_app
+from balaclava.service.dashboard.pages import HEADERS
+from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, World
+
+EXPERIMENT = f"/experiments/{quote(HOSTILE, safe='')}"
+FOR_READERS = ["/", "/live", EXPERIMENT, f"{EXPERIMENT}/live", f"{EXPERIMENT}/history"]
+FOR_READERS += [f"/experiments/{name}" for name in ("window", "arrival", "many", "single", "new")]
+FOR_ADMINS = ["/ledger", "/keys", f"{EXPERIMENT}/pause", f"{EXPERIMENT}/finish"]
+
+
+class Page(HTMLParser):
+    """Every tag of a page with its attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def values(self, *names: str) -> list[str]:
+        return [attrs[name] or "" for _, attrs in self.tags for name in names if name in attrs]
+
+
+def token_of(text: str) -> str:
+    return next(a["value"] or "" for _, a in Page(text).tags if a.get("name") == "token")
+
+
+def enter(client: TestClient, key: str, path: str = "/login") -> None:
+    form = {"key": key, "token": token_of(client.get(path).text)}
+    assert client.post(path, data=form, follow_redirects=False).status_code == 303
+
+
+def new_client(world: World, role: str | None, **more: object) -> TestClient:
+    client = TestClient(create_app(world.service), **more)  # type: ignore[arg-type]
+    if role is not None:
+        enter(client, world.keys[role])
+    return client
+
+
+@pytest.fixture(scope="module")
+def admin(world: World) -> TestClient:
+    return new_client(world, "admin")
+
+
+@pytest.fixture(scope="module")
+def reader(world: World) -> TestClient:
+    return new_client(world, "read")
+
+
+@pytest.fixture(scope="module")
+def stranger(world: World) -> TestClient:
+    return new_client(world, None, follow_redirects=False)
+
+
+@pytest.mark.parametrize("path", [*FOR_READERS, *FOR_ADMINS])
+def test_who_sees_what(
+    admin: TestClient, reader: TestClient, stranger: TestClient, path: str
+) -> None:
+    assert admin.get(path).status_code == 200
+    assert reader.get(path).status_code == (200 if path in FOR_READERS else 403)
+    answer = stranger.get(path)
+    if path.endswith(("/live", "/history")):
+        assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
+    else:
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login")
+    assert "Promise" not in answer.text
+
+
+def test_a_reader_has_no_buttons(admin: TestClient, reader: TestClient) -> None:
+    assert f"{EXPERIMENT}/finish" in Page(admin.get(EXPERIMENT).text).values("href")
+    hrefs = Page(reader.get(EXPERIMENT).text).values("href")
+    assert not [href for href in hrefs if re.search("pause|resume|finish|ledger|keys$", href)]
+
+
+@pytest.mark.parametrize("path", [*FOR_READERS, *FOR_ADMINS, "/login", "/experiments/nothing"])
+def test_no_page_runs_what_it_was_not_built_with(admin: TestClient, path: str) -> None:
+    """Headers on every answer; no script, style or handler inside a page; strings stay strings."""
+    answer = admin.get(path)
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    if answer.headers["content-type"].startswith("application/json"):
+        return
+    page = Page(answer.text)
+    assert {"img", "b"}.isdisjoint(tag for tag, _ in page.tags)
+    for tag, attrs in page.tags:
+        assert tag != "script" or (attrs.get("src") or "").startswith("/static/")
+        assert "style" not in (tag, *attrs)
+        assert not [name for name in attrs if name.startswith("on")]
+
+
+def test_names_and_labels_are_shown_as_they_are(admin: TestClient) -> None:
+    text = Page(admin.get(EXPERIMENT).text).text
+    for string in (HOSTILE, MARKUP, *ARMS):
+        assert string in text
+    assert EXPERIMENT in Page(admin.get("/").text).values("href")
+    assert f"all {MARKUP}" in Page(admin.get("/ledger").text).text
+    assert f"decide {MARKUP}" in Page(admin.get("/keys").text).text
+
+
+def test_a_key_opens_a_session(world: World, stranger: TestClient) -> None:
+    stranger.cookies.clear()
+    page = stranger.get("/login?next=%2Fledger")
+    form = {"token": token_of(page.text)}
+    for key, complaint in (("wrong-key", "not known"), (world.keys["decide"], "for programs")):
+        answer = stranger.post("/login", data=form | {"key": key})
+        assert (answer.status_code, complaint in answer.text) == (403, True)
+        assert "balaclava_session" not in stranger.cookies
+        assert key not in answer.text
+    answer = stranger.post("/login?next=%2Fledger", data=form | {"key": world.keys["admin"]})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ledger")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    assert world.keys["admin"] not in str(answer.headers)
+    stranger.post("/logout", data={"token": token_of(stranger.get("/").text)})
+    assert stranger.get("/").status_code == 303
+
+
+def test_over_https_the_cookie_stays_there(world: World) -> None:
+    client = new_client(world, None, base_url="https://testserver")
+    form = {"key": world.keys["read"], "token": token_of(client.get("/login").text)}
+    answer = client.post("/login", data=form, follow_redirects=False)
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("elsewhere", ["//evil.example", "https://e.example", "/\\evil", "/\n/e"])
+def test_the_login_leads_nowhere_else(world: World, elsewhere: str) -> None:
+    client = new_client(world, None)
+    form = {"key": world.keys["read"], "token": token_of(client.get("/login").text)}
+    path = f"/login?next={quote(elsewhere, safe='')}"
+    answer = client.post(path, data=form, follow_redirects=False)
+    assert answer.headers["location"] == "/"
+
+
+FORMS = ["/login", "/logout", "/keys", "/experiments/new/finish", "/keys/{id}/revoke"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_from_elsewhere_changes_nothing(
+    world: World, admin: TestClient, reader: TestClient, form: str
+) -> None:
+    before = (world.service.list_keys(), world.service.experiment("new"))
+    path = form.format(id=before[0][-1]["id"])
+    fields = {"role": "admin", "label": "mine", "key": world.keys["admin"]}
+    foreign = token_of(reader.get("/").text)
+    own = token_of(admin.get("/" if form != "/login" else "/login").text)
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert admin.post(path, data=fields).status_code == 403
+    assert admin.post(path, data=fields | {"token": foreign}).status_code == 403
+    assert admin.post(path, data=fields | {"token": "ü"}).status_code == 403
+    assert admin.post(path, data=fields | {"token": own}, headers=elsewhere).status_code == 403
+    assert admin.post(path, json=fields | {"token": own}).status_code == 415
+    long = fields | {"token": own, "label": "x" * 20_000}
+    assert admin.post(path, data=long).status_code == 413
+    assert (world.service.list_keys(), world.service.experiment("new")) == before
+    assert admin.get("/").status_code == 200
+
+
+def test_pause_resume_and_finish(world: World, admin: TestClient, reader: TestClient) -> None:
+    world.create("changing")
+    for change, state in (("pause", "paused"), ("resume", "running"), ("finish", "finished")):
+        page = admin.get(f"/experiments/changing/{change}")
+        assert "changing" in page.text
+        form = {"token": token_of(page.text)}
+        mine = {"token": token_of(reader.get("/").text)}
+        assert reader.post(f"/experiments/changing/{change}", data=mine).status_code == 403
+        shown = admin.post(f"/experiments/changing/{change}", data=form)
+        assert world.service.experiment("changing")["state"] == state
+        assert f"</svg>{state}</span>" in shown.text
+    again = admin.post("/experiments/changing/resume", data=form)
+    assert (again.status_code, "for good" in again.text) == (409, True)
+
+
+def test_a_key_is_shown_once_and_ends_with_its_sessions(world: World, admin: TestClient) -> None:
+    token = token_of(admin.get("/keys").text)
+    shown = admin.post("/keys", data={"token": token, "role": "read", "label": "<i>board</i>"})
+    assert shown.headers["cache-control"] == "no-store"
+    (key,) = re.findall(r'<code id="new-key">([^<]+)</code>', shown.text)
+    assert "&lt;i&gt;board&lt;/i&gt;" in shown.text
+    assert key not in admin.get("/keys").text
+    board = new_client(world, None, follow_redirects=False)
+    enter(board, key)
+    assert board.get("/").status_code == 200
+    (identity,) = [k["id"] for k in world.service.list_keys() if k["label"] == "<i>board</i>"]
+    assert "&lt;i&gt;board" in admin.get(f"/keys/{identity}/revoke").text
+    assert admin.post(f"/keys/{identity}/revoke", data={"token": token}).status_code == 200
+    assert board.get("/").status_code == 303
+    assert admin.get(f"/keys/{identity}/revoke").status_code == 404
+    for role, label in (("owner", "x"), ("read", ""), ("read", "x" * 101)):
+        bad = admin.post("/keys", data={"token": token, "role": role, "label": label})
+        assert bad.status_code == 422
+
+
+def test_what_did_not_change_is_not_sent_again(world: World, admin: TestClient) -> None:
+    for path in ("/live", "/experiments/arrival/live", "/experiments/arrival/history"):
+        first = admin.get(path)
+        headers = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
+        same = admin.get(path, headers=headers)
+        assert (same.status_code, same.content) == (304, b"")
+        assert same.headers["content-security-policy"]
+        world.decide("arrival", 50)
+        assert admin.get(path, headers=headers).status_code == 200
+
+
+def test_rewards_that_came_are_on_no_page_before_their_windows_end(
+    world: World, admin: TestClient
+) -> None:
+    """If only purchases are reported, the number of rewards that came is their sum."""
+    paths = ["/", "/live", "/ledger", "/keys"]
+    paths += [f"/experiments/window{part}" for part in ("", "/live", "/history")]
+    decisions = world.decide("window", 40)
+    before = [admin.get(path).content for path in paths]
+    world.reward(decisions, best=1)
+    assert [admin.get(path).content for path in paths] == before
+    text = Page(admin.get("/experiments/window").text).text
+    assert "Rewarded" not in text
+    assert "Windows open80" in text
+    assert "Rewarded500" in Page(admin.get("/experiments/arrival").text).text
+
+
+def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
+    world = World(tmp_path, root_path="/bandits")
+    world.create("one")
+    with TestClient(create_app(world.service), base_url="http://testserver/bandits") as client:
+        assert client.get("/").url.path == "/bandits/login"
+        enter(client, world.keys["admin"])
+        assert {cookie.path for cookie in client.cookies.jar} == {"/bandits"}
+        for path in ("/", "/experiments/one", "/experiments/one/pause", "/ledger", "/keys"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            links = Page(answer.text).values("href", "src", "action", "hx-get", "data-history")
+            outside = [link for link in links if not link.startswith(("/bandits/", "#"))]
+            assert outside == []
+            for link in links:
+                if "/static/" in link:
+                    assert client.get(link.removeprefix("/bandits")).status_code == 200
+
+
+def test_without_keys_forms_are_still_our_own(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create("one")
+    with TestClient(create_app(world.service, keys=False)) as client:
+        page = client.get("/experiments/one/pause")
+        assert "Log out" not in page.text
+        assert client.post("/experiments/one/pause", data={"token": "none"}).status_code == 403
+        form = {"token": token_of(page.text)}
+        other = TestClient(client.app)
+        assert other.post("/experiments/one/pause", data=form).status_code == 403
+        assert world.service.experiment("one")["state"] == "running"
+        assert client.post("/experiments/one/pause", data=form).status_code == 200
+        assert world.service.experiment("one")["state"] == "paused"
+
+
+def test_files_are_kept_by_browsers_and_nothing_else_is_served(stranger: TestClient) -> None:
+    links = Page(stranger.get("/login").text).values("href", "src")
+    files = [link for link in links if link.startswith("/static/")]
+    assert files
+    for path in files:
+        answer = stranger.get(path)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    for path in ("/static/../routes.py", "/static/%2e%2e/routes.py", "/static/", "/static//etc"):
+        assert stranger.get(path).status_code == 404
+
+
+def test_a_problem_is_a_page(admin: TestClient) -> None:
+    answer = admin.get("/experiments/nothing")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no such experiment." in answer.text
+    assert admin.get("/experiments/new/restart").status_code == 404
