@@ -1,0 +1,242 @@
+"""What late and lost rewards cost: regret, steps, and losses that nothing is learned from.
+
+    python benchmarks/delays.py                      # 200 runs a line; about ten minutes
+    python benchmarks/delays.py --quick              # 20 runs a line
+    python benchmarks/delays.py --table targets      # one table only
+
+Four tables. "shape": every policy that releases batches, on two problems, at fixed delays of 200,
+1,000 and 2,000 rounds: regret at most that without delay plus 1.5 d times the mean gap, which is
+what 1.5 d rounds at random cost; the value is what it costs in units of d times the mean gap, at
+the delay where that is most, with its 95 % interval.
+"targets": dp-imed on the first problem, with delays and losses of several kinds. "steps": the cost
+of a step with delays over that without. "losses": the share of losses that a conversion at
+epsilon 1 learns from when all are late by 1,000 rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import deque
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import balaclava as bl
+from balaclava.policies.adversarial.conversion import ConvertedPolicy
+from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.experts.wrapper import ExpertsAsArms
+from balaclava.policies.pooled import PooledPolicy
+from balaclava.privacy.randomness import seeded
+from balaclava.testing.examples import USUAL, completed
+from measuring import Line, in_turns, table
+
+HORIZON, EPSILON, SEED = 20_000, 1.0, 1
+DELAYS = (200, 1_000, 2_000)
+PROBLEMS = {"four arms": np.array([0.55, 0.60, 0.65, 0.75]), "two arms": np.array([0.3, 0.7])}
+ALLOWANCE = 1.5  # times the delay and the mean gap
+# The constants of proofs are made for the worst case: with them, most policies are still exploring
+# after so many rounds, and a delay could not show.
+BOLD: dict[str, Any] = {
+    "radius_scale": 0.1,
+    "threshold": 0.0,
+    "moment_order": 2.0,
+    "moment_bound": 1.0,
+    "mean_range": 7.0,
+    "contamination": 0.0,
+}
+AS_IT_IS = ("dpr-adaptive-ucb",)  # its constants were found by experiment
+WINDOW: dict[str, Any] = {"settle": "window", "missing": 0.0}
+# dp-imed on the first problem: how rewards come, and the most that its regret may be.
+TARGETS: dict[str, tuple[dict[str, Any], float]] = {
+    "no delay": ({}, 65),
+    "fixed delay of 200": ({"delay": bl.Delay(mean=200, law="fixed")}, 80),
+    "fixed delay of 1,000": ({"delay": bl.Delay(mean=1_000, law="fixed")}, 155),
+    "fixed delay of 2,000": ({"delay": bl.Delay(mean=2_000, law="fixed")}, 275),
+    "window of 1,000, 2 % lost": (
+        {"delay": bl.Delay(mean=0, lost=0.02), "patience": 1_000, **WINDOW},
+        160,
+    ),
+    "no delay, 2 % lost": ({"delay": bl.Delay(mean=0, lost=0.02)}, 70),
+    "no delay, 30 % lost": ({"delay": bl.Delay(mean=0, lost=0.3)}, 100),
+    "geometric delay of 1,000": ({"delay": bl.Delay(mean=1_000)}, 450),
+    "geometric delay of 300, 5 % lost": ({"delay": bl.Delay(mean=300, lost=0.05)}, math.inf),
+    "the same, window of 1,000": (
+        {"delay": bl.Delay(mean=300, lost=0.05), "patience": 1_000, **WINDOW},
+        math.inf,
+    ),
+}
+
+
+class Cost(Line):
+    """A line whose spread is a 95 % interval: what chance can explain is not held against it."""
+
+    @property
+    def verdict(self) -> str:
+        return "unclear" if self.lowest <= self.target < self.value else super().verdict
+
+
+def batch_policies() -> list[str]:
+    """The names of all that release batches."""
+    kinds = (PooledPolicy, ConvertedPolicy, ExpertsAsArms)
+    return [entry.name for entry in bl.list_policies() if issubclass(entry.policy, kinds)]
+
+
+def policy_for(name: str, means: np.ndarray) -> Policy:
+    """The policy of that name, made to learn something within the horizon."""
+    cls, arms = REGISTRY.classes()[name], means.size
+    usual = {**USUAL, "horizon": HORIZON, "epsilon": EPSILON, "experts": arms}
+    usual.update({} if name in AS_IT_IS else BOLD)
+    parameters: dict[str, Any] = {key: usual[key] for key in usual if key in cls.annotations}
+    if "base" in cls.annotations:
+        base = bl.policy("exp3", arms=arms, horizon=HORIZON, loss_noise=1.0)
+        parameters["base"] = base
+    return cls.create(completed(cls, {**parameters, "arms": arms}))
+
+
+def world_for(policy: Policy, means: np.ndarray) -> bl.Environment:
+    """Arms with these means; losses are 1 less the reward, and each expert swears by one arm."""
+    if policy.rewards != "loss":
+        return bl.environment("bernoulli", means=means)
+    losses = bl.environment("stochastic-losses", means=1.0 - means)
+    if not isinstance(policy, ExpertsAsArms):
+        return losses
+    return bl.environment("advice", losses=losses, advice=np.eye(means.size))
+
+
+def regrets(policy: Policy, world: bl.Environment, runs: int, **lateness: Any) -> np.ndarray:
+    """The regret of each run."""
+    results = bl.simulate(
+        policy, world, horizon=HORIZON, repetitions=runs, seed=SEED, checkpoints=1, **lateness
+    )
+    return results.final_regret(policy.name)
+
+
+def line(what: str, regret: np.ndarray, reference: str, most: float) -> Line:
+    """A mean with its 95 % interval beside the most that it may be."""
+    mean, reach = regret.mean(), 1.96 * regret.std(ddof=1) / math.sqrt(regret.size)
+    sign = "<=" if math.isfinite(most) else ""
+    shown = f"{mean:,.0f} ± {reach:,.0f}"
+    return Line(what, shown, reference, mean, mean - reach, mean + reach, sign, most)
+
+
+def shape_line(name: str, label: str, runs: int) -> Line:
+    """One policy on one problem: the delay that costs most, in units of d times the mean gap.
+
+    A run with a delay is compared with the run without that has the same seed.
+    """
+    means = PROBLEMS[label]
+    policy = policy_for(name, means)
+    world = world_for(policy, means)
+    late = {
+        delay: regrets(policy, world, runs, delay=bl.Delay(mean=delay, law="fixed"))
+        for delay in (0, *DELAYS)
+    }
+    mean_gap = means.max() - means.mean()
+    costs = {delay: (late[delay] - late[0]) / (delay * mean_gap) for delay in DELAYS}
+    worst = max(costs.values(), key=lambda cost: float(cost.mean()))
+    reach = 1.96 * worst.std(ddof=1) / math.sqrt(runs)
+    return Cost(
+        f"{name}, {label}",
+        " / ".join(f"{late[delay].mean():,.0f}" for delay in DELAYS),
+        f"{late[0].mean():,.0f} at once",
+        float(worst.mean()),
+        float(worst.mean() - reach),
+        float(worst.mean() + reach),
+        "<=",
+        ALLOWANCE,
+    )
+
+
+def shape(quick: bool) -> list[Line]:
+    """Every policy on both problems; each line is shown as soon as it is measured."""
+    lines = []
+    for name in batch_policies():
+        for label in PROBLEMS:
+            lines.append(shape_line(name, label, 20 if quick else 200))
+            print("  ".join(lines[-1].cells()), file=sys.stderr, flush=True)
+    return lines
+
+
+def targets(quick: bool) -> list[Line]:
+    """dp-imed, with rewards that come in several ways."""
+    means = PROBLEMS["four arms"]
+    policy = bl.policy("dp-imed", arms=means.size, epsilon=EPSILON)
+    world = bl.environment("bernoulli", means=means)
+    return [
+        line(what, regrets(policy, world, 20 if quick else 200, **lateness), "", most)
+        for what, (lateness, most) in TARGETS.items()
+    ]
+
+
+def steps(quick: bool) -> list[Line]:
+    """The least seconds of many with delays, over the least without."""
+    means = np.linspace(0.3, 0.7, 9)
+    world = bl.environment("bernoulli", means=means)
+    lines = []
+    for name in ("ucb1", "dp-imed", "dp-se"):
+        policy = policy_for(name, means) if name == "dp-se" else _plain(name, means.size)
+        play = partial(
+            bl.simulate, policy, world, horizon=HORIZON, repetitions=25, seed=SEED, workers=1
+        )
+        late = {
+            "fixed delay of 1,000": bl.Delay(mean=1_000, law="fixed"),
+            "geometric delay of 1,000": bl.Delay(mean=1_000),
+            "the same, 2 % lost": bl.Delay(mean=1_000, lost=0.02),
+        }
+        contenders = {"at once": play, **{k: partial(play, delay=d) for k, d in late.items()}}
+        seconds = in_turns(contenders, 3 if quick else 15)
+        for label in late:
+            ratio = min(seconds[label]) / min(seconds["at once"])
+            each = [a / b for a, b in zip(seconds[label], seconds["at once"], strict=True)]
+            texts = (f"{min(seconds[k]) / HORIZON / 25 * 1e9:.1f} ns" for k in (label, "at once"))
+            spread = (min(*each, ratio), max(*each, ratio))
+            lines.append(Line(f"a step of {name}, {label}", *texts, ratio, *spread, "<=", 1.5))
+    return lines
+
+
+def _plain(name: str, arms: int) -> Policy:
+    return bl.policy(name, arms=arms, **({} if name == "ucb1" else {"epsilon": EPSILON}))
+
+
+def losses(quick: bool) -> list[Line]:
+    """Of the losses that came, those that changed what the base goes by."""
+    means, delay = 1.0 - PROBLEMS["four arms"], 1_000
+    lines = []
+    for name in ("dp-exp3", "dp-htinf", "dp-tsallis-inf", "dp-ftpl"):
+        policy = policy_for(name, means)
+        kernels, params = policy.kernels, policy.constants()
+        state, rng, draw = kernels.begin(params), seeded(SEED, 0), seeded(SEED, 1)
+        late: deque[tuple[int, int, int]] = deque()
+        learned = came = 0
+        for t in range(1, (3_000 if quick else HORIZON) + 1):
+            late.append((t, *kernels.choose(params, state, t, None, rng)))
+            if len(late) > delay:
+                made, arm, phase = late.popleft()
+                before = state.base.losses.copy()
+                loss = float(draw.random() < means[arm])
+                kernels.learn(params, state, made, arm, loss, phase, rng)
+                came += 1
+                learned += bool((state.base.losses != before).any())
+        share = learned / came
+        texts = (f"{learned:,}", f"{came:,} came")
+        lines.append(Line(f"{name}: losses learned from", *texts, share, share, share, ">=", 1.0))
+    return lines
+
+
+TABLES = {"shape": shape, "targets": targets, "steps": steps, "losses": losses}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="20 runs a line: too few to quote")
+    parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES))
+    options = parser.parse_args()
+    for name in options.table:
+        print(f"\n{table(TABLES[name](options.quick))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
