@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
@@ -238,6 +239,44 @@ def test_patience_is_found():
     assert agent.status().given_up > 100
     with pytest.raises(DecisionError, match="was given up"):
         agent.tell(silent, 1.0)
+
+
+def test_patience_follows_delays_that_grow():
+    """All rewards are late by 100 decisions, then by 600: at first they are given up."""
+    agent = bl.policy("ucb1", arms=2).agent()
+    decisions = [agent.ask() for _ in range(100)]
+    while len(decisions) < 400:
+        decisions.append(agent.ask())
+        agent.tell(decisions[-101], 0.5)
+    while len(decisions) < 3_000:
+        decisions.append(agent.ask())
+        if len(decisions) > 1_000:
+            with contextlib.suppress(DecisionError):
+                agent.tell(decisions[-601], 0.5)
+        if len(decisions) == 2_000:
+            agent = bl.restore(agent.save())
+    status = agent.status()
+    assert 300 < status.given_up < 900
+    given_up = status.given_up
+    for _ in range(100):
+        decisions.append(agent.ask())
+        agent.tell(decisions[-601], 0.5)
+    assert agent.status().given_up == given_up
+
+
+def test_a_late_reward_is_noted_once():
+    agent = bl.policy("ucb1", arms=2).agent()
+    late = [agent.ask() for _ in range(300)]
+    for _ in range(40):
+        agent.tell(agent.ask(), 0.5)
+    before = agent.save()["reception"]
+    for _ in range(3):
+        with pytest.raises(DecisionError, match="was given up"):
+            agent.tell(late[0], 0.5)
+    after = agent.save()["reception"]
+    assert after["came"] == before["came"] + 1 == 41
+    assert after["rewards"] == 40
+    assert after["reach"] > before["reach"]
 
 
 def test_silence_is_noticed_once():

@@ -203,7 +203,9 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
     "open out of order": lambda s: s["open"].reverse(),
     "ended otherwise": lambda s: s["closed"][0].__setitem__(1, "eaten"),
     "rewards that do not add up": lambda s: s["reception"].update(rewards=1, came=1),
-    "a wait beyond the clock": lambda s: s["reception"].update(longest=99),
+    "a wait beyond the clock": lambda s: s["reception"].update(reach=999.0),
+    "a wait that is no number": lambda s: s["reception"].update(reach=float("nan")),
+    "late and not given up": lambda s: s["reception"].update(late=[1]),
     "a reward out of its range": lambda s: s.update(
         settling={"patience": 25, "settle": "window", "missing": 0.0},
         reception={"held": [[s["open"][0][0], "reward", 1.5]]},

@@ -15,11 +15,22 @@ from balaclava.cli import main
 from balaclava.errors import ExperimentFileError, ParameterError
 from balaclava.experiments.files import read_experiment, read_plan
 from balaclava.experiments.sweep import plan_sweep
+from balaclava.frames.patience import (
+    ENDLESS,
+    FOUND,
+    LEAST_WAIT,
+    RISE,
+    begin_patience,
+    longest_wait,
+    note_wait,
+)
 from balaclava.privacy.randomness import seeded
 from balaclava.reporting.panels import story_of, to_toml
 from balaclava.simulation.delays import LOST, draw_delay
+from balaclava.simulation.engine import player
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.loops import make_late_play
+from balaclava.testing.policies import SEED, late_arms
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
 UCB = bl.policy("ucb1", arms=3)
@@ -114,6 +125,42 @@ def test_the_seed_decides_and_delays_have_a_stream_of_their_own():
     assert not np.array_equal(simulate(delay=delay), simulate(delay=bl.Delay(mean=21, lost=0.1)))
     one = bl.Delay(values=[5])
     assert np.array_equal(simulate(delay=one), simulate(delay=bl.Delay(mean=5, law="fixed")))
+
+
+def test_patience_is_found_alike_by_agents_and_in_simulations():
+    """One reward in ten comes too late for the least patience, until patience has grown."""
+    feedback = Feedback.create(bl.Delay(values=[10] * 9 + [400], lost=0.05))
+    arms = late_arms(UCB, WORLD, 0, feedback, rounds=1_500)
+    played = player("ucb1", UCB, WORLD, np.arange(1, 1_501), SEED, feedback)
+    run = played(0, np.zeros(2, np.int64))
+    np.testing.assert_allclose(run.regret, np.cumsum(WORLD.gaps[arms]), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("waits", "least", "most"),
+    [
+        ([0] * 29, ENDLESS, ENDLESS),
+        ([0] * 30, LEAST_WAIT, LEAST_WAIT),
+        ([0] * 30 + [9_999], LEAST_WAIT + 1, LEAST_WAIT * RISE),
+        ([1_000] + [0] * 29, 1_150, 1_250),
+        ([1_000] * 5_000, 1_245, 1_250 * RISE),
+    ],
+)
+def test_how_long_a_decision_is_waited_for(waits, least, most):
+    rule = begin_patience(FOUND)
+    for wait in waits:
+        note_wait(rule, wait)
+    assert least <= longest_wait(rule) <= most
+
+
+def test_the_share_that_takes_longer():
+    """Of 20,000 exponential waits, all noted, 3 % exceed the reach: 500 to 700 of them."""
+    waits, rule = seeded(1).exponential(1_000.0, 20_000).astype(int), begin_patience(FOUND)
+    longer = 0
+    for wait in waits.tolist():
+        longer += wait > rule.reach[0]
+        note_wait(rule, wait)
+    assert 500 < longer < 700
 
 
 def test_nothing_comes_and_nobody_is_given_up():

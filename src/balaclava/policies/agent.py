@@ -41,8 +41,8 @@ class Agent:
         policy: what decides.
         seed: a whole number for tests; by default the randomness is fit for release.
         patience: further decisions after which one is given up: its reward then counts no more.
-            By default it is found: once 30 rewards have come, four times the longest wait so far,
-            and at least 256. Open decisions are kept in memory until then.
+            By default it is found: once 30 rewards have come, 1.25 times the wait that 3 of them
+            in 100 exceed, and at least 256. Open decisions are kept in memory until then.
         settle: "arrival": a reward counts when it comes; the guarantee then assumes that when and
             whether it comes does not depend on what it is. "window": every reward, or `missing`,
             counts when `patience` further decisions were made; the guarantee then covers when and

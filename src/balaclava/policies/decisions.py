@@ -113,6 +113,15 @@ class Book:
             )
         return entry
 
+    def round_of(self, decision: Any) -> int | None:
+        """The round of a decision of this agent, open or not; None for anything else."""
+        parts = id_parts(decision.id if isinstance(decision, Decision) else decision)
+        if parts is None:
+            return None
+        name, number = parts
+        last = self.clock if name == self.name else self.origins.get(name, 0)
+        return number if number <= last else None
+
     def _why_not(self, identity: Any, window: bool) -> str:
         parts = id_parts(identity)
         if parts is None:

@@ -24,7 +24,10 @@ from balaclava.errors import DecisionError, SilenceWarning
 from balaclava.frames.patience import (
     ENDLESS,
     FOUND,
+    LATE,
+    LEAST_REACH,
     LEAST_REWARDS,
+    RISE,
     begin_patience,
     longest_wait,
     note_wait,
@@ -58,6 +61,7 @@ class Arrival:
         self._book, self._learn, self._forget = book, learn, forget
         self._rule = begin_patience(FOUND if patience is None else patience)
         self.rewards = self.cancelled = self.given_up = 0
+        self._late: dict[int, None] = {}  # rounds of decisions that were given up not long ago
         self._silent = 0
 
     def before_decision(self) -> None:
@@ -66,7 +70,10 @@ class Arrival:
         while (oldest := book.oldest) and book.clock - oldest.round >= longest_wait(self._rule):
             book.close(oldest, WAS_GIVEN_UP)
             self.given_up += 1
+            self._late[oldest.round] = None
             self._forget(oldest)
+        while self._late and book.clock - next(iter(self._late)) >= LATE:
+            del self._late[next(iter(self._late))]
         self._silent += 1
         if self._silent == SILENT + 1:
             warnings.warn(
@@ -83,13 +90,24 @@ class Arrival:
 
     def take(self, decision: Any, lesson: Lesson) -> None:
         """A reward came."""
-        entry = self.find(decision)
+        try:
+            entry = self.find(decision)
+        except DecisionError:
+            self._note_lateness(decision)
+            raise
         # First: if learning is interrupted, the reward may be lost but never counts twice.
         self._book.close(entry, HAS_REWARD)
         note_wait(self._rule, self._book.clock - entry.round)
         self.rewards += 1
         self._silent = 0
         self._learn(entry, lesson)
+
+    def _note_lateness(self, decision: Any) -> None:
+        """A reward came after it was given up: how late counts once, the reward does not."""
+        made = self._book.round_of(decision)
+        if made in self._late:
+            del self._late[made]
+            note_wait(self._rule, self._book.clock - made)
 
     def cancel(self, decision: Any) -> Open:
         """The reward will never come."""
@@ -114,7 +132,8 @@ class Arrival:
         """Its part of a saved agent."""
         return {
             "came": int(self._rule.came[0]),
-            "longest": int(self._rule.longest[0]),
+            "reach": float(self._rule.reach[0]),
+            "late": list(self._late),
             "rewards": self.rewards,
             "cancelled": self.cancelled,
             "given_up": self.given_up,
@@ -123,16 +142,35 @@ class Arrival:
     def load(self, saved: Any) -> None:
         """Go on from that part."""
         clock = self._book.clock
-        exactly(saved, "came", "longest", "rewards", "cancelled", "given_up")
-        numbers = {name: whole_number(value, 0, clock) for name, value in saved.items()}
+        exactly(saved, "came", "reach", "late", "rewards", "cancelled", "given_up")
+        numbers = {
+            name: whole_number(saved[name], 0, clock)
+            for name in ("came", "rewards", "cancelled", "given_up")
+        }
         self.rewards, self.cancelled = numbers["rewards"], numbers["cancelled"]
         self.given_up = numbers["given_up"]
         closed = self.rewards + self.cancelled + self.given_up
-        if closed + len(self._book.open) != clock or numbers["came"] != self.rewards:
+        if closed + len(self._book.open) != clock:
             raise DamageError("decisions that do not add up")
+        if not 0 <= numbers["came"] - self.rewards <= self.given_up:
+            raise DamageError("waits that do not add up")
         if len(self._book.closed) != min(closed, REMEMBERED):
             raise DamageError("more or fewer endings than are remembered")
-        self._rule.came[0], self._rule.longest[0] = numbers["came"], numbers["longest"]
+        self._load_waits(numbers["came"], saved["reach"], items_of(saved["late"]))
+
+    def _load_waits(self, came: int, reach: Any, late: list[Any]) -> None:
+        clock = self._book.clock
+        rounds = [whole_number(made, max(1, clock - LATE), clock) for made in late]
+        is_open = {entry.round for entry in self._book.open.values()}
+        silent = self.given_up - (came - self.rewards)  # given up, and no reward came later
+        if rounds != sorted(set(rounds)) or not is_open.isdisjoint(rounds) or len(rounds) > silent:
+            raise DamageError("rounds that were not given up")
+        if clock <= LATE and len(rounds) < silent:
+            raise DamageError("rounds that were given up and are not there")
+        if type(reach) is not float or not LEAST_REACH <= reach <= max(LEAST_REACH, RISE * clock):
+            raise DamageError("a wait out of its range")
+        self._rule.came[0], self._rule.reach[0] = came, reach
+        self._late = dict.fromkeys(rounds)
 
 
 class Window:

@@ -84,8 +84,8 @@ def simulate(
         checkpoints: how many rounds, evenly spaced, to report the regret at, or the rounds.
         workers: threads; by default one for each core that this process may use.
         delay: how late rewards come, and how many never do: `bl.Delay`; by default at once.
-        patience: further decisions after which one is given up; by default it is found: four
-            times the longest wait so far, at least 256, once 30 rewards have come.
+        patience: further decisions after which one is given up; by default it is found: 1.25
+            times the wait that 3 rewards in 100 exceed, at least 256, once 30 have come.
         settle: "arrival": a reward counts when it comes. "window": every reward, or `missing`,
             counts once `patience` further decisions were made.
         missing: what counts where no reward came, with `settle="window"`.

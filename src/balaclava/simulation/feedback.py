@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from balaclava._core.declared import brief
 from balaclava.errors import ParameterError
-from balaclava.frames.patience import FOUND, LEAST_REWARDS, LEAST_WAIT, TIMES
+from balaclava.frames.patience import FOUND, LEAST_REWARDS, LEAST_WAIT, MOST_TIMES
 from balaclava.policies.settling import Settling, checked_settling
 from balaclava.simulation.delays import Delay, DelayLaw
 
@@ -70,7 +70,7 @@ class Feedback:
         if patience is not None:
             most = patience
         else:
-            most = max(LEAST_WAIT, TIMES * delay.longest) + delay.longest
+            most = max(LEAST_WAIT, MOST_TIMES * delay.longest) + delay.longest
             if delay.lost < 1.0:  # else no reward comes, and nobody is ever given up
                 most += int(_SCARCE / (1.0 - delay.lost))
         most = min(most + 2, horizon + 1)

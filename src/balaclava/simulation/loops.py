@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.patience import begin_patience, longest_wait, note_wait
+from balaclava.frames.patience import LATE, begin_patience, longest_wait, note_wait
 from balaclava.simulation.delays import LOST, draw_delay
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.waiting import (
@@ -158,8 +158,7 @@ def make_late_play(
                         signals[0], signals[1] = t, NO_SUCH_ARM
                         return history, totals, released
                     drawn = draw(world, t, arm, environment_rng)
-                    total += drawn
-                    pulls[arm] += 1
+                    total, pulls[arm] = total + drawn, pulls[arm] + 1
                     reward = prepare(params, drawn)
                     delay = draw_delay(law, delay_rng)
                     if delay > longest:  # given up by then
@@ -170,9 +169,10 @@ def make_late_play(
                     late = first_due(waiting, t)
                     while late != 0:
                         i = late & mask
+                        if waiting.is_open[i] or t - late <= LATE:
+                            note_wait(patience, t - late)
                         if waiting.is_open[i]:
                             waiting.is_open[i] = False
-                            note_wait(patience, t - late)
                             arm, phase = int(notes[i, ARM]), int(notes[i, PHASE])
                             learn(params, state, late, arm, notes[i, REWARD], phase, policy_rng)
                         late = int(notes[i, EARLIER])

@@ -489,7 +489,11 @@ def interpreted_arms(policy: Policy, environment: Environment, repetition: int) 
 
 
 def late_arms(
-    policy: Policy, environment: Environment, repetition: int, feedback: Feedback
+    policy: Policy,
+    environment: Environment,
+    repetition: int,
+    feedback: Feedback,
+    rounds: int = ROUNDS,
 ) -> np.ndarray:
     """The decisions of an agent whose rewards come late, by the same streams as `simulate`."""
     agent = policy.agent(seed=SEED, **feedback.settling._asdict())
@@ -498,8 +502,8 @@ def late_arms(
     delay_rng = seeded(SEED, repetition, DELAY_STREAM)
     world, law = environment.constants(), (feedback.delay or Delay(mean=0, law="fixed")).constants()
     due: dict[int, list[tuple[Decision, float]]] = {}
-    arms = np.zeros(ROUNDS, np.int64)
-    for t in range(1, ROUNDS + 1):
+    arms = np.zeros(rounds, np.int64)
+    for t in range(1, rounds + 1):
         decision = agent.ask(environment.advise(world, t))
         arms[t - 1] = decision.arm
         reward = environment.draw(world, t, decision.arm, environment_rng)

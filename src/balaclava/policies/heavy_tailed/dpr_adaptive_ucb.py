@@ -218,6 +218,19 @@ def leading_arm(params: Any, state: Levels) -> int:
 
 
 @kernel(borrows=True)
+def likely_arm(params: Any, state: Levels) -> int:
+    """The arm whose histogram has the highest mean; where none stands out, the least pulled."""
+    likely = -1
+    for arm in range(params.arms):
+        ahead = likely < 0 or state.centres[arm] > state.centres[likely]
+        if ahead and state.high[arm] > 0.0:
+            likely = arm
+    if likely < 0:
+        likely = int(np.argmin(state.pools.planned))
+    return likely
+
+
+@kernel(borrows=True)
 def index(params: Any, state: Levels, arm: int, log_t: float) -> float:
     """The mean and its radius; infinite as long as there is no mean."""
     if state.precisions[arm] == 0.0:
@@ -238,7 +251,7 @@ def choose(params: Any, state: Levels, t: int, context: Any, rng: Any) -> tuple[
                 if (pools.ready[arm] or arm == lead) and (best < 0 or upper > highest):
                     best, highest = arm, upper
             if best < 0:  # all are waiting, and none has a mean
-                best = pools.lead[0]
+                best = likely_arm(params, state)
         pools.current[0] = best
     arm = next_arm(params, pools, rng)
     if needs_batch(pools, arm):
