@@ -220,14 +220,18 @@ def test_a_total_is_raised_and_never_lowered(ledger: Ledger) -> None:
         ledger.charge("nobody", "first", "uid-1", 0.1, 0.0)
 
 
+def behind(ledger: Ledger, versions: dict[str, int]) -> list[str]:
+    return [uid for uid, count in ledger.counts().items() if versions.get(uid, 0) < count.least]
+
+
 def test_a_commit_that_is_missing_is_noticed(ledger: Ledger) -> None:
     ledger.intend({"a": 1, "b": 1})
-    assert ledger.behind({}) == []  # cut off before the commit: nobody saw it
+    assert behind(ledger, {}) == []  # cut off before the commit: nobody saw it
     ledger.intend({"a": 2})
-    assert ledger.behind({"a": 1, "b": 1}) == []
-    assert ledger.behind({"b": 1}) == ["a"]
+    assert behind(ledger, {"a": 1, "b": 1}) == []
+    assert behind(ledger, {"b": 1}) == ["a"]
     ledger.done({"a": 2})
-    assert ledger.behind({"a": 1, "b": 1}) == ["a"]
-    assert ledger.behind({"a": 2, "b": 1}) == []
+    assert behind(ledger, {"a": 1, "b": 1}) == ["a"]
+    assert behind(ledger, {"a": 2, "b": 1}) == []
     ledger.rewind({"a": 1})
-    assert ledger.behind({"a": 1, "b": 1}) == []
+    assert behind(ledger, {"a": 1, "b": 1}) == []

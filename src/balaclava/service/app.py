@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from balaclava.policies.player import REPORT, REWARD
@@ -24,6 +25,7 @@ from balaclava.service.models import (
     DecisionsOut,
     ExperimentIn,
     KeyIn,
+    Name,
     PopulationIn,
     ProblemOfOut,
     ProblemOut,
@@ -32,7 +34,7 @@ from balaclava.service.models import (
     RewardOfOut,
     RewardOut,
 )
-from balaclava.service.problems import Problem
+from balaclava.service.problems import Problem, problem_response
 from balaclava.service.secrets import Key
 from balaclava.service.service import Service
 
@@ -42,18 +44,6 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemOut, "content": {"application/problem+json": {}}}
     for status in (401, 403, 404, 409, 410, 413, 422, 503)
 }
-
-
-def problem_response(problem: Problem) -> JSONResponse:
-    """A problem document."""
-    headers = {"Cache-Control": "no-store"}
-    if problem.retry_after is not None:
-        headers["Retry-After"] = str(problem.retry_after)
-    if problem.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(
-        problem.document, problem.status, headers, media_type="application/problem+json"
-    )
 
 
 def create_app(service: Service, *, keys: bool = True) -> FastAPI:
@@ -100,7 +90,9 @@ def _require(service: Service, keys: bool, right: str) -> Callable[[Request], Aw
         if not keys:
             return _OPERATOR
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        key = service.check_key(text.strip()) if scheme.lower() == "bearer" else None
+        key, text = None, text.strip()
+        if scheme.lower() == "bearer":
+            key = service.fresh_key(text) or await asyncio.to_thread(service.check_key, text)
         if key is None:
             raise Problem(401, "give a valid key: Authorization: Bearer <key>")
         if right not in _RIGHTS[key.role]:
@@ -125,8 +117,8 @@ def _add_handlers(app: FastAPI) -> None:
         detail = details.get(error.status_code, "the request is not understood")
         return problem_response(Problem(error.status_code, detail))
 
-    @app.exception_handler(DBAPIError)
-    async def _database(request: Request, error: DBAPIError) -> JSONResponse:
+    @app.exception_handler(SQLAlchemyError)
+    async def _database(request: Request, error: SQLAlchemyError) -> JSONResponse:
         return problem_response(Problem(503, "the database does not answer", retry_after=1))
 
 
@@ -191,7 +183,7 @@ def _add_experiments(router: APIRouter, service: Service) -> None:
         """A new experiment; the same again is answered with 200."""
         definition = Definition.checked(**asked.model_dump())
         new = await service.create(definition)
-        document = service.experiment(definition.name)
+        document = await asyncio.to_thread(service.experiment, definition.name)
         return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
 
     for verb in ("pause", "resume", "finish"):
@@ -202,7 +194,7 @@ def _add_verb(router: APIRouter, service: Service, verb: str) -> None:
     @router.post(f"/v1/experiments/{{name}}/{verb}", operation_id=verb, name=verb)
     async def set_state(name: str) -> dict[str, Any]:
         await service.set_state(name, verb)
-        return service.experiment(name)
+        return await asyncio.to_thread(service.experiment, name)
 
 
 def _add_reading(router: APIRouter, service: Service) -> None:
@@ -246,10 +238,8 @@ def _add_administration(router: APIRouter, service: Service) -> None:
         return service.decision(decision_id)
 
     @router.put("/v1/populations/{name}")
-    def set_population(name: str, total: PopulationIn) -> dict[str, Any]:
+    def set_population(name: Name, total: PopulationIn) -> dict[str, Any]:
         """A population and its total, which can be raised later."""
-        if not name.strip() or len(name) > 200:
-            raise Problem(422, "a population's name has 1 to 200 characters")
         return service.ledger.set_population(name, total.epsilon, total.delta).document()
 
     @router.get("/v1/ledger")

@@ -14,3 +14,9 @@ class Clock:
     def now(self) -> float:
         """Moves with the monotonic clock: setting the machine's clock ends no window."""
         return self._start + time.monotonic()
+
+    def catch_up(self, moment: float) -> None:
+        """Go on from that moment if it is later: the machine's clock was set back meanwhile, or
+        that of another process is ahead.
+        """
+        self._start += max(moment - self.now(), 0.0)

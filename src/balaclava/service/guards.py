@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from balaclava.service.metrics import Metrics
-from balaclava.service.problems import Problem
+from balaclava.service.problems import Problem, problem_response
 
 LARGEST_BODY = 1_000_000
 BODY_SECONDS = 30.0
+_TOO_LARGE = Problem(413, f"a body has at most {LARGEST_BODY:,} bytes; send less at once")
+_TOO_SLOW = Problem(408, f"the rest of the body did not come within {BODY_SECONDS:g} seconds")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -19,8 +22,8 @@ _HEADERS = [
 ]
 
 
-class _TooLargeError(Exception):
-    """More was sent than is taken."""
+class _RefusedError(Exception):
+    """The body is not read any further."""
 
 
 class Guards:
@@ -34,18 +37,30 @@ class Guards:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, sent, status = time.perf_counter(), 0, 500
+        began, sent, status, whole = time.perf_counter(), 0, 500, False
+        refusal = _TOO_LARGE if _announced(scope) > LARGEST_BODY else None
+        if "\0" in scope["path"]:
+            refusal = Problem(404, "there is nothing at this address")
 
         async def limited() -> Message:
-            nonlocal sent
-            message = await receive()
+            nonlocal sent, whole, refusal
+            try:
+                async with asyncio.timeout(None if whole else BODY_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                refusal = _TOO_SLOW
+                raise _RefusedError from None
             sent += len(message.get("body", b""))
+            whole = whole or not message.get("more_body", False)
             if sent > LARGEST_BODY:
-                raise _TooLargeError
+                refusal = _TOO_LARGE
+                raise _RefusedError
             return message
 
         async def guarded(message: Message) -> None:
             nonlocal status
+            if refusal is not None and status != refusal.status:
+                return  # what the application makes of a body that it did not get
             if message["type"] == "http.response.start":
                 status = message["status"]
                 names = {name for name, _ in message["headers"]}
@@ -56,12 +71,12 @@ class Guards:
             await send(message)
 
         try:
-            if _announced(scope) > LARGEST_BODY:
-                raise _TooLargeError
-            await self._app(scope, limited, guarded)
-        except _TooLargeError:
-            status = 413
-            await _refuse(scope, receive, guarded)
+            if refusal is None:
+                with contextlib.suppress(_RefusedError):
+                    await self._app(scope, limited, guarded)
+            if refusal is not None:
+                status = refusal.status
+                await problem_response(refusal)(scope, receive, guarded)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.note(scope["method"], route, status, time.perf_counter() - began)
@@ -72,10 +87,3 @@ def _announced(scope: Scope) -> int:
         if name == b"content-length" and value.isdigit():
             return int(value)
     return 0
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Any) -> None:
-    from balaclava.service.app import problem_response
-
-    problem = Problem(413, f"a body has at most {LARGEST_BODY:,} bytes; send less at once")
-    await problem_response(problem)(scope, receive, send)

@@ -18,7 +18,7 @@ from balaclava.service.experiment import FINISHED, PAUSED, RUNNING, Experiment
 from balaclava.service.ledger import Ledger
 from balaclava.service.problems import Problem
 from balaclava.service.schema import keys
-from balaclava.service.secrets import Role, Vault, key_digest, new_key
+from balaclava.service.secrets import Role, Vault, is_decision_id, key_digest, new_key
 from balaclava.service.work import Needs, Work
 
 RECORDED = {"recorded": True}
@@ -139,8 +139,9 @@ class Reward(Job):
         self.weight = max(len(self.outcomes), 1)  # type: ignore[misc]
 
     def need(self, needs: Needs) -> None:
-        """The decisions."""
-        needs.decisions.update(outcome.decision_id for outcome in self.outcomes)
+        """The decisions; what cannot be an id is not looked for."""
+        ids = (outcome.decision_id for outcome in self.outcomes)
+        needs.decisions.update(id for id in ids if is_decision_id(id))
 
     def apply(self, work: Work) -> list[dict[str, bool] | Problem]:
         """Each outcome by itself: one that is refused does not hold up the others."""
@@ -178,6 +179,7 @@ class Create(Job):
     def need(self, needs: Needs) -> None:
         """One of the same name."""
         needs.names.add(self.definition.name)
+        needs.creates = True
 
     def apply(self, work: Work) -> bool:
         """Whether it is new. Charged before it is there: what is cut off is not charged twice."""

@@ -27,14 +27,15 @@ from sqlalchemy import (
     Table,
     Text,
     insert,
+    inspect,
     select,
     update,
 )
 from sqlalchemy.engine import Engine
 
-from balaclava.service.problems import Problem
+from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import Serial
-from balaclava.service.storage import adding_or_setting, engine_of
+from balaclava.service.storage import adding_or_setting, engine_of, stand_alone
 
 _metadata = MetaData()
 POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
@@ -77,6 +78,20 @@ _ONLY_ADDED = {
 }
 
 
+class Count(NamedTuple):
+    """Versions of an experiment: of a commit that was begun, and of the last that was noted."""
+
+    intended: int
+    done: int
+
+    @property
+    def least(self) -> int:
+        """What must be in the database. A commit that was begun and is not there was cut off by
+        a crash, and nobody saw it.
+        """
+        return max(self.done, self.intended - 1)
+
+
 class Budget(NamedTuple):
     """A population's total, and what is left of it."""
 
@@ -107,6 +122,9 @@ class Ledger:
         """Connect, and make the tables if there are none."""
         engine = engine_of(url)
         with engine.begin() as connection:
+            stand_alone(connection)
+            if inspect(connection).has_table("experiments"):
+                raise StartError("the ledger must lie outside the database; give another address")
             _metadata.create_all(connection)
             for statement in _ONLY_ADDED[engine.dialect.name]:
                 connection.exec_driver_sql(statement)
@@ -145,16 +163,11 @@ class Ledger:
                     .values(done=version)
                 )
 
-    def behind(self, versions: Mapping[str, int]) -> list[str]:
-        """The uids of experiments of which commits are missing.
-
-        A commit that was begun and is not there was cut off by a crash: nobody saw it.
-        """
+    def counts(self) -> dict[str, Count]:
+        """How far each experiment was, by uid."""
         with self._engine.begin() as connection:
             rows = connection.execute(select(counters)).all()
-        return [
-            row.uid for row in rows if versions.get(row.uid, 0) < max(row.done, row.intended - 1)
-        ]
+        return {row.uid: Count(row.intended, row.done) for row in rows}
 
     def rewind(self, versions: Mapping[str, int]) -> None:
         """Start counting from what the database has: it was put back."""
@@ -192,8 +205,7 @@ class Ledger:
                     f"there is no population {population!r}; make it with PUT "
                     "/v1/populations/{name} and a total (epsilon, delta)",
                 )
-            earlier = select(entries.c.id).where(entries.c.event == CHARGE, entries.c.uid == uid)
-            if connection.execute(earlier).first() is not None:
+            if _last_event(connection, uid) == CHARGE:
                 return  # charged when it was asked for before, and cut off
             fits = budget.spent_epsilon + epsilon <= budget.epsilon * (1 + _ROUNDING)
             if not fits or budget.spent_delta + delta > budget.delta * (1 + _ROUNDING):
@@ -212,6 +224,15 @@ class Ledger:
         with self._alone() as connection:
             note = "put back from a backup; what was unfinished counts once more"
             _add(connection, RESTORED, population, name, uid, epsilon, delta, note)
+
+    def note_lost(self, uid: str) -> None:
+        """A database was put back from before an experiment: made again, it is charged again."""
+        with self._alone() as connection:
+            wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id.desc())
+            last = connection.execute(wanted.limit(1)).first()
+            population, name = (last.population, last.experiment) if last else (None, None)
+            note = "not in the database that was put back; made again, it is charged again"
+            _add(connection, RESTORED, population, name, uid, 0.0, 0.0, note)
 
     def budgets(self) -> dict[str, Budget]:
         """Every population."""
@@ -239,6 +260,11 @@ class Ledger:
         wanted = select(*(entries.c[name] for name in shown)).order_by(entries.c.id)
         with self._engine.begin() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted)]
+
+
+def _last_event(connection: Connection, uid: str) -> str | None:
+    wanted = select(entries.c.event).where(entries.c.uid == uid)
+    return connection.scalar(wanted.order_by(entries.c.id.desc()).limit(1))
 
 
 def _add(

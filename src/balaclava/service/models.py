@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model
 
 MOST_COUNT = 10_000
 MOST_ARMS = 10_000
+_NAME = r"^[^/\\?#\x00-\x1f\x7f]*[^/\\?#\x00-\x1f\x7f.\s][^/\\?#\x00-\x1f\x7f]*$"
 Number = StrictInt | StrictFloat
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\?#\x00-\x1f\x7f]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
 Text = Annotated[str, Field(max_length=2_000)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -107,7 +108,7 @@ class KeyIn(Model):
     """A new key."""
 
     role: Literal["decide", "read", "admin"]
-    label: Annotated[str, Field(max_length=200)] = ""
+    label: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
 
 
 class ProblemOut(BaseModel):

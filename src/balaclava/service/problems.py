@@ -5,6 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from starlette.responses import JSONResponse
+
 
 class Problem(Exception):  # noqa: N818  (the word of RFC 9457)
     """A status and a sentence that says what to do. It never repeats a reward or a person."""
@@ -21,8 +23,20 @@ class Problem(Exception):  # noqa: N818  (the word of RFC 9457)
             "type": "about:blank",
             "title": title,
             "status": self.status,
-            "detail": self.detail,
+            "detail": self.detail.encode("utf-8", "replace").decode(),  # half characters
         }
+
+
+def problem_response(problem: Problem) -> JSONResponse:
+    """A problem document."""
+    headers = {"Cache-Control": "no-store"}
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(
+        problem.document, problem.status, headers, media_type="application/problem+json"
+    )
 
 
 class StartError(Exception):

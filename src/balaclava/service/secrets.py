@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import time
 from pathlib import Path
@@ -15,6 +17,7 @@ from balaclava.service.problems import StartError
 Role = Literal["decide", "read", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
 _SESSION_SECONDS = 12 * 3600
+_DECISION_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class Key(NamedTuple):
@@ -40,6 +43,25 @@ def new_decision_id() -> str:
     return secrets.token_urlsafe(16)
 
 
+def _write_key(path: Path) -> None:
+    """All of it or nothing, and never over one that another process has just written."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def is_decision_id(text: str) -> bool:
+    """Whether it could be one."""
+    return _DECISION_ID.fullmatch(text) is not None
+
+
 class Vault:
     """The key that lies outside the database: digests of persons, signatures of sessions."""
 
@@ -47,23 +69,21 @@ class Vault:
         self._key = key
 
     @classmethod
-    def open(cls, path: Path) -> Vault:
-        """The key in a file, which is made, for its owner alone, if there is none."""
+    def open(cls, path: Path, *, new: bool = True) -> Vault:
+        """The key in a file; made, for its owner alone, if there is none and one may be `new`."""
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
+            if new and not path.exists():
+                _write_key(path)
             key = path.read_bytes()
-            if len(key) != 32:
-                raise StartError(
-                    f"{path} is not a key of 32 bytes; put back the one that belongs to the "
-                    "database"
-                ) from None
-            return cls(key)
-        key = secrets.token_bytes(32)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
+        except OSError as error:
+            raise StartError(
+                f"the secret key {path} cannot be used: {error.strerror}; put back the one that "
+                "belongs to the database"
+            ) from None
+        if len(key) != 32:
+            raise StartError(
+                f"{path} is not a key of 32 bytes; put back the one that belongs to the database"
+            )
         return cls(key)
 
     def digest(self, purpose: str, text: str) -> str:

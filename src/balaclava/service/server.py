@@ -41,7 +41,7 @@ class Settings:
                 f"--no-keys is allowed on a loopback address only, and {self.host} is none: "
                 "whoever could reach it might do everything"
             )
-        if self.workers > 1 and "://" not in self.database:
+        if self.workers > 1 and not self.database.startswith("postgresql"):
             raise StartError(
                 "an SQLite file has one writer; several workers need PostgreSQL "
                 "(--database postgresql://...)"

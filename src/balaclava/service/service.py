@@ -70,18 +70,17 @@ class Service:
         root_path: str = "",
     ) -> Service:
         """Open a database, its ledger and its secret key; refuse what does not belong together."""
-        stem = "balaclava" if "://" in database else str(Path(database).with_suffix(""))
-        place = ledger or f"{stem}.ledger"
-        if place == database:
-            raise StartError("the ledger must lie outside the database; give another address")
         storage = Storage.open(database)
+        file = storage.engine.url.database if storage.one_process else None
+        stem = str(Path(file).with_suffix("")) if file else "balaclava"
         try:
-            vault = Vault.open(Path(secrets or f"{stem}.key"))
+            vault = Vault.open(Path(secrets or f"{stem}.key"), new=not storage.has_key())
             storage.require_key(vault)
             try:
-                service = cls(storage, Ledger.open(place), vault, root_path=root_path)
+                books = Ledger.open(ledger or f"{stem}.ledger")
             except DBAPIError as error:
                 raise StartError(f"the ledger cannot be used: {cause(error)}") from None
+            service = cls(storage, books, vault, root_path=root_path)
             service._require_whole(restored)
         except BaseException:
             storage.close()
@@ -91,11 +90,27 @@ class Service:
         return service
 
     def _require_whole(self, restored: bool) -> None:
-        """Refuse a database that is behind its ledger, unless it was put back on purpose."""
+        """Refuse a database that is behind its ledger, unless it was put back on purpose.
+
+        Other processes may be at work: what the ledger had before the database was read must be
+        in it, and what is in it the ledger must have now.
+        """
+        before = self.ledger.counts()
         with self.storage.reading() as connection:
             rows = connection.execute(select(experiments)).all()
+        counts = self.ledger.counts()
         versions = {row.uid: row.version for row in rows}
-        behind = self.ledger.behind(versions)
+        if any(
+            uid not in counts or version > counts[uid].intended for uid, version in versions.items()
+        ):
+            raise StartError(
+                "the ledger does not know all that is in the database: it is another one, or was "
+                "put back from a backup, and what was charged meanwhile would be forgotten; put "
+                "back the newest one"
+            )
+        for row in rows:
+            self.clock.catch_up(json.loads(row.books)["time"])
+        behind = [uid for uid, count in before.items() if versions.get(uid, 0) < count.least]
         if not behind:
             return
         if not restored:
@@ -105,11 +120,12 @@ class Service:
                 "not know. Start with --restored to go on with it: what was unfinished is then "
                 "charged a second time"
             )
-        by_uid = {row.uid: row for row in rows}
+        definitions = {row.uid: row.definition for row in rows}
         for uid in behind:
-            row = by_uid.get(uid)
-            if row is not None:
-                definition = Definition.from_text(row.definition)
+            if uid not in definitions:
+                self.ledger.note_lost(uid)
+            else:
+                definition = Definition.from_text(definitions[uid])
                 one = definition.guarantee(definition.make_policy())
                 charge = one.for_rewards(definition.rewards_per_person)
                 epsilon, delta = (charge.epsilon, charge.delta) if charge.private else (0.0, 0.0)
@@ -283,6 +299,11 @@ class Service:
         wanted = select(keys.c.id, keys.c.role, keys.c.label, keys.c.created, keys.c.revoked)
         with self.storage.reading() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted.order_by("created"))]
+
+    def fresh_key(self, text: str) -> Key | None:
+        """The same as `check_key` where nothing has to be read for it; None otherwise."""
+        fresh = self.clock.now() - self._keys_read < _KEYS_SECONDS
+        return self._keys.get(key_digest(text)) if fresh else None
 
     def check_key(self, text: str) -> Key | None:
         """Whose key it is; None if nobody's."""

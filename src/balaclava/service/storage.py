@@ -36,12 +36,13 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    func,
     insert,
     make_url,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, TimeoutError
 from sqlalchemy.pool import QueuePool
 
 from balaclava.service.problems import StartError
@@ -51,6 +52,8 @@ from balaclava.service.secrets import Vault
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _CHECK = "a database and its key belong together"
 _WAIT_SECONDS = 30
+_ALONE = 0xBA1AC1A  # the number of a lock that PostgreSQL keeps for us
+FAULTS = (DBAPIError, TimeoutError)  # of a database that does not take what it is asked
 
 
 class Storage:
@@ -105,10 +108,16 @@ class Storage:
         )
         return list(connection.execute(wanted.with_for_update()))
 
+    def has_key(self) -> bool:
+        """Whether it was written under a key."""
+        with self.reading() as connection:
+            return connection.scalar(select(meta.c.value).where(meta.c.name == "key")) is not None
+
     def require_key(self, vault: Vault) -> None:
         """Refuse a database that was written under another key."""
         check = vault.digest("check", _CHECK)
         with self.writing() as connection:
+            stand_alone(connection)
             stored = connection.scalar(select(meta.c.value).where(meta.c.name == "key"))
             if stored is None:
                 connection.execute(insert(meta).values(name="key", value=check))
@@ -131,6 +140,7 @@ class Storage:
         config.set_main_option("script_location", str(_MIGRATIONS))
         script = ScriptDirectory.from_config(config)
         with self.engine.begin() as connection:
+            stand_alone(connection)
             current = MigrationContext.configure(connection).get_current_revision()
             if current is not None and current not in {
                 revision.revision for revision in script.walk_revisions()
@@ -142,6 +152,21 @@ class Storage:
             if current != script.get_current_head():
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
+
+
+# A server, or another process of ours, that stands still must not hold this one for ever.
+_PATIENCE = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 1_000 * _WAIT_SECONDS,
+    "options": f"-c lock_timeout={_WAIT_SECONDS}s "
+    f"-c idle_in_transaction_session_timeout={2 * _WAIT_SECONDS}s",
+}
+
+
+def stand_alone(connection: Connection) -> None:
+    """Let no other process do at the same time what is done once: tables, keys, experiments."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_ALONE)))
 
 
 def engine_of(url: str) -> Engine:
@@ -156,7 +181,8 @@ def engine_of(url: str) -> Engine:
                 pool_size=8,
                 pool_pre_ping=True,
                 isolation_level="READ COMMITTED",
-                connect_args={"connect_timeout": _WAIT_SECONDS},
+                hide_parameters=True,  # of errors: they would be in the log
+                connect_args=_PATIENCE,
             )
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError):
         pass
@@ -182,6 +208,7 @@ def _sqlite_engine(url: URL) -> Engine:
         poolclass=QueuePool,
         pool_size=8,
         max_overflow=8,
+        hide_parameters=True,
         connect_args={"timeout": _WAIT_SECONDS, "check_same_thread": False},
     )
 
@@ -205,9 +232,9 @@ def _sqlite_engine(url: URL) -> Engine:
 
 def _lock_file(database: str | None) -> int:
     """Keep every other process off the file, for as long as this one lives."""
-    if not database or database == ":memory:":
+    if not database or database == ":memory:" or database.startswith("file:"):
         raise StartError("a database in memory is lost with the process; give a path of a file")
-    path = Path(f"{database}.lock")
+    path = Path(f"{os.path.realpath(database)}.lock")  # one file, however it is called
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -220,9 +247,15 @@ def _lock_file(database: str | None) -> int:
             f"{database} is in use by another process: two would each release the same rewards; "
             "stop the other one, or use PostgreSQL for several"
         ) from None
+    try:
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))  # rewards are in it
+    except OSError as error:
+        os.close(descriptor)
+        raise StartError(f"{database} cannot be written: {error.strerror}") from None
     return descriptor
 
 
-def cause(error: DBAPIError) -> str:
+def cause(error: DBAPIError | TimeoutError) -> str:
     """What the driver said, in one line, without the statement and its values."""
-    return str(error.orig).strip().splitlines()[0] if error.orig else "no reason was given"
+    origin = getattr(error, "orig", None)
+    return str(origin).strip().splitlines()[0] if origin else "no connection was free in time"

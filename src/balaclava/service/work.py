@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from balaclava.service.experiment import Experiment
 from balaclava.service.problems import Problem
 from balaclava.service.schema import OPEN, decisions, experiments, persons, requests, snapshots
-from balaclava.service.storage import Storage
+from balaclava.service.storage import Storage, stand_alone
 
 _AT_ONCE = 5_000  # values in one question
 _DUE_AT_ONCE = 2_000  # windows of one experiment that one transaction ends
@@ -42,6 +42,7 @@ class Needs:
     decisions: set[str] = field(default_factory=set)
     requests: set[tuple[str, str]] = field(default_factory=set)  # name of experiment, digest
     persons: set[tuple[str, str]] = field(default_factory=set)
+    creates: bool = False  # an experiment
     due: bool = False  # every experiment of which a window is over
 
 
@@ -79,6 +80,8 @@ class Work:
         Not of experiments that only a reward is for: nothing that can be seen of an experiment
         may change because a reward came, not even when its windows are ended.
         """
+        if needs.creates:
+            stand_alone(self.connection)
         ids = self._ids_of(needs)
         due = self._due_ids() if needs.due else set()
         ids |= due
@@ -92,6 +95,7 @@ class Work:
         self._load_decisions(needs.decisions)
         self._load_requests(needs.requests)
         self._load_persons(needs.persons)
+        self.now = max([self.now, *(each.books.time for each in self.by_id.values())])
         for experiment in self.by_id.values():
             experiment.pass_time(self.now)
             if experiment.id in due or experiment.definition.name in needs.names:

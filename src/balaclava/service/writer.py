@@ -9,14 +9,12 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
-
 from balaclava.service.clock import Clock
 from balaclava.service.experiment import Experiment
 from balaclava.service.jobs import Job, Tick
 from balaclava.service.ledger import Ledger
 from balaclava.service.problems import Problem
-from balaclava.service.storage import Storage, cause
+from balaclava.service.storage import FAULTS, Storage, cause
 from balaclava.service.work import BehindError, Needs, Work
 
 log = logging.getLogger("balaclava.service")
@@ -150,7 +148,7 @@ class Writer:
                     versions = work.store()
                     if versions:
                         self._ledger.intend(versions)
-            except DBAPIError as error:
+            except FAULTS as error:
                 self._forget(work)
                 log.error("a commit failed: %s", cause(error))
                 self._answer(batch, [Problem(503, _NOT_TAKEN, retry_after=1)])
@@ -164,7 +162,10 @@ class Writer:
                 broken = batch.pop(len(answers))
                 self._answer([broken], [Problem(500, "an internal error; nothing was recorded")])
                 continue
+            self._clock.catch_up(work.now)
             self._done.update(versions)
+            if not self._storage.one_process:
+                self._note_done()  # a replica may lag by this very commit
             self.commits += bool(versions) or not isinstance(batch[-1][0], Tick)
             self._answer(batch, answers)
             return
@@ -205,5 +206,5 @@ class Writer:
             return
         try:
             self._ledger.done(versions)
-        except DBAPIError as error:
+        except FAULTS as error:
             log.error("the ledger did not take a note: %s", cause(error))
