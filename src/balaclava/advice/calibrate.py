@@ -218,7 +218,7 @@ def calibrate(
         search.report(label, world, calibrated, repetitions, label in others)
         for label, world in {**worlds, **others}.items()
     )
-    notes += _last_notes(rows, repetitions)
+    notes += _last_notes(rows, repetitions) + search.what_would_change(scale, repetitions, caution)
     return Calibration(
         policy=calibrated,
         parameter=parameter,
@@ -450,6 +450,23 @@ class _Search:
             if len(self.finals) == before:
                 return
             self.extended += 1
+
+    def what_would_change(self, scale: float, repetitions: int, caution: float) -> list[str]:
+        """What would lead to another scale."""
+        best = self.ranking(repetitions)[0]
+        notes = []
+        if best.scale != scale:
+            notes.append(
+                f"with caution = 1 it would be {best.scale:.3g}, which did best here; caution = "
+                f"{caution:g} stays nearer to the scale as given, for environments harder than "
+                "these"
+            )
+        notes.append(
+            "closer arms, a longer horizon or a smaller epsilon would want a larger scale, arms "
+            "that lie further apart a smaller one: calibrate on the hardest that you consider "
+            "plausible"
+        )
+        return notes
 
     def trials(self, few: int, repetitions: int) -> tuple[Trial, ...]:
         """Every scale once: with all runs where it was a finalist, with few otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import textwrap
@@ -48,15 +49,17 @@ _NUMBERS: dict[str, tuple[str, type, Any]] = {
     "horizon": ("How many decisions will be made?", int, 10_000),
     "epsilon": ("Which privacy loss, epsilon? (0.1 strict, 1 usual, 5 lax)", float, 1.0),
 }
+_TAILED = ("heavy-tailed", "outliers")
+# From which a moment follows: nobody knows one by heart.
+_TAIL: dict[str, tuple[str, float]] = {
+    "typical": ("How large is a typical reward, signs aside? (half are larger)", 1.0),
+    "largest": ("And a very large one, such as the largest of a month?", 100.0),
+    "one_in": ("One reward in how many is as large as that?", 10_000.0),
+}
 # What is asked only where the rewards call for it.
 _MORE: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
-    "moment_order": (
-        ("heavy-tailed", "outliers"),
-        "The known moment E|reward|^k: which k, above 1?",
-        float,
-        2.0,
-    ),
-    "moment_bound": (("heavy-tailed", "outliers"), "And what is it at most?", float, 1.0),
+    "moment_order": (_TAILED, "The known moment E|reward|^k: which k, above 1?", float, 2.0),
+    "moment_bound": (_TAILED, "And what is it at most?", float, 1.0),
     "contamination": (("outliers",), "At most which share of rewards is wrong?", float, 0.05),
     "experts": (("experts",), "How many experts?", int, 10),
 }
@@ -75,6 +78,9 @@ _ONLY_SOME = ("delta", "reward_range", *_MORE)
 @click.option("--range", "reward_range", type=(float, float), help="Smallest and largest reward.")
 @click.option("--moment-order", type=float, help="Order of the known moment, for heavy tails.")
 @click.option("--moment-bound", type=float, help="Bound on that moment.")
+@click.option("--typical", type=float, help="Or a typical size of a reward,")
+@click.option("--largest", type=float, help="a very large one,")
+@click.option("--one-in", type=float, help="and one reward in how many is as large.")
 @click.option("--contamination", type=float, help="Bound on the share of outliers.")
 @click.option("--experts", type=int, help="Number of experts.")
 @click.option(
@@ -87,10 +93,12 @@ _ONLY_SOME = ("delta", "reward_range", *_MORE)
     default=True,
     help="Try the policies that fit on plausible problems.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @delay_options
 def choose(
     ask: bool | None,
     simulate: bool,
+    as_json: bool,
     delay: float | None,
     law: str | None,
     lost: float | None,
@@ -103,18 +111,30 @@ def choose(
     Example: balaclava choose
     Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1
     """
+    from balaclava.advice.questions import what_would_change
     from balaclava.advice.recommend import recommend
 
-    ask = sys.stdin.isatty() if ask is None else ask
-    answers = _answers(options, ask)
+    ask = sys.stdin.isatty() and not as_json if ask is None else ask
+    answers, derivation = _answers(options, ask)
     late = lateness(delay, law, lost, patience)
     with _progress() as progress:
         advice = recommend(**answers, simulate=simulate, progress=progress, **late)
+    changes = what_would_change(
+        advice, trust=answers["trust"], scope=answers.get("scope", "trajectory")
+    )
+    if as_json:
+        outlook = advice.expect(**late) if simulate else None
+        click.echo(json.dumps(_as_json(advice, answers, changes, outlook), indent=2))
+        return
     click.echo(f"policy:   {advice.policy.name}, {advice.guarantee}")
     _say("why", advice.why)
     for note in advice.notes:
         _say("note", note)
+    if derivation:
+        _say("moment", derivation)
     usual = [f"{name}={value}" for name, value in answers.items() if options[name] is None]
+    if derivation:  # which says more
+        usual = [each for each in usual if not each.startswith("moment_")]
     if usual and not ask:
         _say("assumed", f"{', '.join(usual)}; give options where that is wrong, or --ask")
     unused = [name for name in _ONLY_SOME if options[name] is not None]
@@ -125,11 +145,36 @@ def choose(
     click.echo(f"use:      {advice.code}")
     if simulate:
         _expectation(advice, **late)
+    for change in changes:
+        _say("instead", change)
     _say(
         "more",
         f"`balaclava policies {advice.policy.name}` shows its rule and its parameters; `balaclava "
         "audit` tests its claim",
     )
+
+
+def _as_json(
+    advice: Recommendation, answers: dict[str, Any], changes: list[str], outlook: Any
+) -> dict[str, Any]:
+    promise = advice.guarantee
+    return {
+        "policy": advice.policy.name,
+        "parameters": advice.policy.parameters,
+        "code": advice.code,
+        "guarantee": {
+            "epsilon": promise.epsilon,
+            "delta": promise.delta,
+            "model": promise.model,
+            "scope": promise.scope,
+            "in_words": promise.explain(),
+        },
+        "why": advice.why,
+        "notes": list(advice.notes),
+        "instead": changes,
+        "answers": answers,
+        "expected": None if outlook is None else outlook._asdict(),
+    }
 
 
 def _expectation(advice: Recommendation, **late: Any) -> None:
@@ -143,7 +188,13 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
     other = f"the {_number(outlook.baseline_regret)} of {baseline}"
-    if outlook.price >= 1:
+    if tuned and "radius_scale" in advice.policy.annotations:
+        _say(
+            "price",
+            f"not stated: {advice.policy.name} is at the constants of its proof here, and "
+            f"{baseline}; `balaclava calibrate` tunes it, `balaclava compare` both on a log",
+        )
+    elif outlook.price >= 1:
         _say("price", f"{outlook.price:.3g} times {other}")
     elif math.isnan(outlook.price):
         _say("price", f"no difference from {other}")
@@ -169,8 +220,8 @@ def _say(what: str, text: str) -> None:
     )
 
 
-def _answers(from_options: dict[str, Any], ask: bool) -> dict[str, Any]:
-    """What was said by options, then by answers, then what is usual."""
+def _answers(from_options: dict[str, Any], ask: bool) -> tuple[dict[str, Any], str]:
+    """What was said by options, then by answers, then what is usual; and how a moment follows."""
     answers = {name: value for name, value in from_options.items() if value is not None}
     for name, (question, options) in _QUESTIONS.items():
         if name == "scope" and answers["trust"] == "local":
@@ -187,10 +238,38 @@ def _answers(from_options: dict[str, Any], ask: bool) -> dict[str, Any]:
         low = _ask("The smallest reward?", float, 0.0, Range())
         above = Range(low, open_low=True)
         answers["reward_range"] = (low, _ask("The largest?", float, max(1.0, low + 1.0), above))
+    derivation = _moments(answers, ask)
     for name, (question, kind, usual) in questions.items():
         if name not in answers:
             answers[name] = _ask(question, kind, usual, _allowed(name)) if ask else usual
-    return answers
+    return answers, derivation
+
+
+def _moments(answers: dict[str, Any], ask: bool) -> str:
+    """A moment from a typical reward and a rare one, where the rewards call for it."""
+    from balaclava._core.declared import Range
+    from balaclava.advice.questions import moments_from
+
+    tail = {name: answers.pop(name) for name in _TAIL if name in answers}
+    direct = "moment_order" in answers or "moment_bound" in answers
+    if tail and (direct or answers["rewards"] not in _TAILED):
+        raise click.UsageError(
+            "--typical, --largest and --one-in are for heavy-tailed rewards, instead of "
+            "--moment-order and --moment-bound"
+        )
+    if answers["rewards"] not in _TAILED or direct or not (ask or tail):
+        return ""
+    if not ask and len(tail) < len(_TAIL):
+        raise click.UsageError("give --typical, --largest and --one-in together")
+    low = 0.0
+    for name, (question, usual) in _TAIL.items():
+        if name not in tail:
+            above = Range(2 if name == "one_in" else low, open_low=True)
+            tail[name] = _ask(question, float, usual if usual > low else 10 * low, above)
+        low = tail[name]
+    moments = moments_from(**tail)
+    answers |= {"moment_order": moments.order, "moment_bound": moments.bound}
+    return moments.derivation
 
 
 def _allowed(name: str) -> Range:
