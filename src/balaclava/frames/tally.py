@@ -39,7 +39,7 @@ def begin_tally(params: Any) -> Tally:
 
 
 @kernel(borrows=True)
-def unknown_arm(state: Tally) -> int:
+def unknown_arm(state: Any) -> int:
     """The arm to try because nothing is known of it, or -1.
 
     Of the arms without a reward, the one asked least often: a batch of decisions is spread over
@@ -55,9 +55,9 @@ def unknown_arm(state: Tally) -> int:
 
 @kernel(borrows=True)
 def learn_tally(
-    params: Any, state: Tally, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    """Count the reward."""
+    """Count the reward. The state is a tally, or has its fields among others."""
     if state.pulls[arm] == 0:
         state.unknown[0] -= 1
     state.pulls[arm] += 1

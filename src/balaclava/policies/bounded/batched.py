@@ -148,13 +148,14 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     """
 
     most_draws: ClassVar[int]  # above it, more than about one run in a hundred locks
+    may_lock: ClassVar[bool] = True  # if the index allows for the noise of one release alone
     epsilon: Epsilon
     batch_ratio: BatchRatio
     first_batch: FirstBatch | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epsilon < NOISY_EPSILON and self.draws > self.most_draws:
+        if self.may_lock and self.epsilon < NOISY_EPSILON and self.draws > self.most_draws:
             first = self.constants().first_batch
             raise self.refuse(
                 "batch_ratio",

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
+from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl
+from balaclava.estimators.noisy_kl import noisy_kl
 from balaclava.frames.pools import (
     Pools,
     clipped_mean,
+    hand_out,
     must_choose,
+    needs_batch,
+    next_arm,
+    open_batch,
     silent_arm,
 )
 from balaclava.policies.base import Kernels, register
@@ -24,23 +31,80 @@ from balaclava.policies.bounded.batched import (
 )
 from balaclava.policies.shown import FROM_POOLS
 
+Index = Literal["paper", "exact", "careful"]
+Batching = Literal["ratio", "need"]
+
+SURE = 6.0  # nats of the exact rate that noise gives once in exp(6) runs
+MOST_GROWTH = 4.0  # of an arm's pulls by a batch that is sized by need
+AHEAD = 1.0  # nats that such a batch goes beyond log t
+_HALVINGS = 12
+
 
 @kernel(borrows=True)
-def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if must_choose(state):
-        lead = state.lead[0]
-        best = silent_arm(state)
-        if best < 0:
-            top, lowest = clipped_mean(state, lead), math.inf
-            for arm in range(params.arms):
-                if state.ready[arm] or arm == lead:
-                    n = state.weights[arm]
-                    mean = clipped_mean(state, arm)
-                    index = n * private_kl(mean, top, params.epsilon) + math.log(n)
-                    if index < lowest:
-                        best, lowest = arm, index
-        state.current[0] = best
-    return play_growing(params, state, rng)
+def paper_rate(n: float, x: float, top: float, epsilon: float, draws: int) -> float:
+    """As if there were one draw of noise in the sum."""
+    return n * private_kl(min(max(x, 0.0), 1.0), top, epsilon)
+
+
+@kernel(borrows=True)
+def careful_rate(n: float, x: float, top: float, epsilon: float, draws: int) -> float:
+    """The exact rate, and from SURE on that of the paper."""
+    rate = noisy_kl(n, x, top, epsilon, draws)
+    return rate if rate < SURE else paper_rate(n, x, top, epsilon, draws)
+
+
+def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
+    """The policy with a rate and a way to size batches."""
+
+    @kernel(borrows=True)
+    def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
+        before, top = state.planned[arm], clipped_mean(state, state.lead[0])
+        if state.weights[arm] == 0:
+            return before + math.ceil(params.first_batch)
+        x, draws = state.means[arm], state.draws[arm] + 1
+        low = min(params.batch_ratio * before, 2.0**53)
+        high = min(max(MOST_GROWTH * before, low), 2.0**53)
+        if x >= top:
+            high = max(2.0 * before, low)
+        for _ in range(_HALVINGS if x < top else 0):
+            middle = 0.5 * (low + high)
+            index = rate(middle, x, top, params.epsilon, draws) + math.log(middle)
+            if index < math.log(t) + AHEAD:
+                low = middle
+            else:
+                high = middle
+        return max(math.ceil(high), before + 1)
+
+    @kernel(borrows=True)
+    def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        if must_choose(state):
+            lead = state.lead[0]
+            best = silent_arm(state)
+            if best < 0:
+                top, lowest = clipped_mean(state, lead), math.inf
+                for arm in range(params.arms):
+                    if state.ready[arm] or arm == lead:
+                        n, x, draws = state.weights[arm], state.means[arm], state.draws[arm]
+                        index = rate(n, x, top, params.epsilon, draws) + math.log(n)
+                        if index < lowest:
+                            best, lowest = arm, index
+            state.current[0] = best
+        if not by_need:
+            return play_growing(params, state, rng)
+        arm = next_arm(params, state, rng)
+        if needs_batch(state, arm):
+            open_batch(state, arm, pulls_needed(params, state, arm, t) - state.planned[arm])
+        return hand_out(state, arm)
+
+    return Kernels(begin, choose, learn_growing, forget_growing)
+
+
+_RATES = {"paper": paper_rate, "exact": noisy_kl, "careful": careful_rate}
+_KERNELS = {
+    (index, batches): _kernels(rate, batches == "need")
+    for index, rate in _RATES.items()
+    for batches in ("ratio", "need")
+}
 
 
 @register
@@ -75,6 +139,11 @@ class DPIMED(GrowingBatchPolicy):
         epsilon: privacy loss.
         batch_ratio: growth of an arm's pulls from batch to batch, above 1.
         first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
+        index: "paper" as above. "exact" allows for every draw of noise in S_a, whatever the
+            batches are, by the rate of `estimators.noisy_kl` in the place of n_a d_eps. "careful"
+            does so where that is below 6 nats and takes the paper's where it is more.
+        batches: "ratio" as above. "need": a batch is as long as the arm's index needs, if its mean
+            stays as it is, to pass log t + 1, and multiplies its pulls by batch_ratio to 4.
 
     Example:
         >>> import balaclava as bl
@@ -97,7 +166,22 @@ class DPIMED(GrowingBatchPolicy):
 
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_growing, forget_growing)
     estimation = FROM_POOLS
     most_draws = 8
     batch_ratio: BatchRatio = 1.5
+    index: Annotated[Index, Range(meaning="draws of noise that it allows for")] = "paper"
+    batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "ratio"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {},
+        {"index": "careful", "batches": "need", "batch_ratio": 1.25, "first_batch": 6},
+    )
+
+    @property
+    def kernels(self) -> Kernels:  # type: ignore[override]
+        """The functions for the index and the batches."""
+        return _KERNELS[self.index, self.batches]
+
+    @property
+    def may_lock(self) -> bool:  # type: ignore[override]
+        """The exact rate allows for any number of draws."""
+        return self.index == "paper"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl, kl_exceeds
@@ -12,8 +15,29 @@ from balaclava.policies.base import BoundedPolicy, Kernels, register
 from balaclava.policies.shown import FROM_TALLY
 
 
+class Indexed(NamedTuple):
+    """A tally, and what the index needs of each arm: they change with the arm's rewards alone."""
+
+    asked: np.ndarray
+    pulls: np.ndarray
+    sums: np.ndarray
+    unknown: np.ndarray
+    means: np.ndarray
+    logs: np.ndarray  # log n
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from Tally(*self[:4]).faults(decisions)
+
+
+@kernel
+def begin(params: Any) -> Indexed:
+    asked, pulls, sums, unknown = begin_tally(params)
+    return Indexed(asked, pulls, sums, unknown, np.zeros(params.arms), np.zeros(params.arms))
+
+
 @kernel(borrows=True)
-def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Any, state: Indexed, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:
         best = lowest_index(state)
@@ -22,18 +46,24 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def lowest_index(state: Tally) -> int:
+def learn(
+    params: Any, state: Indexed, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    learn_tally(params, state, t, arm, reward, phase, rng)
+    state.means[arm] = state.sums[arm] / state.pulls[arm]
+    state.logs[arm] = math.log(state.pulls[arm])
+
+
+@kernel(borrows=True)
+def lowest_index(state: Indexed) -> int:
     """The lowest of the arms with the lowest index."""
     leader, top = 0, -math.inf
     for arm in range(state.pulls.size):
-        mean = state.sums[arm] / state.pulls[arm]
-        if mean > top:
-            leader, top = arm, mean
-    best, lowest = leader, math.log(state.pulls[leader])
+        if state.means[arm] > top:
+            leader, top = arm, state.means[arm]
+    best, lowest = leader, state.logs[leader]
     for arm in range(state.pulls.size):
-        n = state.pulls[arm]
-        mean = state.sums[arm] / n
-        log_n = math.log(n)
+        n, mean, log_n = state.pulls[arm], state.means[arm], state.logs[arm]
         if kl_exceeds(mean, top, (lowest - log_n) / n):  # saves the logarithms of a lost arm
             continue
         index = n * kl(mean, top) + log_n
@@ -77,5 +107,5 @@ class IMED(BoundedPolicy):
 
     name = "imed"
     reference = "Honda, Takemura 2015"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
     estimation = FROM_TALLY

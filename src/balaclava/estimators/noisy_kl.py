@@ -1,0 +1,63 @@
+"""How unlikely a released sum is: rewards and the noise of several releases together.
+
+Let S be the sum of n Bernoulli rewards of mean q and of m Laplace draws of scale 1/epsilon. By
+Markov's inequality for exp(-s epsilon S), at every s in [0, 1),
+
+    P(S <= n x) <= exp(s epsilon n x) (1 - q + q exp(-epsilon s))^n (1 - s^2)^-m.
+
+The rate is the best exponent that this gives,
+
+    sup over s of  -s epsilon n x - n log(1 - q + q exp(-epsilon s)) + m log(1 - s^2)
+        = min over z in [0, q] of  n kl(z, q) + I_m(epsilon n (z - x)),
+    I_m(y) = sup over s of  s y + m log(1 - s^2),
+
+the second by convex duality: rewards explain the mean z, noise explains the rest. For m = 0 and
+x >= 0 it is n d_epsilon(x, q), the rate of Azize et al. (2025), in which I_m(y) is y: noise counts
+as if it were one draw, however many there are.
+"""
+
+from __future__ import annotations
+
+import math
+
+from balaclava._core.kernels import kernel
+
+_MOST_STEPS = 12
+_ACCURACY = 1e-3  # of s and of 1-s; that of the rate is its square
+
+
+@kernel(borrows=True)
+def noisy_kl(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
+    """The rate of a released mean of n rewards being x or less if the true one is q, in [0, 1].
+
+    Concave in s, with its slope 0 where epsilon n (z(s) - x) (1 - s^2) = 2 m s, z(s) the mean of
+    rewards tilted by exp(-epsilon s). Newton's steps start from the root for z = q, which is above
+    it, and stay between two sides. Whatever s they end at gives a valid exponent.
+
+    >>> round(noisy_kl(300, 0.5, 0.7, 0.1, 1), 4), round(noisy_kl(300, 0.5, 0.7, 0.1, 4), 4)
+    (3.5932, 1.7732)
+    """
+    if x >= q:
+        return 0.0
+    y = epsilon * n * (q - x)
+    s = y / (math.sqrt(draws * draws + y * y) + draws)
+    low, high = 0.0, s
+    for _ in range(_MOST_STEPS if q < 1.0 else 0):
+        tilted = q * math.exp(-epsilon * s)
+        z = tilted / (1.0 - q + tilted)
+        y, rest = epsilon * n * (z - x), 1.0 - s * s
+        slope = y * rest - 2.0 * draws * s
+        if slope > 0.0:
+            low = s
+        else:
+            high = s
+        curvature = epsilon * epsilon * n * z * (1.0 - z) * rest + 2.0 * (s * y + draws)
+        step = slope / curvature
+        last, s = s, s + step
+        if not low < s < high:
+            s = 0.5 * (low + high)
+        if abs(s - last) <= _ACCURACY * min(s, 1.0 - s):
+            break
+    noise = draws * math.log1p(-s * s) if draws > 0.0 else 0.0
+    rate = noise - s * epsilon * n * x - n * math.log(1.0 - q + q * math.exp(-epsilon * s))
+    return max(rate, 0.0)

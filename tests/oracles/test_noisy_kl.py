@@ -1,0 +1,57 @@
+"""The rate of a released sum, against a search on a grid and against drawn sums."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from balaclava.estimators.kl import private_kl
+from balaclava.estimators.noisy_kl import noisy_kl
+
+
+def plain_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
+    """min over z of n kl(z, q) + I_m(epsilon n (z - x)), on a fine grid."""
+    z = np.linspace(max(x, 0.0), q, 200_001)[1:-1]
+    y = epsilon * n * (z - x)
+    s = (np.sqrt(draws**2 + y**2) - draws) / y
+    noise = s * y + (draws * np.log1p(-s * s) if draws else 0.0)
+    chance = z * np.log(z / q) + (1.0 - z) * np.log((1.0 - z) / (1.0 - q))
+    return float((n * chance + noise).min())
+
+
+def test_the_rate_is_the_least_that_rewards_and_noise_can_share():
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        n, epsilon = int(10 ** rng.uniform(0.5, 4)), 10 ** rng.uniform(-1.5, 0.7)
+        q, draws = rng.uniform(0.05, 0.98), int(rng.integers(1, 12))
+        x = q - 10 ** rng.uniform(-2.5, 0)
+        expected = plain_rate(n, x, q, epsilon, draws)
+        assert noisy_kl(n, x, q, epsilon, draws) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_without_further_draws_it_is_the_rate_of_the_paper(epsilon):
+    for x, q in [(0.0, 0.5), (0.2, 0.7), (0.65, 0.7), (0.9, 0.95), (0.3, 1.0)]:
+        expected = 40 * private_kl(x, q, epsilon)
+        assert noisy_kl(40, x, q, epsilon, 0) == pytest.approx(expected, rel=1e-3)
+
+
+def test_ends():
+    assert noisy_kl(10, 0.7, 0.7, 1.0, 3) == noisy_kl(10, 0.8, 0.7, 1.0, 3) == 0.0
+    y = 10 * (1.0 + 0.5)  # a mean below 0 of an arm that always pays 1: noise alone
+    s = (math.sqrt(4 + y * y) - 2) / y
+    assert noisy_kl(10, -0.5, 1.0, 1.0, 2) == pytest.approx(s * y + 2 * math.log(1 - s * s))
+
+
+def test_drawn_sums_are_no_likelier_than_the_rate_says():
+    """10^6 sums of 40 rewards and 3 draws; the share is below the bound by its own spread."""
+    rng = np.random.default_rng(7)
+    n, q, epsilon, draws = 40, 0.6, 0.5, 3
+    sums = rng.binomial(n, q, 10**6) + rng.laplace(0, 1 / epsilon, (draws, 10**6)).sum(axis=0)
+    for x in (0.4, 0.2, 0.0, -0.2):
+        share = (sums <= n * x).mean()
+        bound = math.exp(-noisy_kl(n, x, q, epsilon, draws))
+        assert share <= bound
+        assert share >= bound / 30  # and not by far
