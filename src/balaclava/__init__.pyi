@@ -35,6 +35,7 @@ from balaclava.simulation.engine import Interrupted as Interrupted
 from balaclava.simulation.engine import simulate as simulate
 from balaclava.simulation.results import Results as Results
 from balaclava.simulation.results import load as load
+from balaclava.simulation.shards import simulate_shards as simulate_shards
 from balaclava.theory import bounds as bounds
 
 __version__: str

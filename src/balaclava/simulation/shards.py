@@ -1,0 +1,226 @@
+"""Several deciders for one experiment: what is published is merged now and then.
+
+Each shard keeps pools of its own and releases its own batches. Every so many rounds the releases,
+which are all that leaves a shard, are merged, and each shard decides by the sum of all that was
+published and of what it has released itself since. A reward is in one batch of one shard, so
+epsilon is what it was. What it costs is regret: before the first merge each shard makes first pulls
+of its own, the merged sums hold as many draws of noise as there were batches in all shards, and
+what a shard does not know yet it plays for once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.declared import Horizon, Range, check
+from balaclava._core.kernels import compiled, compiling
+from balaclava.environments.base import Environment
+from balaclava.errors import IncompatibleError
+from balaclava.frames.pools import Pools
+from balaclava.policies.base import Policy
+from balaclava.policies.bounded.batched import GrowingBatchPolicy
+from balaclava.privacy.randomness import seeded
+from balaclava.simulation.engine import (
+    ENVIRONMENT_STREAM,
+    POLICY_STREAM,
+    Job,
+    Pool,
+    available_cores,
+    checkpoint_rounds,
+    require_compatible,
+)
+from balaclava.simulation.results import Results, Run
+
+ROUTING_STREAM = 3
+Shards = Annotated[int, Range(1, 4096, "deciders of one experiment")]
+MergeEvery = Annotated[int, Range(1, meaning="rounds between two merges")]
+
+
+class Published(NamedTuple):
+    """What all shards have released of each arm."""
+
+    rewards: np.ndarray
+    sums: np.ndarray
+    draws: np.ndarray
+
+
+def simulate_shards(
+    policy: Policy,
+    environment: Environment,
+    *,
+    shards: Sequence[int],
+    merge_every: int,
+    horizon: int,
+    repetitions: int,
+    seed: int,
+    checkpoints: int | Sequence[int] | np.ndarray = 200,
+    workers: int | None = None,
+) -> Results:
+    """Play a policy on each of these numbers of shards, each round on a shard drawn evenly.
+
+    For policies that add up what they release (dp-imed, dp-klucb). The labels of the results say
+    how many shards there were.
+
+    >>> import balaclava as bl
+    >>> world = bl.environment("bernoulli", means=[0.3, 0.7])
+    >>> results = bl.simulate_shards(bl.policy("dp-imed", arms=2, epsilon=1.0), world,
+    ...                              shards=[1, 4], merge_every=100,
+    ...                              horizon=2_000, repetitions=3, seed=1)
+    >>> results.labels
+    ['dp-imed, 1 shard', 'dp-imed, 4 shards']
+    """
+    if not isinstance(policy, GrowingBatchPolicy):
+        raise IncompatibleError(
+            f"{policy.name} does not add up what it releases, so that shards cannot merge; "
+            "play dp-imed or dp-klucb"
+        )
+    horizon = check("horizon", horizon, Horizon)
+    repetitions = check("repetitions", repetitions, Annotated[int, Range(1)])
+    merge_every = check("merge_every", merge_every, MergeEvery)
+    counts = [check("shards", count, Shards) for count in shards]
+    require_compatible(policy.name, policy, environment, horizon)
+    rounds = checkpoint_rounds(checkpoints, horizon)
+    labels = {f"{policy.name}, {n} shard{'s' if n > 1 else ''}": n for n in counts}
+    results = Results.empty(
+        dict.fromkeys(labels, policy), environment, horizon=horizon, seed=seed, checkpoints=rounds
+    )
+    stretch = _compiled_stretch(policy, environment)
+    jobs = [
+        Job(_player(label, count, policy, environment, results, merge_every, stretch), n, horizon)
+        for n in range(repetitions)
+        for label, count in labels.items()
+    ]
+    with Pool(workers or available_cores()) as pool:
+        for _, run in pool.finished(jobs, len(jobs) * horizon, None):
+            results.add(run)
+    return results
+
+
+def make_stretch(
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    prepare: Callable[..., Any],
+    draw: Callable[..., Any],
+    advise: Callable[..., Any],
+) -> Callable[..., float]:
+    """Some rounds of one shard, from the round after `t`; what they brought in all."""
+
+    def stretch(
+        params: Any,
+        world: Any,
+        state: Any,
+        t: int,
+        rounds: int,
+        pulls: np.ndarray,
+        policy_rng: Any,
+        environment_rng: Any,
+    ) -> float:
+        total = 0.0
+        for number in range(t + 1, t + rounds + 1):
+            arm, phase = choose(params, state, number, advise(world, number), policy_rng)
+            drawn = draw(world, number, arm, environment_rng)
+            total += drawn
+            pulls[arm] += 1
+            learn(params, state, number, arm, prepare(params, drawn), phase, policy_rng)
+        return total
+
+    return stretch
+
+
+def _compiled_stretch(policy: Policy, environment: Environment) -> Callable[..., float]:
+    kernels = policy.kernels
+    stretch = compiled(
+        make_stretch,
+        kernels.choose,
+        kernels.learn,
+        policy.prepare(),
+        environment.draw,
+        environment.advise,
+    )
+    params = policy.constants()
+    with compiling(f"{policy.name} on {environment.name}"):
+        state = kernels.begin(params)
+        pulls = np.zeros(policy.arms, np.int64)
+        stretch(params, environment.constants(), state, 0, 0, pulls, seeded(0), seeded(1))
+    return stretch
+
+
+def _player(
+    label: str,
+    shards: int,
+    policy: Policy,
+    environment: Environment,
+    results: Results,
+    merge_every: int,
+    stretch: Callable[..., float],
+) -> Callable[[int, np.ndarray], Run]:
+    """What plays one repetition on so many shards."""
+    rounds, arms = results.checkpoints, policy.arms
+    params, world = policy.constants(), environment.constants()
+
+    def play(repetition: int, signals: np.ndarray) -> Run:
+        policy_rng, environment_rng, routing = (
+            seeded(results.seed, repetition, stream)
+            for stream in (POLICY_STREAM, ENVIRONMENT_STREAM, ROUTING_STREAM)
+        )
+        states = [policy.kernels.begin(params) for _ in range(shards)]
+        published = Published(np.zeros(arms, np.int64), np.zeros(arms), np.zeros(arms, np.int64))
+        pulls, total, t = np.zeros(arms, np.int64), 0.0, 0
+        history, totals = np.zeros((rounds.size, arms), np.int64), np.zeros(rounds.size)
+        for until, place in _stops(rounds, merge_every):
+            shares = routing.multinomial(until - t, np.full(shards, 1.0 / shards))
+            for state, share in zip(states, shares, strict=True):
+                if share:
+                    total += stretch(
+                        params, world, state, t, share, pulls, policy_rng, environment_rng
+                    )
+            t = until
+            signals[0] = t
+            if t % merge_every == 0 and shards > 1:
+                published = merge(states, published)
+            if place is not None:
+                history[place], totals[place] = pulls, total
+            if signals[1]:
+                break
+        return Run(label, repetition, environment.regret(rounds, history, totals), history[-1])
+
+    return play
+
+
+def _stops(rounds: np.ndarray, merge_every: int) -> Iterator[tuple[int, int | None]]:
+    """The rounds after which shards merge or results are kept, and which checkpoint it is."""
+    places = {int(number): place for place, number in enumerate(rounds)}
+    merges = range(merge_every, int(rounds[-1]) + 1, merge_every)
+    for number in sorted({*places, *merges}):
+        yield number, places.get(number)
+
+
+def merge(states: Sequence[Pools], published: Published) -> Published:
+    """Add what each shard has released since the last merge, and let all go by the sum."""
+    rewards, sums, draws = (np.copy(part) for part in published)
+    for state in states:
+        rewards += state.rewards - published.rewards
+        sums += state.pooled * state.rewards - published.sums
+        draws += state.draws - published.draws
+    together = Published(rewards, sums, draws)
+    for state in states:
+        _go_by(state, together)
+    return together
+
+
+def _go_by(state: Pools, together: Published) -> None:
+    """What all shards have released is what this one decides by."""
+    known = together.rewards > 0
+    state.rewards[:], state.draws[:] = together.rewards, together.draws
+    state.pooled[known] = together.sums[known] / together.rewards[known]
+    state.means[:], state.weights[:] = state.pooled, state.rewards
+    state.spreads[known] = 1.0 / np.sqrt(together.rewards[known])
+    state.ready[:] = known & (state.waiting == 0)
+    state.heard[0] = known.sum()
+    if known.all():  # what others have pulled first need not be pulled first again
+        state.first[0], state.fresh[0] = False, 0
+    state.lead[0] = np.argmax(np.where(known, state.means, -np.inf))
+    state.current[0] = -1
