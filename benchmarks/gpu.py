@@ -3,6 +3,9 @@
     python benchmarks/gpu.py                 # every row: some minutes
     python benchmarks/gpu.py --quick         # fewer and shorter games
     python benchmarks/gpu.py dp-imed ucb1    # these policies only
+    python benchmarks/gpu.py --tune          # other shapes of launches, for what may be better
+
+The table goes to gpu.md in the folder $OUT (or out), each row as soon as it is there.
 
 A step is one decision and its reward. Each row is timed with as many games as fill the device,
 after a launch that compiles; the mean regret beside it is compared with that of CPU threads, in
@@ -12,20 +15,41 @@ standard errors of the difference (z).
 from __future__ import annotations
 
 import math
+import os
+import platform
 import sys
 import time
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
 import balaclava as bl
 from balaclava.simulation.engine import checkpoint_rounds
-from balaclava.simulation.gpu.engine import DevicePair
+from balaclava.simulation.gpu import engine
+from balaclava.simulation.gpu.engine import DevicePair, make_play
 
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 MANY = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 101))
 TAILS = bl.environment("pareto", means=np.linspace(0.1, 0.9, 5), shape=2.5)
 LOSSES = bl.environment("stochastic-losses", means=[0.3] + [0.7] * 9)
 HORIZON = 1_000_000
+OUT = Path(os.environ.get("OUT", "out"))
+TARGETS = {
+    ("dp-se", 9): 5e10,
+    ("dp-imed", 9): 4e10,
+    ("ucb1", 9): 1e10,
+    ("imed", 9): 1e10,
+    ("dp-ftpl-gauss", 9): 9e9,
+    ("kl-ucb", 9): 3.5e9,
+    ("dp-ftpl-new", 9): 3.5e9,
+    ("dpr-batch-ucb", 5): 1e10,
+    ("dp-htinf", 10): 1e9,
+}
+HEADS = (
+    *("policy", "arms", "steps/s", "target", "compiled in, s", "mean regret", "median", "99.9 %"),
+    *("CPU's mean", "z", "CPU's steps/s"),
+)
 
 
 def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
@@ -33,6 +57,7 @@ def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
     return [
         (bl.policy("dp-se", epsilon=1.0, horizon=horizon, **nine), NINE),
         (bl.policy("dp-imed", epsilon=1.0, **nine), NINE),
+        (bl.policy("dp-imed", epsilon=1.0, index="careful", batches="need", **nine), NINE),
         (bl.policy("ucb1", **nine), NINE),
         (bl.policy("imed", **nine), NINE),
         (bl.policy("dp-ftpl-gauss", epsilon=1.0, delta=0.01, **nine), NINE),
@@ -55,31 +80,61 @@ def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
     ]
 
 
-def measure(policy: bl.Policy, world: bl.Environment, games: int, horizon: int, few: int) -> str:
-    rounds = checkpoint_rounds(1, horizon)
+def timed(pair: DevicePair, games: int, horizon: int) -> tuple[float, np.ndarray]:
+    """Steps a second, the first launch apart, and the final regrets."""
+    spent: list[tuple[float, int]] = []
+    runs = pair.play(
+        checkpoint_rounds(1, horizon), games, 1, lambda n: spent.append((time.perf_counter(), n))
+    )
+    regret = np.array([run.regret[-1] for run in runs])
+    (start, _), *rest = spent
+    return sum(n for _, n in rest) / (rest[-1][0] - start) if rest else math.nan, regret
+
+
+def measure(
+    policy: bl.Policy, world: bl.Environment, games: int, horizon: int, few: int
+) -> tuple[str, ...]:
+    """The cells of a row."""
     began = time.perf_counter()
     pair = DevicePair(policy.name, policy, world)
     ready = time.perf_counter()
-    spent: list[tuple[float, int]] = []
-    regrets = []
-    for run in pair.play(rounds, games, 1, lambda n: spent.append((time.perf_counter(), n))):
-        regrets.append(run.regret[-1])
-    (start, _), *rest = spent
-    rate = sum(n for _, n in rest) / (rest[-1][0] - start) if rest else math.nan
-    regret = np.array(regrets)
+    rate, regret = timed(pair, games, horizon)
     cpu_began = time.perf_counter()
     cpu = bl.simulate(policy, world, horizon=horizon, repetitions=few, seed=2, checkpoints=1)
     cpu_rate = few * horizon / (time.perf_counter() - cpu_began)
     there = cpu.final_regret(policy.name)
     error = math.sqrt(regret.var() / regret.size + there.var() / there.size)
-    z = (regret.mean() - there.mean()) / error
+    target = TARGETS.get((policy.name, policy.arms))
+    numbers = regret.mean(), np.median(regret), np.quantile(regret, 0.999), there.mean()
     return (
-        f"{policy.name:14s} arms {policy.arms:3d}  {rate:8.2e} steps/s  "
-        f"compile {ready - began:4.1f} s  "
-        f"regret {regret.mean():9.1f} median {np.median(regret):9.1f} 99.9 % "
-        f"{np.quantile(regret, 0.999):9.1f}  cpu {there.mean():9.1f} z {z:5.2f}  "
-        f"cpu {cpu_rate:8.2e} steps/s"
+        *(policy.name, str(policy.arms), f"{rate:.2e}", f"{target:.1e}" if target else "-"),
+        *(f"{ready - began:.1f}", *(f"{number:,.1f}" for number in numbers)),
+        *(f"{(regret.mean() - there.mean()) / error:.2f}", f"{cpu_rate:.2e}"),
     )
+
+
+def tune(policy: bl.Policy, world: bl.Environment, horizon: int) -> None:
+    """Steps a second with other blocks, numbers of games and registers."""
+    from numba import cuda
+
+    for registers in (None, 96, 64):
+        pair = DevicePair(policy.name, policy, world)
+        if registers is not None:
+            pair._loop = cuda.jit(make_play(policy, world), max_registers=registers)
+        for threads in (32, 64, 128):
+            for games in (67_584, 270_336):
+                engine.THREADS = threads
+                rate, _ = timed(pair, games, horizon)
+                cells = policy.name, registers or "-", threads, games, f"{rate:.2e}"
+                write("tuning.md", "| " + " | ".join(map(str, cells)) + " |")
+    engine.THREADS = 64
+
+
+def write(name: str, line: str) -> None:
+    print(line, flush=True)
+    OUT.mkdir(parents=True, exist_ok=True)
+    with open(OUT / name, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 def main(arguments: list[str]) -> None:
@@ -87,14 +142,31 @@ def main(arguments: list[str]) -> None:
 
     quick = "--quick" in arguments
     names = {name for name in arguments if not name.startswith("-")}
-    device = cuda.get_current_device()
-    print(device.name, "compute capability", device.compute_capability, flush=True)
     games = 16_896 if quick else 270_336
     horizon = 10_000 if quick else 100_000
+    if "--tune" in arguments:
+        for policy, world in rows(HORIZON):
+            if policy.arms == 9 and policy.name in (names or {"dp-imed", "imed"}):
+                tune(policy, world, 20_000)
+        return
+    device = cuda.get_current_device()
+    brand = device.name.decode() if isinstance(device.name, bytes) else device.name
+    software = ", ".join(f"{part} {version(part)}" for part in ("numpy", "numba", "numba-cuda"))
+    write("gpu.md", "# Steps a second on a GPU\n")
+    write("gpu.md", f"{brand}; Python {platform.python_version()}, {software}; {games:,} games of ")
+    write(
+        "gpu.md", f"{horizon:,} rounds (an eighth of them with 101 arms); {os.cpu_count()} cores."
+    )
+    write("gpu.md", f"Made by `python benchmarks/gpu.py`.\n\n| {' | '.join(HEADS)} |")
+    write("gpu.md", "|---" * len(HEADS) + "|")
     for policy, world in rows(HORIZON):
         if not names or policy.name in names:
             count = games // 8 if policy.arms > 50 else games
-            print(measure(policy, world, count, horizon, 64 if quick else 256), flush=True)
+            try:
+                cells = measure(policy, world, count, horizon, 64 if quick else 256)
+            except Exception as error:  # a row that fails does not stop the others
+                cells = (policy.name, str(policy.arms), repr(error)[:200])
+            write("gpu.md", f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

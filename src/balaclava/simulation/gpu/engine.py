@@ -18,7 +18,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.laws import WORDS
-from balaclava.simulation.gpu.state import bytes_of, mapped, view_of
+from balaclava.simulation.gpu.state import bytes_of, mapped, shape_of, view_of
 from balaclava.simulation.results import Results, Run
 
 THREADS = 64  # in a block
@@ -121,6 +121,21 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
     return play
 
 
+_loops: dict[tuple[Any, ...], Any] = {}
+
+
+def loop_of(policy: Policy, environment: Environment) -> Any:
+    """The loop, to be compiled once for all pairs of the same kernels."""
+    from numba import cuda
+
+    state = policy.kernels.begin(policy.constants())
+    kernels = (*policy.kernels, policy.prepare(), environment.draw, environment.advise)
+    key = (*kernels, shape_of(state))
+    if key not in _loops:
+        _loops[key] = cuda.jit(make_play(policy, environment))
+    return _loops[key]
+
+
 def runs_on_device(results: Results, repetitions: int, progress: Progress | None) -> Iterator[Run]:
     """Each repetition that `results` describes, policy by policy."""
     whole = repetitions * results.horizon * len(results.policies)
@@ -144,7 +159,7 @@ class DevicePair:
         from numba import cuda
 
         self.label, self.policy, self.environment = label, policy, environment
-        self._loop: Any = cuda.jit(make_play(policy, environment))
+        self._loop = loop_of(policy, environment)
         with compiling(f"{policy.name} on {environment.name}, for the GPU,"):
             self._launch(set_up(policy, environment, 1, cuda.to_device), 0, 0, 0, 0)
 

@@ -36,6 +36,11 @@ def _arrays(value: Any) -> Iterator[np.ndarray]:
         yield value
 
 
+def shape_of(state: Any) -> str:
+    """The classes and the numbers of axes that a state is made of: what its view depends on."""
+    return _expression(state, "states", {})
+
+
 def view_of(state: Any) -> Callable[..., Any]:
     """The function `view(states, game)`: the state of one game, from those of all games.
 
