@@ -178,7 +178,9 @@ def test_the_page_says_when_nobody_answers(browser: Browser, world: World, addre
     visit = Visit(browser, world, address)
     page = visit.open("/experiments/arrival")
     page.route("**/live", lambda route: route.abort())
-    page.wait_for_selector(".connection:not([hidden])")
+    line = page.wait_for_selector(".connection:not([hidden])")
+    assert line is not None
+    assert line.inner_text() == "No answer from the service; trying again."
     page.unroute("**/live")
     page.wait_for_selector(".connection", state="hidden")
     page.context.close()
