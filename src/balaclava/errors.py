@@ -70,6 +70,38 @@ class EstimateError(BalaclavaError, ValueError):
     """An estimate that cannot be given: nothing was released that it could be made from."""
 
 
+class ServiceError(BalaclavaError, RuntimeError):
+    """The decision service did not do what was asked; `status` is that of HTTP, 0 without one."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ServiceKeyError(ServiceError):
+    """A key that is not valid, or whose role may not do this (401, 403)."""
+
+
+class ServiceLookupError(ServiceError, LookupError):
+    """An experiment or a decision that is not there (404)."""
+
+
+class ServiceConflictError(ServiceError):
+    """Something else is there by that name, under that request_id, or in that state (409)."""
+
+
+class WindowOverError(ServiceError):
+    """A reward that came after its decision's window (410)."""
+
+
+class ServiceRequestError(ServiceError, ValueError):
+    """A request that the service does not take: what is wrong with it is in the message (4xx)."""
+
+
+class ServiceUnavailableError(ServiceError):
+    """The service was not reached, or was not ready, for as long as the client had patience."""
+
+
 class MissingPartError(BalaclavaError, ImportError):
     """A part that is not installed; the message names the extra that brings it."""
 

@@ -16,6 +16,7 @@ EXTRAS = {
     "matplotlib": "lab",
     "distributed": "sweep",
     "numba_cuda": "gpu",
+    "httpx": "client",
 }
 
 

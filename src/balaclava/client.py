@@ -1,1 +1,0 @@
-"""A client of the decision service."""
