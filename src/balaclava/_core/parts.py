@@ -17,6 +17,9 @@ EXTRAS = {
     "distributed": "sweep",
     "numba_cuda": "gpu",
     "httpx": "client",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "psycopg": "postgres",
 }
 
 

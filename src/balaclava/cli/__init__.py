@@ -23,6 +23,7 @@ from balaclava.cli.demonstrating import demo
 from balaclava.cli.play import simulate
 from balaclava.cli.reporting import report
 from balaclava.cli.reproducing import reproduce
+from balaclava.cli.serving import serve
 from balaclava.errors import BalaclavaError, MomentWarning, PlugInWarning
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
@@ -88,6 +89,7 @@ def main(modules: tuple[str, ...]) -> None:
     See it in a browser:      balaclava report quickstart-results
     Try to refute a claim:    balaclava audit dp-se --epsilon 1
     Run a figure again:       balaclava reproduce wang2024-fig1
+    Decide over HTTP:         balaclava serve --demo
     """
     if modules:
         sys.path.insert(0, os.getcwd())
@@ -104,6 +106,6 @@ def main(modules: tuple[str, ...]) -> None:
 
 for _command in (
     *(demo, choose, compare, simulate, calibrate, report),
-    *(audit, reproduce, policies, environments),
+    *(audit, reproduce, serve, policies, environments),
 ):
     main.add_command(_command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from json import dumps, loads
 from typing import Any
@@ -47,6 +48,22 @@ class Settings:
                 "(--database postgresql://...)"
             )
         return self
+
+    def listener(self) -> socket.socket:
+        """A socket at the address; port 0 takes a free one."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family, backlog=2048)
+        except OSError as error:
+            raise StartError(
+                f"cannot listen at {self.host} port {self.port}: {error.strerror or error}; give "
+                "another --port or --host"
+            ) from None
+
+    def address(self, port: int) -> str:
+        """Where it is found."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{port}{self.root_path}"
 
     def open(self) -> Service:
         """The service that it describes."""
@@ -97,21 +114,25 @@ def configuration(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
     )
 
 
-def serve(settings: Settings) -> None:
-    """Serve until stopped."""
+def serve(settings: Settings, greet: Callable[[str, str | None], None]) -> None:
+    """Serve until stopped. `greet` is told the address, and the first key if one was made."""
     settings = settings.checked()
-    if settings.workers == 1:
-        app = create_app(settings.open(), keys=settings.keys)
-        uvicorn.Server(configuration(app, settings)).run()
-        return
-    settings.open().close()  # whatever is wrong is said once, and --restored is done once
+    with settings.listener() as listener:  # before anything is made: a port may be taken
+        port = listener.getsockname()[1]
+        service = settings.open()  # whatever is wrong is said once, and --restored is done once
+        greet(settings.address(port), first_key(service) if settings.keys else None)
+        if settings.workers == 1:
+            app = create_app(service, keys=settings.keys)
+            uvicorn.Server(configuration(app, settings)).run(sockets=[listener])
+            return
+    service.close()
     once = Settings(**{**asdict(settings), "restored": False})
     os.environ[_SETTINGS] = dumps(asdict(once))
-    uvicorn.run(
+    uvicorn.run(  # it makes a socket of its own that the workers share
         "balaclava.service.server:worker",
         factory=True,
         host=settings.host,
-        port=settings.port,
+        port=port,
         workers=settings.workers,
         access_log=False,
         log_level="warning",
