@@ -196,6 +196,16 @@ def test_a_command_says_in_one_line_what_is_missing(base: Path, tmp_path: Path) 
         assert line.endswith("install it with pip install 'balaclava[lab]'")
 
 
+def test_the_service_and_its_client_name_their_extras(base: Path) -> None:
+    done = run(base, "-c", "from balaclava.client import Client; Client('http://127.0.0.1:8765')")
+    assert done.stderr.rstrip().endswith("pip install 'balaclava[client]'")
+    for arguments, extra in ((("--demo",), "serve"), (("--database", "postgresql://h/d"), "serve")):
+        done = run(base, "-m", "balaclava", "serve", *arguments)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert line.endswith(f"install it with pip install 'balaclava[{extra}]'")
+
+
 def test_commands_that_need_no_extra(base: Path) -> None:
     for arguments in (
         ("--help",),
@@ -230,8 +240,10 @@ def test_a_device_reports_with_numpy_and_opendp_alone(device: Path) -> None:
 # Where a part is asked for on behalf of what is only reached from there.
 DOORS = {
     "_core/cache.py": "_core/kernels.py",
+    "client/": "client/connection.py",
     "environments/numerals.py": "environments/logs.py",
     "papers/": "papers/harness/reproduction.py",
+    "service/": "cli/serving.py",
     "simulation/gpu/": "simulation/gpu/device.py",
 }
 

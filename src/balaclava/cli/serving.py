@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-_PARTS = {"fastapi": "the service", "uvicorn": "the service"}
-
 
 @click.command(short_help="Private decisions over HTTP, with a dashboard.")
 @click.option(
@@ -53,8 +51,8 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     from balaclava._core.parts import require_part
     from balaclava.errors import BalaclavaError
 
-    for module, purpose in _PARTS.items():
-        require_part(module, purpose)
+    require_part("fastapi", "the service")
+    require_part("uvicorn", "the service")
     if options["database"].startswith("postgresql"):
         require_part("psycopg", "PostgreSQL")
     from balaclava.service.demo import serve_demo

@@ -1,0 +1,75 @@
+"""`balaclava serve`: how it starts, what it says, how it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from balaclava.cli import main
+from balaclava.client import Client
+from balaclava.service.demo import NAME, PURCHASES
+from tests.service.running import Process
+
+
+def test_one_command_and_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Process("--port", "0", cwd=tmp_path) as process:
+        address = process.wait_for(r"balaclava serves at (\S+)\n")
+        key = process.wait_for(r"shown this once: (\S+)\n")
+        assert address.startswith("http://127.0.0.1:")
+        with Client(address, key) as client:
+            client.create_experiment(
+                "page", "dp-imed", ["a", "b"], reward_window=60.0, parameters={"epsilon": 1.0}
+            )
+            assert client.decide("page").label in "ab"
+        assert httpx.get(f"{address}/readyz").json() == {"status": "ready"}
+        assert httpx.get(f"{address}/v1/experiments").status_code == 401
+        # A second one on the same file is refused, and so is one at the same port.
+        port = address.rpartition(":")[2]
+        assert "balaclava.db" in refusal("--port", "0")
+        assert "another --port" in refusal("--port", port, "--database", "new.db")
+        assert not (tmp_path / "new.db").exists()
+        assert process.end(signal.SIGINT) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("balaclava.db", "balaclava.db.lock", "balaclava.key", "balaclava.ledger")
+    ]
+
+
+def refusal(*arguments: str) -> str:
+    """The one line that says why it does not start."""
+    done = CliRunner().invoke(main, ["serve", *arguments])
+    assert done.exit_code == 2, done.output
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("balaclava: ")
+    return line
+
+
+def test_what_it_does_not_start_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "loopback" in refusal("--no-keys", "--host", "0.0.0.0")
+    assert "PostgreSQL" in refusal("--workers", "2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_learns_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Process("--demo", "--port", "0", cwd=tmp_path) as process:
+        address = process.wait_for(r"a demo at (\S+)\n")
+        key = process.wait_for(r"for the dashboard: (\S+)\n")
+        process.wait_for(r"(\d+ s  plain)")
+        with Client(address, key) as client:
+            results = client.results(NAME)
+            assert [arm["label"] for arm in results["arms"]] == list(PURCHASES)
+            assert client.privacy(NAME)["per_person"]["epsilon"] == 1.0
+        process.wait_for("('map' (leads|is the best))")
+        assert process.end(signal.SIGINT) == 0
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=1)
