@@ -270,9 +270,17 @@ def test_reports(client: Client) -> None:
 
     policy = bl.policy("ldp-ucb-laplace", arms=2, epsilon=1.0)
     name = create(client, policy="ldp-ucb-laplace", default_reward=None)
+    assert client.experiment(name)["report"] == policy.report_rule()
     one, other = client.decide(name, count=2)
     client.report(one, policy.report(1.0))
     assert [each.recorded for each in client.reports({other.decision_id: -3.5})] == [True]
+
+
+def test_the_script_for_browsers(service: tuple[str, str]) -> None:
+    answer = httpx.get(f"{service[0]}/report.js")  # without a key
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert "export async function reportOnce" in answer.text
+    assert answer.headers["access-control-allow-origin"] == "*"
 
 
 def test_what_is_refused(client: Client, name: str, service: tuple[str, str]) -> None:

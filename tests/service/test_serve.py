@@ -61,10 +61,10 @@ def test_the_demo_learns_and_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Process("--demo", "--port", "0", cwd=tmp_path) as process:
-        address = process.wait_for(r"a demo at (\S+)\n")
-        key = process.wait_for(r"for the dashboard: (\S+)\n")
+        address = process.wait_for(r"a demo at (\S+)/ ")
         process.wait_for(r"(\d+ s  plain)")
-        with Client(address, key) as client:
+        assert NAME in httpx.get(f"{address}/", follow_redirects=True).text  # without a key
+        with Client(address) as client:
             results = client.results(NAME)
             assert [arm["label"] for arm in results["arms"]] == list(PURCHASES)
             assert client.privacy(NAME)["per_person"]["epsilon"] == 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
@@ -79,6 +80,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
             _add_metrics(router, metrics)
         app.include_router(router)
     _add_health(app, service)
+    _add_script(app)
     app.include_router(dashboard.router(service, keys=keys))
     return app
 
@@ -283,3 +285,13 @@ def _add_health(app: FastAPI, service: Service) -> None:
         if not service.ready():
             raise Problem(503, "the database does not answer, or the writer has ended")
         return {"status": "ready"}
+
+
+def _add_script(app: FastAPI) -> None:
+    script = (Path(__file__).parent / "static" / "report.js").read_bytes()
+    headers = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
+
+    @app.get("/report.js", tags=["device"])
+    async def report_js() -> Response:
+        """What a browser reports with; open to all, and to pages from elsewhere."""
+        return Response(script, media_type="text/javascript", headers=headers)

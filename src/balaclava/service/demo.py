@@ -23,7 +23,7 @@ import uvicorn
 from balaclava.client import AsyncClient, Decision
 from balaclava.errors import ServiceError
 from balaclava.service.app import create_app
-from balaclava.service.server import Settings, configuration, first_key
+from balaclava.service.server import Settings, configuration, first_key, is_loopback
 
 NAME = "landing-page"
 PURCHASES = {"plain": 0.1, "photo": 0.15, "video": 0.25, "map": 0.5}  # the share who buy
@@ -37,18 +37,22 @@ LATE, LOST = 0.5, 0.1  # mean seconds until a purchase is reported; the share th
 def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve a database that is removed at the end, with visitors, until stopped."""
     with tempfile.TemporaryDirectory(prefix="balaclava-demo-") as folder:
-        settings = Settings(str(Path(folder) / "demo.db"), host=host, port=port).checked()
+        database = str(Path(folder) / "demo.db")
+        settings = Settings(database, host=host, port=port, keys=not is_loopback(host)).checked()
         with settings.listener() as listener:
             service = settings.open()
-            key = first_key(service) or ""
+            key = first_key(service) if settings.keys else None
             address = settings.address(listener.getsockname()[1])
-            say(f"balaclava serves a demo at {address}")
-            say(f"admin key, for the dashboard: {key}")
-            say(f"{len(PURCHASES)} pages, made-up visitors; Ctrl-C ends it and removes its files\n")
+            say(f"balaclava serves a demo at {address}/ : open it in a browser")
+            if key is not None:
+                say(f"admin key: {key}")
+            say("Four pages, made-up visitors; Ctrl-C ends it and removes its files.\n")
             visitors = Visitors(address, key, say)
             visitors.start()
             try:
-                server = uvicorn.Server(configuration(create_app(service), settings))
+                server = uvicorn.Server(
+                    configuration(create_app(service, keys=settings.keys), settings)
+                )
                 server.run(sockets=[listener])
             finally:
                 visitors.stop()
@@ -57,7 +61,7 @@ def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
 class Visitors(threading.Thread):
     """People who come, look and perhaps buy, until they are stopped."""
 
-    def __init__(self, address: str, key: str, say: Callable[[str], None]) -> None:
+    def __init__(self, address: str, key: str | None, say: Callable[[str], None]) -> None:
         super().__init__(name="visitors", daemon=True)
         self._address, self._key, self._say = address, key, say
         self._loop = asyncio.new_event_loop()

@@ -37,7 +37,7 @@ class Settings:
 
     def checked(self) -> Settings:
         """Refuse what cannot work, or must not."""
-        if not self.keys and not _is_loopback(self.host):
+        if not self.keys and not is_loopback(self.host):
             raise StartError(
                 f"--no-keys is allowed on a loopback address only, and {self.host} is none: "
                 "whoever could reach it might do everything"
@@ -76,7 +76,8 @@ class Settings:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach it."""
     if host == "localhost":
         return True
     try:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from balaclava.errors import ParameterError
+from balaclava.policies.base import Policy
 from balaclava.policies.estimates import Estimates, Reading
+from balaclava.policies.local import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.experiment import CONFIDENCE, FINISHED, Experiment, finite
 from balaclava.service.ledger import Ledger
@@ -45,7 +48,21 @@ def experiment_document(experiment: Experiment, restored: int) -> dict[str, Any]
         "decisions": sum(books.decisions),
         "learning_decisions": sum(books.learning),
         "guarantee": guarantee_document(definition.guarantee(experiment.policy, restored)),
+        "report": report_document(experiment.policy),
     }
+
+
+def report_document(policy: Policy) -> dict[str, Any] | None:
+    """What a browser needs to report with report.js; None where nothing is reported, or in Python.
+
+    It is public: a device has to know it.
+    """
+    if not isinstance(policy, LocalPolicy):
+        return None
+    try:
+        return policy.report_rule()
+    except ParameterError:  # a rule of its own
+        return None
 
 
 def results_document(experiment: Experiment, confidence: float = CONFIDENCE) -> dict[str, Any]:
