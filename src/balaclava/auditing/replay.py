@@ -32,9 +32,11 @@ from balaclava.auditing.recording import (
     replay_all,
 )
 from balaclava.auditing.report_replay import fault_of_reports
+from balaclava.auditing.scan import suspicious_rounds
 from balaclava.auditing.search import (
     NEAR,
     Kind,
+    about,
     about_truncation,
     choose_neighbours,
     make_life,
@@ -48,6 +50,7 @@ from balaclava.privacy.guarantee import Guarantee
 _BEYOND = 32  # rounds that are recorded after the first release, far ahead
 _ENOUGH = 6  # unproved pairs after which the search ends
 _DUELS = 3  # of them that are played
+_EACH = 3  # lives about a round in which rewards may go around the mechanisms
 _READ = 1_200  # rounds that are played anew to see who reads a release
 
 
@@ -101,6 +104,11 @@ class Search:
         self.tried_features: set[str] = set()
         self.entries: dict[tuple[object, ...], Entry] = {}
 
+    @property
+    def done(self) -> bool:
+        """Whether enough was found."""
+        return bool(self.violation) or len(self.doubts) >= _ENOUGH
+
     def examine(
         self,
         game: Game,
@@ -126,7 +134,7 @@ class Search:
             if outcome.moves or outcome.fault:
                 self.reached |= set(game.life.features)
             self.judge(game, neighbour, outcome, reading)
-            if self.violation or len(self.doubts) >= _ENOUGH or time.thread_time() > deadline:
+            if self.done or time.thread_time() > deadline:
                 return
 
     def judge(
@@ -227,6 +235,37 @@ class Search:
         return "unproved", fault
 
 
+class Tour:
+    """Lives, one after the other, for a search."""
+
+    def __init__(
+        self, search: Search, rounds: int, pairs: int, lives: int, seed: int, seconds: float
+    ) -> None:
+        self.search, self.rounds, self.pairs, self.lives = search, rounds, pairs, lives
+        self.seed, self.share = seed, max(seconds / lives, 0.05)
+        self.rng = np.random.default_rng([seed, 0])
+        self.widths: list[float] = []  # sensitivities that rewards of any size were truncated for
+
+    def live(self, kind: Kind, number: int) -> None:
+        """Record a life, and examine some neighbours of it."""
+        policy, search, rng = self.search.policy, self.search, self.rng
+        aimed = self.widths and number % 2
+        limits = about_truncation(self.widths, rng) if aimed else reward_limits(policy)
+        wanted = max(-((search.tried - self.pairs) // max(self.lives - number, 1)), 1)
+        deadline = time.thread_time() + self.share
+        seed = self.seed + number
+        life = make_life(policy, kind, number, self.rounds, limits, seed, rng)
+        if life is None:
+            return
+        with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
+            game = record(policy, life, seed, _BEYOND if kind.start and not kind.quiet else None)
+            neighbours = choose_neighbours(policy, game, wanted, limits, rng)
+            others = other_streams(policy, game, limits, rng)
+            search.examine(game, neighbours, others, deadline)
+        if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
+            self.widths = sorted({entry.terms.sensitivity for entry in game.tape if entry.terms})
+
+
 def audit_by_replay(
     policy: Policy,
     claim: Guarantee,
@@ -259,34 +298,23 @@ def audit_by_replay(
         verdict, fault = fault_of_reports(policy, claim, seed)
         if verdict != "consistent":
             return ReplayAudit(verdict, 0, 0, 0.0, 0.0, fault)
-    if any(kind.start for kind in kinds):
+    if far := any(kind.start for kind in kinds):
         warm_up(policy)  # compiling does not count
     search = Search(policy, claim, seed, games)
-    rng = np.random.default_rng([seed, 0])
-    streams = max(len(kinds), pairs // 20)
-    limits_of_time = time.thread_time() + seconds
-    widths: list[float] = []
-    for number in range(streams):
-        late = time.thread_time() > limits_of_time
-        if search.violation or len(search.doubts) >= _ENOUGH or (late and number >= len(kinds)):
-            break
-        limits = about_truncation(widths, rng) if widths and number % 2 else reward_limits(policy)
-        wanted = max(-((search.tried - pairs) // (streams - number)), 1)
-        kind = kinds[number % len(kinds)]
-        deadline = time.thread_time() + max(seconds / len(kinds), 0.05)
-        try:
-            life = make_life(policy, kind, number, rounds, limits, seed + number, rng)
-            if life is None:
-                continue
-            with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
-                game = record(policy, life, seed + number, _BEYOND if kind.start else None)
-                neighbours = choose_neighbours(policy, game, wanted, limits, rng)
-                others = other_streams(policy, game, limits, rng)
-                search.examine(game, neighbours, others, deadline)
-        except PrivacyError as error:
-            return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
-        if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
-            widths = sorted({entry.terms.sensitivity for entry in game.tape if entry.terms})
+    lives, end = max(len(kinds), pairs // 20), time.thread_time() + seconds
+    tour = Tour(search, rounds, pairs, lives, seed, seconds)
+    try:
+        for number in range(lives):
+            late = time.thread_time() > end and number >= len(kinds)
+            if not search.done and not late:
+                tour.live(kinds[number % len(kinds)], number)
+        if far and not search.done:
+            rounds_to_see = suspicious_rounds(policy, seed, seconds / 4)
+            for number, round_ in enumerate(_EACH * rounds_to_see):
+                if not search.done:
+                    tour.live(about(round_), lives + number)
+    except PrivacyError as error:
+        return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
     if entries is not None:
         entries |= search.entries
     return search.verdict()

@@ -45,6 +45,7 @@ class Kind(NamedTuple):
     held: int = 0  # rewards from long before that come in it
     restored: bool = False
     special: bool = False
+    quiet: bool = False  # what is played before has the least rewards
 
 
 KINDS = (
@@ -63,6 +64,11 @@ KINDS = (
 )
 NEAR = tuple(kind for kind in KINDS if not kind.start)  # that need no compiled play
 AS_IT_IS = (Kind(("the first release",), start="release"), *KINDS[4:6], KINDS[8])
+
+
+def about(round_: int) -> Kind:
+    """Lives from shortly before a round on."""
+    return Kind((f"around round {round_:,}",), start=max(round_ - 20, 1), quiet=True)
 
 
 def make_life(
@@ -85,7 +91,7 @@ def make_life(
         length = max(min(_AHEAD, 4 * rounds), 300)
         most = _FURTHEST if kind.start == "release" else 50 * _CHUNK
         state, first, held, held_times = ahead(
-            policy, target, kind.held, most, limits, seed, number % 2 == 0
+            policy, target, kind.held, most, limits, seed, kind.quiet or number % 2 == 0
         )
     delay = length // 2 if kind.delay == -1 else kind.delay
     events = late_events(length, delay, kind.lost, rng, len(held))
