@@ -33,7 +33,7 @@ _AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorte
 _LONG = 20_000  # rounds beyond which no game is played
 _REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
 _STEPS = 16_000_000  # rounds of all games together, by default
-_FEWEST, _MOST = 20_000, 400_000  # games, by default
+_FEWEST, _MOST = 10_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
 
 

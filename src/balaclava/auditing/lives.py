@@ -139,21 +139,6 @@ def copy_state(state: Any) -> Any:
     )
 
 
-def restored_state(policy: Policy, state: Any) -> Any:
-    """What a save and a restore make of a state: a new one with the numbers of the old."""
-
-    def fill(new: Any, old: Any) -> None:
-        for target, source in zip(new, old, strict=True):
-            if isinstance(target, np.ndarray):
-                target[...] = source
-            else:
-                fill(target, source)
-
-    fresh = policy.kernels.begin(policy.constants())
-    fill(fresh, state)
-    return fresh
-
-
 def fingerprint(state: Any) -> bytes:
     """The bytes of all arrays of a state or of parameters."""
     if isinstance(state, np.ndarray):

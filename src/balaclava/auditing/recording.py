@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.auditing.lives import Life, copy_state, fingerprint, restored_state
+from balaclava.auditing.lives import Life, copy_state, fingerprint
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
+from balaclava.policies.restoring import carried_over
 
 DIFFERS = "the decision of round {} differs though every mechanism answered alike"
 FEWER = "in round {} fewer questions were asked of the randomness"
@@ -81,8 +82,12 @@ class Course:
         self.policy.kernels.learn(self.params, state, t, arm, prepared, phase, rng)
 
     def restore(self, state: Any, i: int) -> Any:
-        """The state after the i-th round: a new one where the agent is saved and restored."""
-        return restored_state(self.policy, state) if i in self.life.restored else state
+        """The state after the i-th round: what comes back where an agent is saved and restored."""
+        if i not in self.life.restored:
+            return state
+        player = carried_over(self.policy, state, int(self.life.times[i]))
+        self.params = player.params
+        return player.state
 
 
 def record(policy: Policy, life: Life, seed: int, beyond: int | None = None) -> Game:

@@ -43,7 +43,7 @@ from balaclava.auditing.search import (
     other_streams,
     reward_limits,
 )
-from balaclava.errors import PrivacyError
+from balaclava.errors import PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
@@ -125,6 +125,7 @@ class Search:
         for rewards in others:
             stray = find_stray(self.policy, game, rewards)
             if stray is not None:
+                self.reached |= set(game.life.features)
                 self.judge(*stray, {})
                 if self.violation:
                     return
@@ -313,7 +314,7 @@ def audit_by_replay(
             for number, round_ in enumerate(_EACH * rounds_to_see):
                 if not search.done:
                     tour.live(about(round_), lives + number)
-    except PrivacyError as error:
+    except (PrivacyError, SavedStateError) as error:
         return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
     if entries is not None:
         entries |= search.entries

@@ -38,8 +38,8 @@ def suspicious_rounds(policy: Policy, seed: int, seconds: float) -> list[int]:
         return []
     rounds = set()
     try:
-        levels = {name: _DEAF for name in ("epsilon", "delta") if name in policy.annotations}
-        deaf = type(policy).create({**policy.parameters, **levels})
+        names: list[str] = [name for name in ("epsilon", "delta") if name in policy.annotations]
+        deaf = type(policy).create({**policy.parameters, **dict.fromkeys(names, _DEAF)})
         for number in range(len(_STREAMS)):
             until = time.thread_time() + seconds / len(_STREAMS)
             rounds.add(first_difference(deaf, number, seed, until))

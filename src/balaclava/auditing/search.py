@@ -18,7 +18,7 @@ from balaclava.auditing.lives import (
     plain_life,
 )
 from balaclava.auditing.recording import Game, Neighbour
-from balaclava.policies.base import Policy
+from balaclava.policies.base import Policy, unregistered_part
 from balaclava.privacy.randomness import seeded
 
 _DELAY = 8  # rounds by which rewards are late in some lives
@@ -82,7 +82,7 @@ def make_life(
 ) -> Life | None:
     """A life of that kind; None where the policy has no such thing."""
     target, features = target_of(policy, kind), list(kind.features)
-    if target is None:
+    if target is None or (kind.restored and unregistered_part(policy)):
         return None
     length = max(rounds, _FAR) if kind.far else rounds
     state, first, held = None, 0, np.zeros((0, 2), np.int64)
@@ -100,7 +100,7 @@ def make_life(
     if varies:
         features.append("changing contexts")
     offsets, items = as_arrays(events)
-    restored = rng.integers(0, length, 4).tolist() if kind.restored else []
+    restored = rng.integers(0, length, 2).tolist() if kind.restored else []
     return Life(
         times=np.concatenate([np.arange(first + 1, first + length + 1), held_times]).astype(int),
         rewards=rewards,

@@ -13,7 +13,7 @@ from balaclava.errors import (
     ProcessError,
     SavedStateError,
 )
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import Policy, unregistered_part
 from balaclava.policies.decisions import Book, Decision
 from balaclava.policies.estimates import Estimates, Reading
 from balaclava.policies.player import REPORT, REWARD, Lesson, Player
@@ -253,13 +253,11 @@ class Agent:
         not against somebody who holds it and wants to deceive.
         """
         policy = self._policy
-        parts = (getattr(policy, name) for name in policy.annotations)
-        for part in (policy, *(part for part in parts if isinstance(part, Policy))):
-            if REGISTRY.classes().get(part.name) is not type(part):
-                raise SavedStateError(
-                    f"{type(part).__name__} is not registered, so it could not be restored; "
-                    "call bl.register on it first"
-                )
+        if (part := unregistered_part(policy)) is not None:
+            raise SavedStateError(
+                f"{type(part).__name__} is not registered, so it could not be restored; "
+                "call bl.register on it first"
+            )
         self._require_own_process()
         with self._lock:
             book = self._book

@@ -396,3 +396,12 @@ def list_policies() -> list[PolicyEntry]:
         )
         for name, cls in REGISTRY.classes().items()
     ]
+
+
+def unregistered_part(policy: Policy) -> Policy | None:
+    """The policy, or one among its parameters, that is not registered: no save can name it."""
+    parts = (policy, *(getattr(policy, name) for name in policy.annotations))
+    for part in parts:
+        if isinstance(part, Policy) and REGISTRY.classes().get(part.name) is not type(part):
+            return part
+    return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from balaclava._core.declared import MOST_ROUNDS
 from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
 from balaclava.policies.agent import Agent
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.decisions import (
     HAS_REWARD,
     WAS_CANCELLED,
@@ -16,6 +17,7 @@ from balaclava.policies.decisions import (
     Open,
     id_parts,
 )
+from balaclava.policies.player import Player
 from balaclava.policies.saving import (
     DamageError,
     exactly,
@@ -56,6 +58,18 @@ def restore(saved: dict[str, Any]) -> Agent:
         raise SavedStateError(
             f"the saved agent is incomplete or damaged ({why}); use an intact copy"
         ) from None
+
+
+def carried_over(policy: Policy, state: Any, clock: int) -> Player:
+    """What a player in that state, after so many decisions, is once saved as text and restored.
+
+    Whoever plays it keeps the books: in the save every decision is open.
+    """
+    agent = Agent(policy, seed=0)
+    agent._player.state, agent._decisions[0] = state, clock
+    for _ in range(clock):
+        agent._book.enter(0, 0)
+    return restore(json.loads(json.dumps(agent.save())))._player
 
 
 def _restored(content: dict[str, Any]) -> Agent:
