@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 import balaclava
+from balaclava.cli.assessing import assessment
 from balaclava.cli.auditing import audit
 from balaclava.cli.calibrating import calibrate
 from balaclava.cli.catalogue import environments, policies
@@ -87,6 +88,7 @@ def main(modules: tuple[str, ...]) -> None:
     Run an experiment:        balaclava simulate quickstart.toml
     Choose a scale by trial:  balaclava calibrate plausible.toml --policy dp-se
     See it in a browser:      balaclava report quickstart-results
+    Write for a review board: balaclava report --assessment trial.toml
     Try to refute a claim:    balaclava audit dp-se --epsilon 1
     Run a figure again:       balaclava reproduce wang2024-fig1
     Decide over HTTP:         balaclava serve --demo
@@ -105,7 +107,7 @@ def main(modules: tuple[str, ...]) -> None:
 
 
 for _command in (
-    *(demo, choose, compare, simulate, calibrate, report),
+    *(demo, choose, compare, simulate, calibrate, report, assessment),
     *(audit, reproduce, serve, policies, environments),
 ):
     main.add_command(_command)

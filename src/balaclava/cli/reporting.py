@@ -8,13 +8,25 @@ import click
 
 
 @click.command()
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--assessment",
+    "dossier",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="Write the page for a review board instead; `balaclava assessment` shows such a file.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="The file to write; by default report.html in the folder, or the file's name and .html.",
 )
-@click.option("--audit", "audited", is_flag=True, help="Audit the policies, quickly; kept on disk.")
+@click.option(
+    "--audit/--no-audit",
+    "audited",
+    default=None,
+    help="Audit the policies, quickly; kept on disk. By default for an assessment only.",
+)
 @click.option(
     "--trials",
     type=click.IntRange(min=100),
@@ -22,7 +34,9 @@ import click
     show_default=True,
     help="Games of each audit.",
 )
-def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
+def report(
+    source: Path | None, dossier: Path | None, out: Path | None, audited: bool | None, trials: int
+) -> None:
     """Write one HTML page about SOURCE: curves, intervals, tables, guarantees.
 
     SOURCE is the folder of a sweep, the folder that `balaclava simulate` wrote, or a results
@@ -31,7 +45,46 @@ def report(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     \b
     Example: balaclava report quickstart-results
     Example: balaclava report results.parquet --audit --out page.html
+    Example: balaclava report --assessment assessment.toml
     """
+    if (source is None) == (dossier is None):
+        raise click.UsageError("give either SOURCE or --assessment FILE.toml")
+    if dossier is not None:
+        _assess(dossier, out, audited is not False, trials)
+    elif source is not None:
+        _write(source, out, bool(audited), trials)
+
+
+def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
+    """The page for a review board."""
+    from rich.console import Console
+
+    from balaclava._core.files import atomically, require_place
+    from balaclava.cli.play import _progress
+    from balaclava.reporting.assessment import assessment_page
+    from balaclava.reporting.dossier import audit_of, read_dossier
+
+    paper = read_dossier(file)
+    out = file.with_suffix(".html") if out is None else out
+    require_place(out)
+    with _progress() as progress:
+        results = paper.play(progress)
+    verdict = None
+    if audited:
+        with Console(stderr=True).status(f"trying to refute {paper.policy.name} ..."):
+            verdict = audit_of(paper, trials)
+    with atomically(out) as temporary:
+        temporary.write_text(
+            assessment_page(paper, results=results, audit=verdict), encoding="utf-8"
+        )
+    click.echo(f"wrote {out}: open it in a browser, or print it")
+    if verdict is not None and verdict.verdict in ("violated", "unproved"):
+        click.echo("balaclava: an audit refuted the promise; see the page", err=True)
+        raise SystemExit(1)
+
+
+def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
+    """The page of results."""
     from rich.console import Console
 
     from balaclava._core.files import require_place

@@ -79,12 +79,12 @@ def render(story: Story, *, audits: Mapping[str, Verdict] | None = None, opening
         panel_section(panel, f"panel-{i}", looks, points, alone=len(story.panels) == 1)
         for i, panel in enumerate(story.panels)
     ]
-    script = _asset("page.js")
+    script = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return Template(_asset("page.html")).substitute(
+    return Template(asset("page.html")).substitute(
         title=escape(story.title),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        style=_asset("page.css"),
+        style=asset("page.css"),
         script=script,
         log_checked="checked" if _spread_wide(story) else "",
         linear_checked="" if _spread_wide(story) else "checked",
@@ -101,7 +101,8 @@ def render(story: Story, *, audits: Mapping[str, Verdict] | None = None, opening
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file beside this one."""
     return (resources.files("balaclava.reporting") / name).read_text(encoding="utf-8")
 
 

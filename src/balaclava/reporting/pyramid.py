@@ -1,0 +1,195 @@
+"""The questions of NIST SP 800-226, level by level of its pyramid: the top rests on what is below.
+
+What the software can answer stands here; what only the owner can is a question with a blank.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from balaclava.policies.base import Policy
+from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, NOTIONS
+from balaclava.reporting.audits import Verdict
+
+
+class Level(NamedTuple):
+    """One level of the pyramid."""
+
+    key: str
+    title: str
+    promise: str
+    check: str
+    questions: dict[str, str]  # that only the owner can answer, by the key of the answer
+
+
+def levels(policy: Policy, rewards_per_person: int, audit: Verdict | None) -> list[Level]:
+    """From epsilon down to how data are collected."""
+    return [
+        _epsilon(policy),
+        _unit(policy, rewards_per_person),
+        _algorithm(policy, audit),
+        _accuracy(policy),
+        _trust(policy),
+        _side_channels(policy),
+        _storage(policy),
+        _collection(),
+    ]
+
+
+def _epsilon(policy: Policy) -> Level:
+    promise = policy.guarantee
+    return Level(
+        "epsilon",
+        "Epsilon and delta",
+        f"{promise}. {_odds(promise.epsilon)} Delta is {promise.delta:g}: "
+        + ("the limit always holds." if promise.delta == 0 else "the limit may fail that often."),
+        "By the proof that the policy cites: "
+        + (promise.reference or "see the policy's documentation")
+        + ". Noise is drawn exactly, on a grid of whole steps, by OpenDP's samplers; noise in "
+        "floating point would give its input away.",
+        {
+            "why_epsilon": "Why is this epsilon acceptable for these rewards, and who decided it?",
+            "other_releases": "What else is released about the same people? Losses add up.",
+        },
+    )
+
+
+def _odds(epsilon: float) -> str:
+    from math import exp
+
+    factor = f"{exp(epsilon):.3g}" if epsilon < 20 else "more than 10^8"
+    return (
+        "Whoever sees what is protected can raise or lower the odds of a guess about one reward "
+        f"by a factor of at most {factor}."
+    )
+
+
+def _unit(policy: Policy, count: int) -> Level:
+    promise = policy.guarantee
+    person = promise.for_rewards(count)
+    same = "One person gives one reward, so that the guarantee for a reward is one for a person."
+    more = (
+        f"One person gives at most {count} rewards. For all of them together the guarantee is "
+        f"{person}: {count} times less protected than someone who gives one."
+    )
+    return Level(
+        "unit",
+        "Unit of privacy",
+        f"What looks alike: {promise.neighbours}. {same if count == 1 else more}",
+        "Group privacy: epsilon is multiplied by the number of rewards, delta by a little more. "
+        "The software counts rewards, not people: it cannot see who gives them.",
+        {
+            "cap": f"How is it made sure that nobody gives more than {count}?",
+            "linked": "Could one person's reward change another's? Then both count.",
+        },
+    )
+
+
+def _algorithm(policy: Policy, audit: Verdict | None) -> Level:
+    if audit is None:
+        check = "Not audited for this page."
+    else:
+        check = (
+            f"Audited for this page, three ways, verdict: {audit.verdict}. Replay: {audit.replay}. "
+            f"Exact: {audit.exact}. Statistical: {audit.statistical}. An audit can refute; it "
+            "cannot prove."
+        )
+    settings = ", ".join(f"{k} = {v}" for k, v in policy.parameters.items() if v is not None)
+    title = (type(policy).__doc__ or "").strip().split("\n")[0]
+    return Level(
+        "algorithm",
+        "Algorithm and its correctness",
+        f"{policy.name}: {title} Parameters: {settings}.",
+        check,
+        {"changes": "Who decides on updates of the software, and is it audited again then?"},
+    )
+
+
+def _accuracy(policy: Policy) -> Level:
+    return Level(
+        "accuracy",
+        "Accuracy and bias",
+        "Privacy never changes who may be given an arm; it slows down learning. Regret and risk "
+        "are "
+        "below. The policy finds the arm that is best on average over all people: it knows no "
+        "groups, and an arm that is best on average may be worse for some.",
+        "By simulation on the problem below, which is an assumption. Estimates of the arms come "
+        "with intervals that hold in every round; if rewards that never come differ from those "
+        "that do, they are estimates of the latter.",
+        {
+            "groups": "Which groups may be served worse by the arm that wins, and how is that "
+            "seen?",
+            "missing": "Which rewards never come, and do they differ from those that do?",
+        },
+    )
+
+
+def _trust(policy: Policy) -> Level:
+    local = policy.guarantee.model == "local"
+    promise = (
+        "Nobody need be trusted with rewards: each is randomised on its owner's device before "
+        "anything leaves it. The device's software is trusted."
+        if local
+        else "The operator, who sees the rewards, is trusted with them, and so is every machine "
+        "that they pass. What is protected is what others see: the decisions, and estimates made "
+        "from releases."
+    )
+    return Level(
+        "trust",
+        "Who is trusted",
+        f"{promise} {NOTIONS[policy.guarantee.scope] if policy.guarantee.private else ''}",
+        "By the model of the proof; an audit plays the observer, with every decision and all other "
+        "rewards known.",
+        {"operator": "Who operates it, under which rules, and who audits them?"},
+    )
+
+
+def _side_channels(policy: Policy) -> Level:
+    timed = policy.guarantee.neighbours == NEIGHBOURS_IN_TIME
+    covered = "are covered" if timed else "are not covered"
+    return Level(
+        "side_channels",
+        "Side channels",
+        f"When a reward came and whether it came {covered} by the guarantee. Not covered: when a "
+        "decision was made and how long it took, who took part, memory, caches, power, and "
+        "whatever is written to other logs.",
+        "The software writes no reward into logs, errors, metrics or plots. Time to answer was not "
+        "measured for this page.",
+        {"timing": "Can anyone outside see when people take part, or how long an answer takes?"},
+    )
+
+
+def _storage(policy: Policy) -> Level:
+    local = policy.guarantee.model == "local"
+    kept = (
+        "What is stored holds reports, which are already randomised."
+        if local
+        else "What is stored to go on later (a save, the service's database) holds sums of raw "
+        "rewards, and is as confidential as they are. A fork, two copies that go on from one save, "
+        "would spend epsilon twice; the software notices and refuses."
+    )
+    return Level(
+        "storage",
+        "Security of what is stored",
+        kept,
+        "Saves carry a digest, and every part is checked when they are restored. Who can read the "
+        "disk is outside the software.",
+        {
+            "access": "Who can read what is stored, and how is it encrypted and backed up?",
+            "deletion": "When are rewards and saves deleted?",
+        },
+    )
+
+
+def _collection() -> Level:
+    return Level(
+        "collection",
+        "How data are collected",
+        "The software needs one number for each decision, and no name, no contact, no feature.",
+        "It refuses rewards outside the declared range, or clips them, as the policy is set. What "
+        "is collected beside them is outside the software.",
+        {
+            "consent": "How are people told, can they decline, and what happens if they do?",
+            "minimum": "What else is collected, and why?",
+        },
+    )

@@ -1,0 +1,128 @@
+"""The page for a review board, and the file that it is made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import balaclava as bl
+from balaclava.cli import main
+from balaclava.errors import ExperimentFileError
+from balaclava.reporting.assessment import assessment_page, conclusion
+from balaclava.reporting.audits import Verdict
+from balaclava.reporting.dossier import Dossier, read_dossier, template
+from balaclava.reporting.pyramid import levels
+from tests.browser import chromium, needs_browser
+
+WORLD = bl.environment("bernoulli", means=[0.3, 0.7])
+POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
+DOSSIER = Dossier(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
+FINE = Verdict("ε=1 per trajectory", "consistent", "agreed", "does not apply", "at least 0.6")
+
+
+def test_the_template_asks_every_question(tmp_path: Path) -> None:
+    path = tmp_path / "assessment.toml"
+    path.write_text(template(), encoding="utf-8")
+    dossier = read_dossier(path)
+    asked = {key for level in levels(POLICY, 1, None) for key in level.questions}
+    assert set(dossier.answers) == asked
+    assert dossier.policy.name == "dp-imed"
+    assert re.fullmatch("[0-9a-f]{64}", dossier.digest)
+    path.write_text(template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8")
+    assert read_dossier(path).digest != dossier.digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("purpose =", "porpose =", "unknown key 'porpose'; did you mean 'purpose'"),
+        (
+            "consent =",
+            "consents =",
+            r"key of \[answers\] 'consents'; did you mean 'consent'",
+        ),
+        ("dp-imed", "dp-imedd", "no policy is called 'dp-imedd'"),
+        ("repetitions = 200", "repetitions = 2", "repetitions = 2 is not allowed"),
+        ("rewards_per_person = 1", "rewards_per_person = 0", "rewards_per_person = 0"),
+        ("horizon = 2000", "", "give `horizon`"),
+        ("[environment]", "[environments]", "unknown key 'environments'"),
+        ('owner = ""', "owner = 3", "owner is not text"),
+        ('owner = ""', "owner = ", "not well-formed TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "assessment.toml"
+    path.write_text(template().replace(old, new), encoding="utf-8")
+    with pytest.raises(ExperimentFileError, match=message):
+        read_dossier(path)
+
+
+def test_what_the_board_reads() -> None:
+    dossier = dataclasses.replace(
+        DOSSIER, rewards_per_person=3, answers={"consent": "by <letter>"}, owner="The clinic"
+    )
+    page = assessment_page(dossier, audit=FINE)
+    assert page.count('class="level"') == 8
+    assert "Pages &amp; &lt;prices&gt;" in page
+    assert "<prices>" not in page
+    assert "ε=3 per trajectory for 3 rewards" in page  # per person
+    assert "twice this<sup>*</sup>" in page
+    assert "This is no second loss" in page
+    assert "by &lt;letter&gt;" in page
+    assert page.count('class="blank"') == 3 + 12  # purpose, population, date; answers
+    assert "Not simulated for this page" in page
+    for word in ("http://", "https://", "<script", "src="):
+        assert word not in page
+
+
+def test_the_line_of_conclusion_is_no_flattery() -> None:
+    words, good = conclusion(DOSSIER, None, FINE)
+    assert words.startswith("dp-imed gives each person ε=1 per trajectory; an audit found nothing")
+    assert good
+    assert conclusion(DOSSIER, None, None)[1] is False  # not audited
+    for verdict in ("violated", "unproved", "not examined"):
+        words, good = conclusion(DOSSIER, None, FINE._replace(verdict=verdict))
+        assert "do not run it" in words
+        assert not good
+    bare = dataclasses.replace(DOSSIER, policy=bl.policy("ucb1", arms=2))
+    assert conclusion(bare, None, None)[0].startswith("ucb1 promises nothing")
+    results = DOSSIER.play()
+    words, good = conclusion(DOSSIER, results, FINE)
+    assert "of what playing at random loses" in words
+    page = assessment_page(DOSSIER, results=results, audit=FINE)
+    assert "worst of 20" in page
+    assert "The winner: at 95% confidence" in page
+    weak = dataclasses.replace(DOSSIER, policy=bl.policy("dp-imed", arms=2, epsilon=0.001))
+    assert "it hardly learns here" in conclusion(weak, weak.play(), FINE)[0]
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner()
+    assert run.invoke(main, ["assessment"]).output == template()
+    assert run.invoke(main, ["assessment", "--init"]).exit_code == 0
+    again = run.invoke(main, ["assessment", "--init"])
+    assert again.exit_code == 2
+    assert "is there already" in again.output
+    short = template().replace("2000", "300").replace("= 200", "= 20")
+    Path("assessment.toml").write_text(short, encoding="utf-8")
+    answer = run.invoke(main, ["report", "--assessment", "assessment.toml", "--no-audit"])
+    assert answer.exit_code == 0, answer.output
+    assert "Not audited for this page" in Path("assessment.html").read_text(encoding="utf-8")
+    assert "give either SOURCE or" in run.invoke(main, ["report"]).output
+    missing = run.invoke(main, ["report", "--assessment", "none.toml"])
+    assert "none.toml cannot be read: No such file" in missing.output
+
+
+@needs_browser
+def test_it_prints(tmp_path: Path) -> None:
+    """Every level and the glossary on a few sheets; the last one is not empty."""
+    page = tmp_path / "page.html"
+    page.write_text(assessment_page(DOSSIER, results=DOSSIER.play(), audit=FINE), encoding="utf-8")
+    file = tmp_path / "page.pdf"
+    chromium(f"--print-to-pdf={file}", page.as_uri(), profile=tmp_path / "profile")
+    assert 4 <= len(re.findall(rb"/Type\s*/Page\b", file.read_bytes())) <= 6
