@@ -57,7 +57,7 @@ class World:
         self.decide("window", 40)
         self.create("arrival", settle="arrival", default_reward=None)
         self.create(HOSTILE, settle="arrival", arms=ARMS, purpose=MARKUP, owner=MARKUP)
-        self.create("many", settle="arrival", arms=[f"offer {i}" for i in range(9)])
+        self.create("many", settle="arrival", arms=[f"offer {i}" for i in range(64)])
         for _ in range(10):
             for name in ("arrival", HOSTILE, "many"):
                 self.reward(self.decide(name, 50), best=1)

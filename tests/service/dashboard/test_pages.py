@@ -116,6 +116,19 @@ def test_names_and_labels_are_shown_as_they_are(admin: TestClient) -> None:
     assert f"decide {MARKUP}" in Page(admin.get("/keys").text).text
 
 
+def test_of_many_arms_those_chosen_most_are_shown(world: World, admin: TestClient) -> None:
+    page = Page(admin.get("/experiments/many").text)
+    arms = world.service.results("many")["arms"]
+    assert len([tag for tag, attrs in page.tags if attrs.get("scope") == "row"]) == 60
+    assert "has all 64" in page.text
+    curves = admin.get("/experiments/many/history").json()
+    most = sorted(arms, key=lambda arm: -arm["decisions"])[:6]
+    assert {arm["label"] for arm in curves["arms"]} == {arm["label"] for arm in most}
+    for i in range(len(curves["at"])):
+        total = sum(column[i] for column in curves["shares"]) + curves["others"][i]
+        assert total == pytest.approx(1)
+
+
 def test_a_key_opens_a_session(world: World, stranger: TestClient) -> None:
     stranger.cookies.clear()
     page = stranger.get("/login?next=%2Fledger")

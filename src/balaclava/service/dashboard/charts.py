@@ -35,9 +35,17 @@ def colours(arms: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     >>> colours([{"decisions": d} for d in (9, 1, 8, 2, 7, 3, 6, 4)])
     {0: 0, 2: 1, 4: 2, 5: 3, 6: 4, 7: 5}
     """
+    return {arm: i for i, arm in enumerate(most_chosen(arms, _ARMS, _ARMS - 1))}
+
+
+def most_chosen(arms: Sequence[Mapping[str, Any]], room: int, kept: int) -> list[int]:
+    """All arms if there is room for them, otherwise as many as are kept, in their order.
+
+    >>> most_chosen([{"decisions": 3}, {"decisions": 1}, {"decisions": 5}], room=2, kept=2)
+    [0, 2]
+    """
     order = sorted(range(len(arms)), key=lambda arm: -arms[arm]["decisions"])
-    kept = order if len(order) <= _ARMS else order[: _ARMS - 1]
-    return {arm: i for i, arm in enumerate(sorted(kept))}
+    return sorted(order if len(order) <= room else order[:kept])
 
 
 def curves(history: Mapping[str, Any], colour: Mapping[int, int]) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 
-from balaclava.service.dashboard import charts, forms
+from balaclava.service.dashboard import forms
+from balaclava.service.dashboard.latest import Latest
 from balaclava.service.dashboard.pages import HEADERS, Pages, go, place, root, unless_known
 from balaclava.service.dashboard.sessions import VISIT, Door, LoggedOutError, Visitor, set_cookie
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
-from balaclava.service.views import experiment_document, results_document
 
-_POINTS = 300  # of a curve: more than a chart has room to show
 _POLLED = ("/live", "/history")  # what scripts ask for
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -85,25 +84,13 @@ def _to_login(request: Request) -> Response:
 
 
 def _add_experiments(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
+    latest = Latest(service)
+
     def list_values() -> dict[str, Any]:
         experiments = service.experiments()
-        sentences = {
-            each["name"]: service.results(each["name"])["sentence"] for each in experiments
-        }
+        names = [experiment["name"] for experiment in experiments]
+        sentences = {name: latest.of(name)["results"]["sentence"] for name in names}
         return {"experiments": experiments, "sentences": sentences}
-
-    def live_values(name: str) -> dict[str, Any]:
-        committed = service.committed(name)  # once: the numbers of a page belong together
-        results = results_document(committed)
-        restored = service.ledger.charged(committed.definition.uid)[2]
-        return {
-            "experiment": experiment_document(committed, restored),
-            "results": results,
-            "colours": charts.colours(results["arms"]),
-        }
-
-    def curves(name: str, colours: dict[int, int]) -> dict[str, Any]:
-        return charts.curves(service.history(name, _POINTS), colours)
 
     @routes.get("/")
     def experiments(request: Request) -> Response:
@@ -118,19 +105,20 @@ def _add_experiments(routes: APIRouter, service: Service, pages: Pages, door: Do
     @routes.get("/experiments/{name}")
     def experiment(request: Request, name: str) -> Response:
         visitor = door.reader(request)
-        values = live_values(name)
-        values |= {"privacy": service.privacy(name), "curves": curves(name, values["colours"])}
+        values = latest.of(name)
+        curves = latest.curves(name, values["colours"])
+        values |= {"privacy": service.privacy(name), "curves": curves}
         return pages.page(request, "experiment.html", visitor, values)
 
     @routes.get("/experiments/{name}/live")
     def experiment_live(request: Request, name: str) -> Response:
         visitor = door.reader(request)
-        return pages.page(request, "experiment_live.html", visitor, live_values(name))
+        return pages.page(request, "experiment_live.html", visitor, latest.of(name))
 
     @routes.get("/experiments/{name}/history")
     def history(request: Request, name: str) -> Response:
         door.reader(request)
-        drawn = curves(name, charts.colours(service.results(name)["arms"]))
+        drawn = latest.curves(name, latest.of(name)["colours"])
         answer = Response(json.dumps(drawn, allow_nan=False), media_type="application/json")
         return unless_known(request, answer)
 
