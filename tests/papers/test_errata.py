@@ -712,25 +712,26 @@ def test_horizon_within_the_first_phase_of_prae() -> None:
     assert sum(batches) > horizon
 
 
-def test_theorem_6_1_needs_a_bounded_epsilon() -> None:
+@pytest.mark.parametrize(("k", "delta"), [(2, 1e-6), (3, 1e-12), (4, 1e-18)])
+def test_theorem_6_1_needs_a_bounded_epsilon(k: int, delta: float) -> None:
     """Wu 6: with a large epsilon nothing is truncated, and then the bound is false.
 
-    A law with E X^2 = 1 that is v = sqrt(n / (2 delta)) once in v^2 times shows it among n rewards
-    with chance above delta. The mean is then beyond sqrt(log(1/delta)/n) by any factor.
+    A law with E X^k = 1 that is v = (n / (2 delta))^(1/k) once in v^k times shows it among n
+    rewards with chance above delta. The mean is then beyond sqrt(log(1/delta)/n) by any factor.
     """
-    n, delta = 1000, 1e-6
-    v = math.sqrt(n / (2 * delta))
-    epsilon = 2 * v**2 * math.log(1 / delta) / n
-    assert (n * epsilon / math.log(1 / delta)) ** 0.5 > v  # the printed level keeps the value
-    assert -math.expm1(n * math.log1p(-(v**-2))) > delta
-    error = v / n - 1 / v
-    printed = math.sqrt(math.log(1 / delta) / n) + math.sqrt(math.log(1 / delta) / (n * epsilon))
-    assert error > 100 * printed
+    n = 1000
+    v = (n / (2 * delta)) ** (1 / k)
+    epsilon = 2 * v**k * math.log(1 / delta) / n
+    assert (n * epsilon / math.log(1 / delta)) ** (1 / k) > v  # the printed level keeps the value
+    assert -math.expm1(n * math.log1p(-(v**-k))) > delta
+    error = v / n - v ** (1 - k)
+    private = (math.log(1 / delta) / (n * epsilon)) ** (1 - 1 / k)
+    assert error > 100 * (math.sqrt(math.log(1 / delta) / n) + private)
     policy = bl.policy(
         "prae-raw",
         arms=2,
         epsilon=epsilon,
-        moment_order=2,
+        moment_order=k,
         horizon=MILLION,
         failure_probability=delta,
     )

@@ -10,7 +10,8 @@ Proof that rounding costs no privacy.
     |k(x) - k(x')| <= m. The noise is drawn for m + 1 steps, which costs a millionth of its scale.
     The spare step pays for the one thing left out: x and x' are themselves floats, and if each is
     within g / 2 of a number that keeps the sensitivity, then |x - x'| <= s + g. Sums of rewards
-    that `to_grid` rounded are exact below 2^53 steps; a mean of them, rounded once, is within
+    that `to_grid` rounded are exact below 2^53 steps, which 2^32 rewards in one sum, 4 x 10^9,
+    stay below; beyond that nothing is proved. A mean of them, rounded once, is within
     g / 2 as long as it is below 2^31 sensitivities. Scaling back is post-processing.
 """
 

@@ -152,6 +152,9 @@ class DPRSE(EpochPolicy, PrivateRealPolicy):
     in random order. Of n < R rewards, because some were lost, err is taken R/n times as large; the
     published proof is for full epochs.
 
+    Sums are exact on a grid that grows with R. Up to R = 10^8 rounding is within the 12 err; with
+    more pulls of an arm in an epoch it is not, and `regret_bound` says None.
+
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 3), for all rewards. Each
         reward enters one released sum, of sensitivity 2B; lengths, levels and the active set
