@@ -48,7 +48,8 @@ RUN = """
     policy = bl.policy("walk", arms=3)
     world = bl.environment("bernoulli", means=[0.1, 0.5, 0.9])
     pulls = bl.simulate(policy, world, horizon=7, repetitions=1, seed=1).pulls("walk")
-    play = compiled(make_play, *policy.kernels[:3], policy.prepare(), world.draw, world.advise)
+    kernels = *policy.kernels[:3], policy.prepare(), world.draw, world.advise, *world.scene
+    play = compiled(make_play, *kernels)
     hits = sum(play.stats.cache_hits.values())
     print(json.dumps({"pulls": pulls[0].tolist(), "hits": hits}))
 """

@@ -30,7 +30,7 @@ from balaclava.simulation.delays import LOST, draw_delay
 from balaclava.simulation.engine import player
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.loops import make_late_play
-from balaclava.testing.policies import SEED, late_arms
+from balaclava.testing.policies import SEED, late_run
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
 UCB = bl.policy("ucb1", arms=3)
@@ -85,7 +85,7 @@ def test_rewards_come_in_order_of_their_round_and_none_twice():
     delay = bl.Delay(mean=6, lost=0.1)
     feedback = Feedback.create(delay, patience=20).constants(300)
     rounds = np.array([300])
-    play((), (), 1, feedback, rounds, None, None, seeded(1), np.zeros(2, np.int64))
+    play((), (), 1, feedback, rounds, None, None, None, seeded(1), np.zeros(2, np.int64))
 
     rng, law = seeded(1), delay.constants()
     delays = {t: draw_delay(law, rng) for t in range(1, 301)}
@@ -130,7 +130,7 @@ def test_the_seed_decides_and_delays_have_a_stream_of_their_own():
 def test_patience_is_found_alike_by_agents_and_in_simulations():
     """One reward in ten comes too late for the least patience, until patience has grown."""
     feedback = Feedback.create(bl.Delay(values=[10] * 9 + [400], lost=0.05))
-    arms = late_arms(UCB, WORLD, 0, feedback, rounds=1_500)
+    arms = late_run(UCB, WORLD, 0, feedback, 1_500)[0]
     played = player("ucb1", UCB, WORLD, np.arange(1, 1_501), SEED, feedback)
     run = played(0, np.zeros(2, np.int64))
     np.testing.assert_allclose(run.regret, np.cumsum(WORLD.gaps[arms]), rtol=1e-12, atol=1e-9)

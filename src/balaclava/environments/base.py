@@ -19,6 +19,41 @@ def no_advice(world: Any, t: int) -> None:
     return None
 
 
+@kernel
+def same_world(world: Any) -> Any:
+    """The scene of environments that look the same in every game."""
+    return world
+
+
+@kernel(borrows=True)
+def nothing_new(scene: Any, t: int, rng: Any) -> None:
+    """Rounds that do not differ, or differ by their number alone."""
+
+
+@kernel(borrows=True)
+def reward_itself(scene: Any, t: int, arm: int, reward: float) -> float:
+    """What a game sums up for `regret`, where it is the rewards."""
+    return reward
+
+
+class Scene(NamedTuple):
+    """How an environment's rounds differ, where chance brings a context with each.
+
+    - `open(world) -> scene`: the world with arrays of the game's own, allocated once; `advise`,
+      `draw` and these kernels are handed the scene in place of the world.
+    - `renew(scene, t, rng)`: write the context of round t into the scene, from a stream that
+      serves nothing else, so that all policies meet the same contexts.
+    - `score(scene, t, arm, reward) -> float`: what a game sums up as the `totals` of `regret`.
+    """
+
+    open: Callable[..., Any] = same_world
+    renew: Callable[..., None] = nothing_new
+    score: Callable[..., float] = reward_itself
+
+
+STILL = Scene()
+
+
 class Environment(Declared):
     """A source of rewards, or of losses: parameters and a kernel.
 
@@ -64,8 +99,22 @@ class Environment(Declared):
         return None
 
     @property
+    def dimension(self) -> int | None:
+        """How many numbers describe an arm of a round, or its person, where there are contexts."""
+        return None
+
+    @property
+    def scene(self) -> Scene:
+        """The kernels that renew the contexts."""
+        return STILL
+
+    @property
     def advise(self) -> Callable[..., Any]:
-        """The kernel `advise(world, t)`: the context of round t, advice[expert, arm], or None."""
+        """The kernel `advise(world, t)`: the context of round t, or None.
+
+        Advice[expert, arm]; or features[arm, feature], with one row for all arms if they are a
+        person's.
+        """
         return no_advice
 
     @property

@@ -438,7 +438,7 @@ def _code(thing: Policy | Environment) -> Iterator[bytes]:
     functions = (
         (*thing.kernels, thing.prepare())
         if isinstance(thing, Policy)
-        else (thing.draw, thing.advise)
+        else (thing.draw, thing.advise, *thing.scene)
     )
     for function in functions:
         yield from fingerprint(function)

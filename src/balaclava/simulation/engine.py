@@ -25,7 +25,7 @@ from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_p
 from balaclava.simulation.moments import warn_of_moments
 from balaclava.simulation.results import Results, Run
 
-POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM = 0, 1, 2
+POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM, CONTEXT_STREAM = 0, 1, 2, 3
 _REHEARSAL = 500  # rounds that foreign kernels are first played without the compiler
 
 Device = Literal["cpu", "cuda", "auto"]
@@ -123,7 +123,7 @@ def simulate(
         labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds, feedback=feedback
     )
     try:
-        if chosen_device(device, feedback, winners) == "cuda":
+        if chosen_device(device, feedback, winners, environment) == "cuda":
             from balaclava.simulation.gpu.engine import runs_on_device
 
             runs = runs_on_device(results, repetitions, progress)
@@ -153,7 +153,10 @@ def _runs_on_threads(
 
 
 def chosen_device(
-    device: Device, feedback: Feedback, winners: bool = False
+    device: Device,
+    feedback: Feedback,
+    winners: bool = False,
+    environment: Environment | None = None,
 ) -> Literal["cpu", "cuda"]:
     """Where to play, or an error that says why not there."""
     check("device", device, Device)
@@ -165,6 +168,8 @@ def chosen_device(
         fault = "winners are recorded on the CPU alone"
     elif not feedback.prompt:
         fault = "delays are played on the CPU alone"
+    elif environment is not None and environment.dimension is not None:
+        fault = "contexts are drawn on the CPU alone"
     else:
         fault = gpu_fault()
     if device == "cuda" and fault:
@@ -224,7 +229,7 @@ def player(
     """What plays a repetition of a pair: all it depends on are the arguments. Compiled now."""
     recorded = winners and policy.estimation is not None
     prepared = _prepared(policy, environment, rounds, feedback, recorded)
-    streams = (POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM)[: 2 if feedback.prompt else 3]
+    streams = _streams(feedback)
 
     def play(repetition: int, signals: np.ndarray) -> Run:
         generators = [seeded(seed, repetition, stream) for stream in streams]
@@ -251,6 +256,7 @@ def _prepared(
         policy.prepare(),
         environment.draw,
         environment.advise,
+        *environment.scene,
     )
     make: Callable[..., Callable[..., Any]] = make_late_play
     if feedback.prompt:
@@ -259,7 +265,7 @@ def _prepared(
         fixed += (feedback.constants(int(rounds[-1])),)
     if recorded and policy.estimation is not None:
         kernels += (policy.estimation.shown,)
-    streams = 2 if feedback.prompt else 3
+    streams = len(_streams(feedback))
     if any(is_foreign(function) for function in kernels):
         # Python checks every index, which compiled code does not, and names the faulty line.
         few = rounds[:1].clip(max=_REHEARSAL)
@@ -269,6 +275,12 @@ def _prepared(
         # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
         play(*fixed, rounds[:0], *map(seeded, range(streams)), np.zeros(2, np.int64))
     return lambda *streams_and_signals: play(*fixed, rounds, *streams_and_signals)
+
+
+def _streams(feedback: Feedback) -> tuple[int, ...]:
+    """The random streams of a game, in the order in which its loop takes them."""
+    streams = (POLICY_STREAM, ENVIRONMENT_STREAM, CONTEXT_STREAM)
+    return streams if feedback.prompt else (*streams, DELAY_STREAM)
 
 
 def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
@@ -338,6 +350,7 @@ def require_compatible(
         raise IncompatibleError(
             f"{label} follows the advice of {experts} experts, but {environment.name} gives {has}"
         )
+    _require_features(label, policy, environment)
     low, high = policy.accepts
     least, most = environment.reward_range
     if not policy.clips and (least < low or most > high):
@@ -356,6 +369,28 @@ def require_compatible(
             f"{label} was made for horizon = {longest} and cannot be played for {horizon} rounds"
         )
     require_missing(policy, feedback.settling)
+
+
+def _require_features(label: str, policy: Policy, environment: Environment) -> None:
+    """Refuse features of another kind than the policy was made for."""
+    features = getattr(policy, "features", None)
+    if features is None:
+        return
+    if environment.dimension is None:
+        raise IncompatibleError(
+            f"{label} decides by {features} features, but {environment.name} has no contexts"
+        )
+    disjoint = getattr(environment, "disjoint", False)
+    if environment.dimension != features or disjoint != getattr(policy, "disjoint", False):
+        raise IncompatibleError(
+            f"{label}: features = {features}, but {environment.name} has {environment.dimension} "
+            f"{'a person: set disjoint=True' if disjoint else 'an arm: set disjoint=False'}"
+        )
+    if getattr(environment, "feature_bound", 1.0) > getattr(policy, "feature_bound", 1.0):
+        raise IncompatibleError(
+            f"{label}: feature_bound = {getattr(policy, 'feature_bound', 1.0):g}, but features of "
+            f"{environment.name} are up to {getattr(environment, 'feature_bound', 1.0):g} long"
+        )
 
 
 def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava.environments.base import nothing_new, reward_itself, same_world
 from balaclava.frames.patience import LATE, begin_patience, longest_wait, note_wait
 from balaclava.simulation.delays import LOST, draw_delay
 from balaclava.simulation.feedback import FeedbackConstants
@@ -58,12 +59,15 @@ def make_play(
     prepare: Callable[..., Any],
     draw: Callable[..., Any],
     advise: Callable[..., Any],
+    open_scene: Callable[..., Any] = same_world,
+    renew: Callable[..., Any] = nothing_new,
+    score: Callable[..., Any] = reward_itself,
     shown: Callable[..., Any] = nothing_shown,
 ) -> Callable[..., Any]:
     """The loop, closed over one policy's and one environment's kernels.
 
-    It returns pulls and the total of rewards at checkpoints and, where `shown` says what was
-    released, that too: rewards, mean and noise of each arm.
+    It returns pulls and the total of scores (by default of rewards) at checkpoints and, where
+    `shown` says what was released, that too: rewards, mean and noise of each arm.
     """
     recorded = shown is not nothing_shown
 
@@ -74,9 +78,10 @@ def make_play(
         checkpoints: np.ndarray,
         policy_rng: Any,
         environment_rng: Any,
+        context_rng: Any,
         signals: np.ndarray,  # [rounds played, 0 or why to stop]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        state = begin(params)
+        state, scene = begin(params), open_scene(world)
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
         total = 0.0
         t = 0
@@ -85,12 +90,13 @@ def make_play(
                 until = min(checkpoints[c], t + BREATH)
                 while t < until:
                     t += 1
-                    arm, phase = choose(params, state, t, advise(world, t), policy_rng)
+                    renew(scene, t, context_rng)
+                    arm, phase = choose(params, state, t, advise(scene, t), policy_rng)
                     if arm < 0 or arm >= arms:  # compiled code would write anywhere
                         signals[0], signals[1] = t, NO_SUCH_ARM
                         return history, totals, released
-                    drawn = draw(world, t, arm, environment_rng)
-                    total += drawn
+                    drawn = draw(scene, t, arm, environment_rng)
+                    total += score(scene, t, arm, drawn)
                     reward = prepare(params, drawn)
                     learn(params, state, t, arm, reward, phase, policy_rng)
                     pulls[arm] += 1
@@ -113,6 +119,9 @@ def make_late_play(
     prepare: Callable[..., Any],
     draw: Callable[..., Any],
     advise: Callable[..., Any],
+    open_scene: Callable[..., Any] = same_world,
+    renew: Callable[..., Any] = nothing_new,
+    score: Callable[..., Any] = reward_itself,
     shown: Callable[..., Any] = nothing_shown,
 ) -> Callable[..., Any]:
     """The loop where rewards come late or never.
@@ -131,10 +140,11 @@ def make_late_play(
         checkpoints: np.ndarray,
         policy_rng: Any,
         environment_rng: Any,
+        context_rng: Any,
         delay_rng: Any,
         signals: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        state = begin(params)
+        state, scene = begin(params), open_scene(world)
         law, limit, window = feedback.law, feedback.patience, feedback.window
         longest = limit if window else law.longest if limit == 0 else min(limit, law.longest)
         waiting, patience = begin_waiting(feedback.most_open, longest), begin_patience(limit)
@@ -153,12 +163,13 @@ def make_late_play(
                             break
                         arm, phase = int(notes[old & mask, ARM]), int(notes[old & mask, PHASE])
                         forget(params, state, old, arm, phase, policy_rng)
-                    arm, phase = choose(params, state, t, advise(world, t), policy_rng)
+                    renew(scene, t, context_rng)
+                    arm, phase = choose(params, state, t, advise(scene, t), policy_rng)
                     if arm < 0 or arm >= arms:
                         signals[0], signals[1] = t, NO_SUCH_ARM
                         return history, totals, released
-                    drawn = draw(world, t, arm, environment_rng)
-                    total, pulls[arm] = total + drawn, pulls[arm] + 1
+                    drawn = draw(scene, t, arm, environment_rng)
+                    total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
                     reward = prepare(params, drawn)
                     delay = draw_delay(law, delay_rng)
                     if delay > longest:  # given up by then

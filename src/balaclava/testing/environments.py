@@ -70,9 +70,9 @@ def draws_within_its_range(environment: Environment) -> None:
 
 def compiles_to_what_it_says(environment: Environment) -> None:
     """Interpreted and compiled draws on the same stream are the same."""
-    sample = compiled(make_sample, environment.draw)
+    sample = compiled(make_sample, environment.draw, *environment.scene[:2])
     for arm in range(environment.arms):
-        rewards = sample(environment.constants(), arm, rounds(environment), seeded(SEED))
+        rewards = sample(environment.constants(), arm, rounds(environment), *streams())
         require(
             np.allclose(rewards, interpreted_draws(environment, arm), rtol=1e-12, atol=0.0),
             f"{environment.name}: compiled draws differ from interpreted ones",
@@ -81,12 +81,12 @@ def compiles_to_what_it_says(environment: Environment) -> None:
 
 def keeps_streams_in_step(environment: Environment) -> None:
     """Whichever arm is pulled, the same random numbers are used up."""
-    world = environment.constants()
     ends = set()
     for arm in range(environment.arms):
-        rng = seeded(SEED)
+        scene, (rng, context_rng) = environment.scene.open(environment.constants()), streams()
         for t in range(1, rounds(environment) + 1):
-            environment.draw(world, t, arm, rng)
+            environment.scene.renew(scene, t, context_rng)
+            environment.draw(scene, t, arm, rng)
         ends.add(rng.random())
     require(len(ends) == 1, f"{environment.name}: the arms use up different random numbers")
 
@@ -103,9 +103,9 @@ def draws_around_its_means(environment: Environment) -> None:
         variances = environment.moments(2.0, central=True)
     except IncompatibleError:
         return
-    sample = compiled(make_sample, environment.draw)
+    sample = compiled(make_sample, environment.draw, *environment.scene[:2])
     for arm in np.flatnonzero(np.isfinite(variances)):
-        average = sample(environment.constants(), int(arm), MANY_DRAWS, seeded(SEED)).mean()
+        average = sample(environment.constants(), int(arm), MANY_DRAWS, *streams()).mean()
         error = math.sqrt(variances[arm] / MANY_DRAWS) + 1e-9 * abs(environment.means[arm])
         require(
             abs(average - environment.means[arm]) <= 8.0 * error,
@@ -142,7 +142,7 @@ def can_be_simulated(environment: Environment) -> None:
     results = simulate(
         policy, environment, horizon=rounds(environment), repetitions=2, seed=SEED, workers=1
     )
-    if environment.feedback == "reward":
+    if environment.feedback == "reward" and environment.dimension is None:
         regret = results.pulls(name) @ environment.gaps
         require(np.allclose(results.final_regret(name), regret), f"{environment.name}: regret")
 
@@ -164,21 +164,28 @@ def rounds(environment: Environment) -> int:
     return DRAWS if environment.rounds is None else min(DRAWS, environment.rounds)
 
 
+def streams() -> tuple[np.random.Generator, np.random.Generator]:
+    """Fresh ones for rewards and for contexts."""
+    return seeded(SEED), seeded(SEED, 1)
+
+
 def interpreted_draws(environment: Environment, arm: int) -> np.ndarray:
     """Draws of one arm without the compiler."""
-    world, rng = environment.constants(), seeded(SEED)
-    return np.array(
-        [environment.draw(world, t, arm, rng) for t in range(1, rounds(environment) + 1)]
-    )
+    sample = make_sample(environment.draw, *environment.scene[:2])
+    drawn: np.ndarray = sample(environment.constants(), arm, rounds(environment), *streams())
+    return drawn
 
 
-def make_sample(draw: Callable[..., Any]) -> Callable[..., Any]:
+def make_sample(
+    draw: Callable[..., Any], open_scene: Callable[..., Any], renew: Callable[..., Any]
+) -> Callable[..., Any]:
     """A loop that draws one arm again and again."""
 
-    def sample(world: Any, arm: int, count: int, rng: Any) -> np.ndarray:
-        rewards = np.empty(count)
+    def sample(world: Any, arm: int, count: int, rng: Any, context_rng: Any) -> np.ndarray:
+        scene, rewards = open_scene(world), np.empty(count)
         for i in range(count):
-            rewards[i] = draw(world, i + 1, arm, rng)
+            renew(scene, i + 1, context_rng)
+            rewards[i] = draw(scene, i + 1, arm, rng)
         return rewards
 
     return sample

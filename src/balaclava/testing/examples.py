@@ -12,6 +12,7 @@ from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
+from balaclava.policies.contextual.features import ContextualPolicy
 
 Kind = TypeVar("Kind", bound=Declared)
 
@@ -26,6 +27,7 @@ USUAL: dict[str, Any] = {
     "mean_range": 5.0,
     "contamination": 0.05,
     "experts": 4,
+    "features": 2,
     "means": [0.3, 0.5, 0.8],
 }
 
@@ -52,6 +54,8 @@ def completed(cls: type[Declared], parameters: dict[str, Any]) -> dict[str, Any]
 def matching_environment(policy: Policy) -> Environment:
     """An environment whose rewards the policy takes."""
     means = np.linspace(0.2, 0.8, policy.arms)
+    if isinstance(policy, ContextualPolicy):
+        return matching_contexts(policy)
     if policy.rewards == "bounded":
         low, high = policy.accepts
         if (low, high) == (0.0, 1.0):
@@ -67,3 +71,18 @@ def matching_environment(policy: Policy) -> Environment:
         advice = policy.practice_context
         return world if advice is None else make_environment("advice", losses=world, advice=advice)
     return make_environment("gaussian", means=means)
+
+
+def matching_contexts(policy: ContextualPolicy) -> Environment:
+    """Contexts of the policy's shape, and means that are linear in them."""
+    d = policy.features
+    if not policy.disjoint:
+        rows = np.abs(np.sin(np.arange(6.0 * policy.arms * d) + 1.0)).reshape(6, policy.arms, d)
+        theta = np.linspace(0.3, 0.9, d) / np.sqrt(d)
+        table = rows / np.sqrt(d)
+        return make_environment("linear", theta=theta, contexts="list", table=table)
+    people = np.abs(np.sin(np.arange(6.0 * d) + 1.0)).reshape(6, d) / np.sqrt(d)
+    theta = np.abs(np.cos(np.arange(1.0 * policy.arms * d))) / np.sqrt(d)
+    return make_environment(
+        "linear", theta=theta, arms=policy.arms, contexts="disjoint", table=people
+    )

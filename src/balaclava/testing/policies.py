@@ -18,9 +18,11 @@ from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.decisions import Decision, id_parts
 from balaclava.policies.restoring import restore
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.mechanism import mechanism_of
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.delays import LOST, Delay, draw_delay
 from balaclava.simulation.engine import (
+    CONTEXT_STREAM,
     DELAY_STREAM,
     ENVIRONMENT_STREAM,
     POLICY_STREAM,
@@ -135,8 +137,8 @@ def compiles_to_what_it_says(policy: Policy) -> None:
         policy, environment, horizon=ROUNDS, repetitions=2, seed=SEED, checkpoints=ROUNDS, workers=1
     )
     for repetition in range(2):
-        arms = interpreted_arms(policy, environment, repetition)
-        regret = np.cumsum(environment.gaps[arms])
+        arms, scores = interpreted_run(policy, environment, repetition)
+        regret = regret_of(environment, arms, scores)
         pulls = np.bincount(arms, minlength=policy.arms)
         require(
             np.allclose(results.regret(policy.name)[repetition], regret, rtol=1e-12, atol=1e-9)
@@ -156,9 +158,9 @@ def compiles_to_what_it_says_with_delays(policy: Policy) -> None:
         rounds = np.arange(1, ROUNDS + 1)
         play = player(policy.name, policy, environment, rounds, SEED, feedback)
         run = play(0, np.zeros(2, np.int64))
-        arms = late_arms(policy, environment, 0, feedback)
+        regret = regret_of(environment, *late_run(policy, environment, 0, feedback))
         require(
-            np.allclose(run.regret, np.cumsum(environment.gaps[arms]), rtol=1e-12, atol=1e-9),
+            np.allclose(run.regret, regret, rtol=1e-12, atol=1e-9),
             f"{policy.name}: with delays ({feedback}) compiled decisions differ from interpreted",
         )
 
@@ -265,7 +267,11 @@ class Notes:
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Let the mechanism answer."""
-        self.inputs.append([np.asarray(argument).tolist() for argument in arguments])
+        names = mechanism_of(body).arguments  # `out` holds the answer before, and no input
+        inputs = [
+            argument for name, argument in zip(names, arguments, strict=True) if name != "out"
+        ]
+        self.inputs.append([np.asarray(argument).tolist() for argument in inputs])
         return body(self._generator, *arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -434,11 +440,12 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
 def reward_source(policy: Policy) -> Callable[[Decision], float]:
     """Rewards that depend on the decision alone, so that every replay sees the same ones."""
     environment = matching_environment(policy)
-    world = environment.constants()
+    scene = environment.scene.open(environment.constants())
 
     def reward(decision: Decision) -> float:
         t = round_of(decision)
-        return float(environment.draw(world, t, decision.arm, seeded(SEED, t)))
+        environment.scene.renew(scene, t, seeded(SEED, t, CONTEXT_STREAM))
+        return float(environment.draw(scene, t, decision.arm, seeded(SEED, t)))
 
     return reward
 
@@ -471,49 +478,80 @@ def played(
         yield decision, list(waiting)
 
 
-def interpreted_arms(policy: Policy, environment: Environment, repetition: int) -> np.ndarray:
-    """The decisions of one repetition, by the same streams as `simulate`, without the compiler."""
-    params, world = policy.constants(), environment.constants()
+class Rounds:
+    """An environment's rounds of one repetition, by the same streams as `simulate`."""
+
+    def __init__(self, environment: Environment, repetition: int) -> None:
+        self.environment = environment
+        self.scene = environment.scene.open(environment.constants())
+        self.rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)
+        self.context_rng = seeded(SEED, repetition, CONTEXT_STREAM)
+
+    def context(self, t: int) -> Any:
+        """That of round t: called once for each round."""
+        self.environment.scene.renew(self.scene, t, self.context_rng)
+        return self.environment.advise(self.scene, t)
+
+    def reward(self, t: int, arm: int) -> tuple[float, float]:
+        """The reward of round t, and what it counts in a total."""
+        reward = self.environment.draw(self.scene, t, arm, self.rng)
+        return reward, self.environment.scene.score(self.scene, t, arm, reward)
+
+
+def regret_of(environment: Environment, arms: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The regret after each round."""
+    pulls = np.cumsum(np.eye(environment.arms, dtype=np.int64)[arms], axis=0)
+    return environment.regret(np.arange(1, arms.size + 1), pulls, np.cumsum(scores))
+
+
+def interpreted_run(
+    policy: Policy, environment: Environment, repetition: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Arms and scores of one repetition, without the compiler."""
+    params, rounds = policy.constants(), Rounds(environment, repetition)
     begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
     policy_rng = seeded(SEED, repetition, POLICY_STREAM)
-    environment_rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)
     state = begin(params)
-    arms = np.zeros(ROUNDS, np.int64)
+    arms, scores = np.zeros(ROUNDS, np.int64), np.zeros(ROUNDS)
     for t in range(1, ROUNDS + 1):
-        arm, phase = choose(params, state, t, environment.advise(world, t), policy_rng)
-        reward = prepare(params, environment.draw(world, t, arm, environment_rng))
-        learn(params, state, t, arm, reward, phase, policy_rng)
+        arm, phase = choose(params, state, t, rounds.context(t), policy_rng)
+        reward, scores[t - 1] = rounds.reward(t, arm)
+        learn(params, state, t, arm, prepare(params, reward), phase, policy_rng)
         arms[t - 1] = arm
-    return arms
+    return arms, scores
 
 
-def late_arms(
+def interpreted_arms(policy: Policy, environment: Environment, repetition: int) -> np.ndarray:
+    """The decisions of `interpreted_run`."""
+    return interpreted_run(policy, environment, repetition)[0]
+
+
+def late_run(
     policy: Policy,
     environment: Environment,
     repetition: int,
     feedback: Feedback,
-    rounds: int = ROUNDS,
-) -> np.ndarray:
-    """The decisions of an agent whose rewards come late, by the same streams as `simulate`."""
+    length: int = ROUNDS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Arms and scores of an agent whose rewards come late, by the same streams as `simulate`."""
     agent = policy.agent(seed=SEED, **feedback.settling._asdict())
     agent._player.rng = seeded(SEED, repetition, POLICY_STREAM)
-    environment_rng = seeded(SEED, repetition, ENVIRONMENT_STREAM)
-    delay_rng = seeded(SEED, repetition, DELAY_STREAM)
-    world, law = environment.constants(), (feedback.delay or Delay(mean=0, law="fixed")).constants()
+    rounds, delay_rng = Rounds(environment, repetition), seeded(SEED, repetition, DELAY_STREAM)
+    law = (feedback.delay or Delay(mean=0, law="fixed")).constants()
     due: dict[int, list[tuple[Decision, float]]] = {}
-    arms = np.zeros(rounds, np.int64)
-    for t in range(1, rounds + 1):
-        decision = agent.ask(environment.advise(world, t))
+    arms, scores = np.zeros(length, np.int64), np.zeros(length)
+    for t in range(1, length + 1):
+        decision = agent.ask(rounds.context(t))
         arms[t - 1] = decision.arm
-        reward = environment.draw(world, t, decision.arm, environment_rng)
+        reward, scores[t - 1] = rounds.reward(t, decision.arm)
         delay = draw_delay(law, delay_rng)
         if delay != LOST:
             due.setdefault(t + delay, []).append((decision, reward))
         for late, due_reward in due.pop(t, []):
             with contextlib.suppress(DecisionError):  # it was given up
                 agent.tell(late, due_reward)
-    return arms
+    return arms, scores
 
 
 def saved_text(agent: Agent) -> str:

@@ -400,6 +400,7 @@ def test_compiled_and_interpreted_make_the_same_decisions(name: str) -> None:
             played.checkpoints,
             seeded(9, repetition, 0),
             seeded(9, repetition, 1),
+            None,
             np.zeros(2, np.int64),
         )
         assert (history @ world.gaps == played.regret(name)[repetition]).all()

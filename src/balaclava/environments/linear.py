@@ -1,0 +1,258 @@
+"""Rewards that are linear in the features of a round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from balaclava._core.declared import Arms, Range
+from balaclava._core.kernels import kernel
+from balaclava.environments.base import Scene, register
+from balaclava.environments.contextual import (
+    ContextualEnvironment,
+    Order,
+    Stage,
+    gap_of_round,
+    note_best,
+    row_of_round,
+)
+from balaclava.errors import ParameterError
+
+Theta = Annotated[np.ndarray, Range(meaning="coefficients of the features"), 1]
+Kind = Annotated[
+    Literal["sphere", "ball", "list", "disjoint"], Range(meaning="where contexts come from")
+]
+Noise = Annotated[Literal["bernoulli", "uniform"], Range(meaning="law of a reward given its mean")]
+_SLACK = 1e-9  # of floating-point norms and means
+
+
+class World(NamedTuple):
+    """What the kernels need."""
+
+    theta: np.ndarray  # [block, feature]: one block, or one an arm
+    table: np.ndarray  # [context, row, feature] to take contexts from; empty if they are drawn
+    arms: int
+    ball: bool
+    listed: bool
+
+
+@kernel
+def open_stage(world: World) -> Stage:
+    rows = 1 if world.theta.shape[0] > 1 else world.arms
+    features = np.zeros((rows, world.theta.shape[1]))
+    return Stage(world, features, np.zeros(world.arms), np.zeros(1))
+
+
+@kernel(borrows=True)
+def note_means(stage: Stage) -> None:
+    """The means of the round, and the best of them."""
+    theta, features = stage.world.theta, stage.features
+    for arm in range(stage.means.size):
+        block, row = min(arm, theta.shape[0] - 1), min(arm, features.shape[0] - 1)
+        mean = 0.0
+        for i in range(theta.shape[1]):
+            mean += theta[block, i] * features[row, i]
+        stage.means[arm] = min(max(mean, 0.0), 1.0)
+    note_best(stage)
+
+
+@kernel(borrows=True)
+def draw_features(stage: Stage, t: int, rng: Any) -> None:
+    """Each arm's row: (1, u) / sqrt 2, u on the sphere, or in the ball, of one dimension less."""
+    features, half = stage.features, math.sqrt(0.5)
+    parts = features.shape[1] - 1
+    for arm in range(features.shape[0]):
+        square = 0.0
+        for i in range(1, parts + 1):
+            part = rng.standard_normal()
+            features[arm, i] = part
+            square += part * part
+        length = half / math.sqrt(square)
+        if stage.world.ball:
+            length *= math.pow(rng.random(), 1.0 / parts)
+        features[arm, 0] = half
+        for i in range(1, parts + 1):
+            features[arm, i] *= length
+    note_means(stage)
+
+
+@kernel(borrows=True)
+def take_features(stage: Stage, t: int, rng: Any) -> None:
+    """The rows of a context of the table."""
+    table = stage.world.table
+    context = row_of_round(table.shape[0], stage.world.listed, t, rng)
+    for row in range(table.shape[1]):
+        for i in range(table.shape[2]):
+            stage.features[row, i] = table[context, row, i]
+    note_means(stage)
+
+
+@kernel(borrows=True)
+def draw_coin(stage: Stage, t: int, arm: int, rng: Any) -> float:
+    return 1.0 if rng.random() < stage.means[arm] else 0.0
+
+
+@kernel(borrows=True)
+def draw_evenly(stage: Stage, t: int, arm: int, rng: Any) -> float:
+    """Uniform about the mean, as wide as [0, 1] allows."""
+    mean = stage.means[arm]
+    return mean + min(mean, 1.0 - mean) * (2.0 * rng.random() - 1.0)
+
+
+@register
+class Linear(ContextualEnvironment):
+    """Rewards in [0, 1] whose mean is linear in the features of the round.
+
+    The mean of arm a is <theta, x_a>, x_a the a-th row of the context. Contexts:
+
+    - "sphere" and "ball": x_a = (1, u_a) / sqrt 2, with u_a drawn evenly on the unit sphere, or in
+      the unit ball, for each arm and round; the first feature is an intercept;
+    - "list": one of the given contexts, drawn evenly or in their order;
+    - "disjoint": one of the given persons z; arm a has coefficients theta_a of its own, and
+      its mean is <theta_a, z>.
+
+    Contexts come from a stream of their own: in the same repetition all policies meet the same
+    ones. No row is longer than 1, and every mean must lie in [0, 1].
+
+    Parameters:
+        theta: the coefficients; for "disjoint" those of all arms, one arm after the other.
+        arms: the number of arms; for "list" the contexts have it.
+        contexts: "sphere" (the default), "ball", "list" or "disjoint".
+        table: for "list" contexts[n, arm, feature], for "disjoint" persons[n, feature].
+        order: "random", or "listed": one after the other, again and again.
+        noise: "bernoulli", or "uniform": evenly about the mean, as wide as [0, 1] allows.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("linear", arms=3, theta=[0.7, 0.3, -0.4])
+        >>> world.dimension, world.means.round(3).tolist()
+        (3, [0.495, 0.495, 0.495])
+
+    See Also:
+        labelled, bernoulli
+    """
+
+    name = "linear"
+    reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"theta": [0.7, 0.3, -0.4], "arms": 3},
+        {
+            "theta": [0.2, 0.6, 0.7, -0.1],
+            "arms": 2,
+            "contexts": "disjoint",
+            "table": [[0.6, 0.8], [0.8, 0.1], [0.5, 0.0]],
+            "order": "listed",
+            "noise": "uniform",
+        },
+    )
+    theta: Theta
+    arms: Arms | None = None  # type: ignore[assignment]
+    contexts: Kind = "sphere"
+    table: object = None
+    order: Order = "random"
+    noise: Noise = "bernoulli"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        drawn = self.contexts in ("sphere", "ball")
+        if drawn != (self.table is None):
+            why = "is only for" if drawn else "is missing; it goes with"
+            raise ParameterError(f"{self._label('table')} {why} contexts 'list' and 'disjoint'")
+        if drawn:
+            self._check_drawn()
+        else:
+            object.__setattr__(self, "table", self._checked_table())
+        means = self._extreme_means
+        if not (means[0] >= -_SLACK and means[1] <= 1 + _SLACK):
+            raise self.refuse(
+                "theta",
+                f"gives means from {means[0]:.3g} to {means[1]:.3g}; they must lie in [0, 1]",
+            )
+
+    def _check_drawn(self) -> None:
+        if self.arms is None:
+            raise ParameterError(f"{self._label('arms')} is missing; give the number of arms")
+        if self.theta.size < 2:
+            raise self.refuse("theta", "has no feature beside the intercept; give two or more")
+
+    def _checked_table(self) -> np.ndarray:
+        rank = 3 if self.contexts == "list" else 2
+        try:
+            table = np.array(self.table, dtype=np.float64)
+        except (TypeError, ValueError):
+            table = np.empty(0)
+        if table.ndim != rank or table.size == 0 or not np.isfinite(table).all():
+            shape = "contexts[n, arm, feature]" if rank == 3 else "persons[n, feature]"
+            raise ParameterError(f"{self._label('table')} is not {shape} in finite numbers")
+        if rank == 3 and self.arms is None:
+            object.__setattr__(self, "arms", int(table.shape[1]))
+        if self.arms is None or (rank == 3 and self.arms != table.shape[1]):
+            raise self.refuse("arms", f"does not fit; the table has shape {table.shape}")
+        needed = table.shape[-1] * (1 if rank == 3 else self.arms)
+        if self.theta.size != needed:
+            raise self.refuse("theta", f"has {self.theta.size} coefficients; give {needed}")
+        if np.linalg.norm(table, axis=-1).max() > 1 + _SLACK:
+            raise ParameterError(f"{self._label('table')} has a row longer than 1; rescale it")
+        table.flags.writeable = False
+        return table
+
+    @property
+    def disjoint(self) -> bool:  # type: ignore[override]
+        return self.contexts == "disjoint"
+
+    @property
+    def dimension(self) -> int:
+        return self.theta.size // (self.arms or 1) if self.disjoint else self.theta.size
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        """[context, row, feature]; empty where contexts are drawn."""
+        if self.table is None:
+            return np.empty((0, 0, self.dimension))
+        table: Any = self.table
+        return np.ascontiguousarray(table if table.ndim == 3 else table[:, None, :])
+
+    @cached_property
+    def _means_of_table(self) -> np.ndarray:
+        """[context, arm]"""
+        theta = self.constants().theta
+        if self.disjoint:
+            return np.asarray(self._table[:, 0, :] @ theta.T)
+        return np.asarray(self._table @ theta[0])
+
+    @property
+    def _extreme_means(self) -> tuple[float, float]:
+        if self.table is None:
+            middle, reach = self.theta[0], np.linalg.norm(self.theta[1:])
+            return (middle - reach) / math.sqrt(2.0), (middle + reach) / math.sqrt(2.0)
+        return float(self._means_of_table.min()), float(self._means_of_table.max())
+
+    def constants(self) -> World:
+        blocks = self.arms if self.disjoint and self.arms else 1
+        theta = np.ascontiguousarray(self.theta.reshape(blocks, -1))
+        listed = self.order == "listed"
+        return World(theta, self._table, self.arms or 1, self.contexts == "ball", listed)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        table: Any = self.table
+        return {**super().parameters, "table": None if table is None else table.tolist()}
+
+    @property
+    def means(self) -> np.ndarray:
+        if self.table is None:
+            return np.full(self.arms or 1, self.theta[0] / math.sqrt(2.0))
+        return np.asarray(self._means_of_table.mean(axis=0))
+
+    @property
+    def scene(self) -> Scene:
+        renew = draw_features if self.table is None else take_features
+        return Scene(open_stage, renew, gap_of_round)
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw_coin if self.noise == "bernoulli" else draw_evenly

@@ -1,0 +1,1 @@
+"""Policies that decide by features: linear bandits."""

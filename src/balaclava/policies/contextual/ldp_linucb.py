@@ -1,0 +1,96 @@
+"""LDP-LinUCB: optimism from rewards reported as coins, contexts public."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from balaclava._core.declared import Epsilon
+from balaclava._core.kernels import kernel
+from balaclava.frames.pending import forget_note
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.contextual.features import CONTEXT_IS_PUBLIC, SPREAD, ContextualPolicy
+from balaclava.policies.contextual.linucb import Params, Regression, begin_regression, choose
+from balaclava.policies.contextual.linucb import learn as learn_linucb
+from balaclava.policies.local import REPORTED, LocalBoundedPolicy
+from balaclava.privacy.randomized_response import bernoulli_report
+
+
+@kernel(borrows=True)
+def report(params: Params, reward: float, level: float, rng: Any) -> float:
+    """What leaves the owner of the reward: 0 or 1."""
+    return bernoulli_report(rng, reward, params.epsilon)
+
+
+@kernel(borrows=True)
+def learn_report(
+    params: Params, state: Regression, t: int, arm: int, bit: float, phase: int, rng: Any
+) -> None:
+    """Learn from 1/2 + (y - 1/2) / tanh(epsilon/2), whose mean is that of the reward."""
+    reward = 0.5 + (bit - 0.5) / math.tanh(0.5 * params.epsilon)
+    learn_linucb(params, state, t, arm, reward, phase, rng)
+
+
+@kernel(borrows=True)
+def learn(
+    params: Params, state: Regression, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    learn_report(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+
+
+@register
+class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
+    """LinUCB on rewards that each owner reports as a coin; the contexts are public.
+
+    For rewards that nobody but their owners may see, where features of each person are known and
+    may be public.
+
+    The owner of a reward r in [0, 1] reports y = 1 with probability
+    1/2 + (r - 1/2) tanh(epsilon/2), otherwise y = 0. Play linucb on 1/2 + (y - 1/2) /
+    tanh(epsilon/2), whose mean is r and which is R-sub-Gaussian with R = 1 / (2 tanh(epsilon/2)).
+    (Laplace reports have no such R: the radius would not hold for them.)
+
+    Privacy:
+        epsilon-local differential privacy of each report, hence epsilon-differential privacy of
+        the whole trajectory; contexts are public and not protected. The chances of a report lie
+        between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon), whatever r is.
+
+    Parameters:
+        features: how many numbers describe an arm (or their names).
+        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        epsilon: privacy loss of a report.
+        ridge: lambda.
+        radius_scale: multiplies beta; privacy is untouched.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
+        >>> policy = bl.policy("ldp-linucb", arms=5, features=3, epsilon=1.0)
+        >>> policy.report(0.3) in (0.0, 1.0)
+        True
+        >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
+        >>> round(float(results.final_regret("ldp-linucb").mean()))
+        50
+
+    References:
+        Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. 2011.
+        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy. 2020.
+
+    See Also:
+        dp-linucb, ldp-ucb-bernoulli, linucb
+    """
+
+    name = "ldp-linucb"
+    reference = "after Abbasi-Yadkori, Pal, Szepesvari 2011 and Ren, Zhou, Liu, Shroff 2020"
+    assumptions: ClassVar[tuple[str, ...]] = (CONTEXT_IS_PUBLIC, REPORTED)
+    report_kernel = staticmethod(report)
+    learn_report = staticmethod(learn_report)
+    reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"outstanding": 512},)
+    kernels: ClassVar[Kernels] = Kernels(begin_regression, choose, learn, forget_note)
+    epsilon: Epsilon
+
+    def constants(self) -> Params:
+        shared: Any = {name: getattr(self, name) for name in Params._fields[:10]}
+        spread = SPREAD / math.tanh(0.5 * self.epsilon)
+        return Params(**shared, spread=spread, epsilon=self.epsilon)

@@ -1,0 +1,182 @@
+"""LinUCB: optimism in linear bandits (Abbasi-Yadkori, Pal, Szepesvari 2011, OFUL; Theorem 2)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+from balaclava.frames.pending import (
+    FORGOTTEN,
+    Pending,
+    begin_pending,
+    forget_note,
+    new_note,
+    take_note,
+)
+from balaclava.frames.ridge import (
+    Ridge,
+    add_row,
+    begin_ridge,
+    dot,
+    multiply,
+    radius,
+    squared_width,
+)
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.contextual.features import (
+    SPREAD,
+    ContextualPolicy,
+    block_of,
+    keep_row,
+    row_of,
+)
+
+
+class Params(NamedTuple):
+    """What the kernels need."""
+
+    arms: int
+    features: int
+    disjoint: bool
+    reward_range: tuple[float, float]
+    feature_bound: float
+    parameter_bound: float
+    ridge: float
+    radius_scale: float
+    failure_probability: float
+    outstanding: int
+    spread: float = SPREAD  # R: what is learned from is R-sub-Gaussian
+    epsilon: float = math.inf  # of a report
+    proved: bool = False  # whether draws are as wide as the proof of lin-ts asks
+
+
+class Regression(NamedTuple):
+    """What was learned of the coefficients."""
+
+    ridge: Ridge  # of the decisions whose rewards came
+    sums: np.ndarray  # [block, d]: of r x
+    theta: np.ndarray  # [block, d]: V^-1 of that
+    radii: np.ndarray  # [block]: beta
+    asked: np.ndarray  # [block]: decisions
+    pending: Pending
+
+
+@kernel
+def begin_regression(params: Params) -> Regression:
+    """Nothing was learned."""
+    blocks, d = params.arms if params.disjoint else 1, params.features
+    state = Regression(
+        begin_ridge(blocks, d, params.ridge),
+        np.zeros((blocks, d)),
+        np.zeros((blocks, d)),
+        np.zeros(blocks),
+        np.zeros(blocks, np.int64),
+        begin_pending(params.outstanding, d),
+    )
+    for block in range(blocks):
+        renew_radius(params, state, block)
+    return state
+
+
+@kernel(borrows=True)
+def renew_radius(params: Params, state: Regression, block: int) -> None:
+    """beta of a block; the chance that any block's fails is shared among them."""
+    failure = params.failure_probability / state.radii.size
+    growth, bound = state.ridge.growth[block], params.parameter_bound
+    state.radii[block] = params.radius_scale * radius(
+        growth, params.ridge, params.spread, bound, failure
+    )
+
+
+@kernel(borrows=True)
+def choose(
+    params: Params, state: Regression, t: int, context: np.ndarray, rng: Any
+) -> tuple[int, int]:
+    best, highest, fewest = 0, -math.inf, 0
+    for arm in range(params.arms):
+        block, x = block_of(state.radii.size, arm), context[row_of(context, arm)]
+        width = math.sqrt(squared_width(state.ridge, block, x))
+        index = dot(state.theta[block], x) + state.radii[block] * width
+        asked = state.asked[block]
+        if index > highest or (index == highest and asked < fewest):
+            best, highest, fewest = arm, index, asked
+    return best, note_decision(params, state, best, context)
+
+
+@kernel(borrows=True)
+def note_decision(params: Params, state: Regression, arm: int, context: np.ndarray) -> int:
+    """Keep the features of the decision until its reward comes; its number."""
+    state.asked[block_of(state.radii.size, arm)] += 1
+    keep_row(params, context[row_of(context, arm)], state.pending.notes[new_note(state.pending)])
+    return state.pending.count[0]
+
+
+@kernel(borrows=True)
+def learn(
+    params: Params, state: Regression, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    note = take_note(state.pending, phase)
+    if note != FORGOTTEN:
+        block, x = block_of(state.radii.size, arm), state.pending.notes[note]
+        theta, sums = state.theta[block], state.sums[block]
+        surprise = reward - dot(theta, x)
+        surprise /= 1.0 + add_row(state.ridge, block, x)
+        for i in range(x.size):
+            sums[i] += reward * x[i]
+            theta[i] += surprise * state.ridge.product[i]
+        if state.ridge.since[block] == 0:
+            multiply(state.ridge.inverse[block], sums, theta)
+        renew_radius(params, state, block)
+
+
+class LinearPolicy(ContextualPolicy):
+    """A policy without privacy that learns linear means."""
+
+    def constants(self) -> Params:
+        return Params(*(getattr(self, name) for name in Params._fields[:10]))
+
+
+@register
+class LinUCB(LinearPolicy):
+    """Play the arm whose mean could be highest, given the features of the round.
+
+    The baseline of all policies that decide by features, without privacy. lin-ts draws instead of
+    being optimistic; dp-linucb protects the rewards.
+
+    With V = lambda I + sum of x x', theta = V^-1 sum of r x over the rewards that came, play the
+    arm with the largest
+
+        <theta, x> + beta |x|_{V^-1},
+        beta = R sqrt(2 log(1/delta') + log(det V / lambda^d)) + sqrt(lambda) S.
+
+    R = 1/2 for rewards in [0, 1], S is `parameter_bound`, delta' `failure_probability`. With
+    `disjoint` each arm has a V, a theta and a beta of its own.
+
+    Parameters:
+        features: how many numbers describe an arm (or their names).
+        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        ridge: lambda.
+        radius_scale: multiplies beta.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
+        >>> results = bl.simulate(bl.policy("linucb", arms=5, features=3), world,
+        ...                       horizon=1_000, repetitions=10, seed=1)
+        >>> round(float(results.final_regret("linucb").mean()))
+        12
+
+    References:
+        Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. 2011.
+
+    See Also:
+        lin-ts, dp-linucb, ucb1
+    """
+
+    name = "linucb"
+    reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"outstanding": 512},)
+    kernels: ClassVar[Kernels] = Kernels(begin_regression, choose, learn, forget_note)

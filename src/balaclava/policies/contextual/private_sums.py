@@ -1,0 +1,183 @@
+"""What the private linear policies share: sums of r x released in episodes, each once.
+
+Proof of privacy (dp-linucb, dp-lin-ts).
+    Fix the contexts, which are public, the randomness that is not noise, and when each reward
+    comes. A decision's episode follows from decisions made before it and from arrivals, so that
+    given the releases so far it is the same for neighbouring reward streams. One reward is in one
+    episode, hence in one released sum, which it moves by |r - r'| |x| <= feature_bound in the L2
+    norm (`frames.episodes` on rounding), and by sqrt(d) feature_bound in the L1 norm. Given all
+    earlier releases the sum's release is (epsilon, delta)-private: a Gaussian by the analytic
+    calibration, or, at delta = 0, Laplace noise in each coordinate. All other releases have the
+    same law for both streams, given those before them. So the releases together, and all decisions,
+    which follow from them and from public things, are (epsilon, delta)-private: adaptive parallel
+    composition. V is made from contexts and arrivals alone and needs no noise.
+
+Proof of the radius.
+    theta - theta* = V^-1 (S + N - ridge theta*), S the sum of x times the noise of rewards, N that
+    of privacy. |S|_{V^-1} is bounded by self-normalisation, whatever the contexts are, as the
+    noise of a reward is independent of what was decided before its release. N = sum of N_j, one
+    a release, and |N_j|_{V^-1} <= |N_j|_{V_j^-1}, since V has grown since V_j, the V of its own
+    release. V_j was fixed before N_j was drawn, and so (Laurent, Massart 2000, Lemma 1)
+
+        |N_j|^2_{V_j^-1} <= s^2 (tr A + 2 |A|_F sqrt(y) + 2 |A| y),  A = V_j^-1,
+
+    except with probability e^-y. (A bound for all of N in the last V would be smaller and wrong: V
+    depends on the earlier N_j through the decisions.) Laplace noise of scale b is Gaussian with the
+    variance 2 b^2 E, E exponential; all d of these are at most 2 b^2 log(2 d / f) except with
+    probability f / 2, and then the same bound holds with s^2 = 2 b^2 log(2 d / f).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from balaclava._core.declared import Delta, Epsilon, Range
+from balaclava._core.kernels import kernel
+from balaclava.frames.episodes import (
+    Episodes,
+    enter_decision,
+    room_for_decision,
+    take_in,
+)
+from balaclava.frames.pools import NOTHING, UNLEARNED
+from balaclava.policies.base import PrivateBoundedPolicy, Released
+from balaclava.policies.contextual.features import (
+    SPREAD,
+    PrivateContextualPolicy,
+    RidgeWeight,
+    block_of,
+    keep_row,
+    row_of,
+)
+from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release
+from balaclava.privacy.laplace import laplace_vector_release
+from balaclava.privacy.secure import grid_step
+
+RIDGE = 25.0  # of the ridge, in deviations of the noise times feature_bound
+FIRST = 4.0  # of the decisions of an episode a feature, in deviations over feature_bound
+
+FirstEpisode = Annotated[int, Range(1, 2**53, "decisions of an episode, at least")]
+EpisodeGrowth = Annotated[
+    float, Range(1, 1e100, "factor by which det V grows in an episode", open_low=True)
+]
+
+
+class Params(NamedTuple):
+    """What the kernels need."""
+
+    arms: int
+    features: int
+    disjoint: bool
+    reward_range: tuple[float, float]
+    feature_bound: float
+    parameter_bound: float
+    radius_scale: float
+    failure_probability: float
+    outstanding: int
+    epsilon: float
+    delta: float
+    ridge: float
+    first_episode: int
+    log_growth: float
+    deviation: float  # of the noise in each coordinate of a release
+    step: float  # of the grid of r x
+    spread: float = SPREAD
+
+
+@kernel(borrows=True)
+def note_decision(params: Params, state: Episodes, arm: int, context: np.ndarray) -> int:
+    """The decision for the arm joins an episode: its phase; UNLEARNED where too many are open."""
+    note = room_for_decision(state)
+    if note == NOTHING:
+        return UNLEARNED
+    keep_row(params, context[row_of(context, arm)], state.pending.notes[note])
+    block = block_of(state.number.size, arm)
+    return enter_decision(state, block, params.first_episode, params.log_growth)
+
+
+@kernel(borrows=True)
+def release_sum(params: Params, state: Episodes, block: int, row: int, rng: Any) -> None:
+    """Release the sum of r x of a settled episode, once, and learn from it."""
+    sums, bound = state.sums[block, row], params.feature_bound
+    if params.delta > 0.0:
+        gaussian_vector_release(rng, sums, bound, params.epsilon, params.delta, state.answer)
+    else:
+        widest = bound * math.sqrt(params.features)
+        laplace_vector_release(rng, sums, widest, params.epsilon, state.answer)
+    take_in(state, block, row)
+
+
+@kernel(borrows=True)
+def noise_radius(params: Params, state: Episodes, block: int) -> float:
+    """What the noise of the last release adds to the radius, in the V of that release."""
+    inverse, d = state.known.inverse[block], params.features
+    release, blocks = state.draws[block], state.draws.size
+    failure = 0.5 * params.failure_probability / blocks * 6.0 / (math.pi * release) ** 2
+    square = params.deviation * params.deviation
+    if params.delta == 0.0:
+        failure *= 0.5
+        square *= math.log(d / failure)
+    trace, squares, largest = 0.0, 0.0, 0.0
+    for i in range(d):
+        trace += inverse[i, i]
+        row = 0.0
+        for j in range(d):
+            squares += inverse[i, j] * inverse[i, j]
+            row += abs(inverse[i, j])
+        largest = max(largest, row)
+    frobenius, y = math.sqrt(squares), math.log(1.0 / failure)
+    largest = min(largest, frobenius)  # both are at least the largest eigenvalue
+    return math.sqrt(square * (trace + 2.0 * frobenius * math.sqrt(y) + 2.0 * largest * y))
+
+
+class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
+    """A policy that protects rewards, all decisions of a run together, by sums of r x."""
+
+    epsilon: Epsilon
+    delta: Delta = 0.0
+    ridge: RidgeWeight | None = None  # type: ignore[assignment]
+    first_episode: FirstEpisode | None = None
+    episode_growth: EpisodeGrowth = 8.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta > 0.0 and self.epsilon > 700.0:
+            raise self.refuse("epsilon", "is too large for Gaussian noise; set delta = 0")
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise in a coordinate of a release."""
+        if self.delta > 0.0:
+            return self.feature_bound / gaussian_shift(self.epsilon, self.delta)
+        return math.sqrt(2.0 * self.features) * self.feature_bound / self.epsilon
+
+    def constants(self) -> Params:
+        shared: Any = {name: getattr(self, name) for name in Params._fields[:11]}
+        bound, noise = self.feature_bound, self.deviation
+        ridge = self.ridge if self.ridge is not None else max(RIDGE * noise * bound, bound**2)
+        first = self.first_episode
+        if first is None:
+            first = math.ceil(min(max(FIRST * noise / bound * self.features, 1.0), 2.0**53))
+        growth = math.log(self.episode_growth)
+        return Params(
+            **shared,
+            ridge=ridge,
+            first_episode=first,
+            log_growth=growth,
+            deviation=noise,
+            step=grid_step(bound),
+        )
+
+    def released(self, state: Any) -> Sequence[Released]:
+        """All that was released, a set of coefficients an entry; there are no means of arms."""
+        episodes = state.episodes
+        return [
+            Released(block, int(rewards), math.nan, int(draws), int(draws))
+            for block, (rewards, draws) in enumerate(
+                zip(episodes.rewards, episodes.draws, strict=True)
+            )
+        ]
