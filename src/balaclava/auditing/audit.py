@@ -218,6 +218,8 @@ def _within_horizon(policy: Policy, rounds: int) -> int:
 def first_release(policy: Policy, limit: int) -> int | None:
     """The round in which a mechanism was first used for every arm, if within `limit` rounds.
 
+    Or for every set of coefficients, where arms share them.
+
     For scope "decision": the first decision that may depend on a release of any arm.
     """
     params, recorder = policy.constants(), Recorder(0)
@@ -240,6 +242,6 @@ def first_release(policy: Policy, limit: int) -> int | None:
         released += sum(entry.terms is not None for entry in recorder.tape)
         if single and released:
             return t + 1
-        if released >= policy.arms:
+        if released >= getattr(policy, "blocks", policy.arms):
             return t
     return None

@@ -150,19 +150,19 @@ class ContextualPolicy(BoundedPolicy):
         return np.transpose(columns)
 
     def _within_bound(self, rows: np.ndarray) -> np.ndarray:
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        if (lengths > self.feature_bound * (1.0 + _SLACK)).any():
-            if self.long_features == "refuse":
-                raise ContextError(
-                    f"a row of the features is longer than feature_bound = "
-                    f"{self.feature_bound:g}; rescale the features, raise the bound, or set "
-                    'long_features="clip"'
-                )
-            with np.errstate(over="ignore", invalid="ignore"):
-                rows = rows / np.abs(rows).max(axis=1, keepdims=True).clip(min=1e-300)
-                lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-            rows = rows * (self.feature_bound / lengths)
-        return np.ascontiguousarray(rows)
+        largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-300)
+        directions = rows / largest  # squares of these are finite
+        lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+        long = lengths > self.feature_bound * (1.0 + _SLACK) / largest
+        if not long.any():
+            return np.ascontiguousarray(rows)
+        if self.long_features == "refuse":
+            raise ContextError(
+                f"a row of the features is longer than feature_bound = {self.feature_bound:g}; "
+                'rescale the features, raise the bound, or set long_features="clip"'
+            )
+        clipped = directions * (self.feature_bound / np.maximum(lengths, 1e-300))
+        return np.ascontiguousarray(np.where(long, clipped, rows))
 
     @property
     def practice_context(self) -> np.ndarray:

@@ -1,0 +1,309 @@
+"""Linear bandits: the regression behind them, what they do with contexts, and what they release."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava._core.kernels import compiled
+from balaclava.errors import ContextError, DeviceError, IncompatibleError, ParameterError
+from balaclava.frames.ridge import (
+    add_row,
+    add_to_factor,
+    begin_ridge,
+    compute_afresh,
+    solve_factor,
+    solve_transposed,
+)
+from balaclava.policies.contextual.private_sums import noise_radius
+from balaclava.simulation.engine import chosen_device
+from balaclava.simulation.feedback import PROMPT
+
+NAMES = ["linucb", "lin-ts", "dp-linucb", "dp-lin-ts", "ldp-linucb"]
+PRIVATE = {"epsilon": 1.0, "delta": 1e-3}
+
+
+def make(name: str, **parameters: Any) -> bl.Policy:
+    budget = {"linucb": {}, "lin-ts": {}, "ldp-linucb": {"epsilon": 1.0}}.get(name, PRIVATE)
+    return bl.policy(name, **{"arms": 3, "features": 2, "outstanding": 64, **budget, **parameters})
+
+
+def test_the_inverse_follows_v() -> None:
+    rng = np.random.default_rng(1)
+    state, gram = begin_ridge(1, 4, 0.5), 0.5 * np.eye(4)
+    factor, work = math.sqrt(0.5) * np.eye(4), np.zeros(4)
+    for _ in range(40):  # more than 4^2: it is computed afresh on the way
+        x = rng.normal(size=4)
+        square = float(x @ np.linalg.inv(gram) @ x)
+        assert add_row(state, 0, x) == pytest.approx(square, rel=1e-10)
+        add_to_factor(factor, x, work)
+        gram += np.outer(x, x)
+    assert np.allclose(state.inverse[0], np.linalg.inv(gram), rtol=1e-10, atol=1e-14)
+    assert state.growth[0] == pytest.approx(np.linalg.slogdet(gram / 0.5)[1])
+    assert np.allclose(factor @ factor.T, gram)
+    b, forward, back = rng.normal(size=4), np.zeros(4), np.zeros(4)
+    solve_factor(factor, b, forward)
+    solve_transposed(factor, forward, back)
+    assert np.allclose(back, np.linalg.solve(gram, b))
+
+
+def make_many_rows() -> Any:
+    def many_rows(state: Any, rows: int, rng: Any) -> None:
+        x = np.zeros(state.product.size)
+        for _ in range(rows):
+            for i in range(x.size):
+                x[i] = rng.standard_normal() if i else 1.0  # one direction far above the others
+            add_row(state, 0, x)
+
+    return many_rows
+
+
+def test_a_million_rows_lose_no_precision() -> None:
+    state = begin_ridge(1, 3, 1.0)
+    compiled(make_many_rows)(state, 1_000_007, np.random.Generator(np.random.SFC64(1)))
+    followed, growth = state.inverse[0].copy(), float(state.growth[0])
+    assert state.since[0] > 0
+    compute_afresh(state, 0)
+    assert np.allclose(followed, state.inverse[0], rtol=1e-12, atol=0)
+    assert growth == pytest.approx(float(state.growth[0]), rel=1e-12)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_linucb_is_the_one_of_the_paper(disjoint: bool) -> None:
+    """Against V inverted anew in each round, rewards coming late and in another order."""
+    policy = make("linucb", arms=4, features=3, disjoint=disjoint, ridge=0.7, parameter_bound=0.9)
+    agent, rng = policy.agent(seed=1), np.random.default_rng(2)
+    blocks = 4 if disjoint else 1
+    V, b = np.stack([0.7 * np.eye(3)] * blocks), np.zeros((blocks, 3))
+    waiting: list[Any] = []
+    for _ in range(60):
+        X = rng.normal(size=(1 if disjoint else 4, 3))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        indices = []
+        for arm in range(4):
+            block, x = (arm, X[0]) if disjoint else (0, X[arm])
+            growth = np.linalg.slogdet(V[block] / 0.7)[1]
+            beta = 0.5 * math.sqrt(2 * math.log(blocks / 0.01) + growth) + math.sqrt(0.7) * 0.9
+            inverse = np.linalg.inv(V[block])
+            indices.append(x @ inverse @ b[block] + beta * math.sqrt(x @ inverse @ x))
+        decision = agent.ask(X[0] if disjoint else X)
+        assert indices[decision.arm] == pytest.approx(max(indices), rel=1e-9)
+        waiting.append((decision, X[0] if disjoint else X[decision.arm]))
+        if len(waiting) == 5:
+            for late, x in (waiting.pop(3), waiting.pop(0)):
+                reward, block = float(rng.random()), late.arm if disjoint else 0
+                agent.tell(late, reward)
+                V[block] += np.outer(x, x)
+                b[block] += reward * x
+
+
+def test_v_of_theta_holds_the_decisions_whose_rewards_were_released() -> None:
+    """No others: not those given up, not those of the open episode."""
+    policy = make("dp-linucb", first_episode=6, delta=0.0, epsilon=1e90, ridge=2.0)
+    agent, rng = policy.agent(seed=1), np.random.default_rng(3)
+    V, b = 2.0 * np.eye(2), np.zeros(2)
+    decisions = []
+    for _ in range(9):
+        X = rng.uniform(-0.7, 0.7, size=(3, 2))
+        decision = agent.ask(X)
+        decisions.append((decision, X[decision.arm]))
+    for number, (decision, x) in list(enumerate(decisions))[::-1]:
+        if number == 2:
+            agent.cancel(decision)
+            continue
+        reward = round(float(rng.random()) * 2**20) / 2**20
+        agent.tell(decision, reward)
+        if number < 6:
+            V += np.outer(x, x)
+            b += reward * x
+    episodes = agent._state.episodes
+    assert agent.status().releases == 1
+    assert np.allclose(episodes.known.gram[0], V)
+    assert np.allclose(episodes.theta[0], np.linalg.solve(V, b), atol=1e-5)
+    assert int(episodes.rewards[0]) == 5
+
+
+def test_no_reward_moves_a_sum_by_more_than_its_features() -> None:
+    """On the grid, in both norms, for features of any direction."""
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        X = rng.normal(size=(3, 2)) * 0.5
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+        sums = []
+        rewards = (0.0, 1.0) if rng.random() < 0.5 else tuple(rng.random(2))
+        for reward in rewards:
+            agent = make("dp-linucb", first_episode=10).agent(seed=1)
+            decision = agent.ask(X)
+            agent.tell(decision, reward)
+            sums.append(agent._state.episodes.sums[0].sum(axis=0))
+        apart, x = np.abs(sums[0] - sums[1]), np.abs(X[decision.arm])
+        assert (apart <= x).all()
+        assert np.allclose(apart, abs(rewards[0] - rewards[1]) * x, atol=2.0**-19)
+
+
+def test_features_beyond_the_bound_are_cut_by_the_kernels_too() -> None:
+    policy = make("dp-linucb", first_episode=1)
+    params = policy.constants()
+    state = policy.kernels.begin(params)
+    context = np.full((3, 2), 100.0)
+    arm, phase = policy.kernels.choose(params, state, 1, context, None)
+    note = state.episodes.pending.notes[phase % 64, :2]
+    assert np.linalg.norm(note) == pytest.approx(1.0)
+    assert arm == 0
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.0])
+def test_the_radius_of_noise_is_the_bound_of_its_own_release(delta: float) -> None:
+    policy = make("dp-linucb", delta=delta, features=3)
+    params = policy.constants()
+    episodes = policy.kernels.begin(params).episodes
+    matrix = np.random.default_rng(5).normal(size=(3, 3))
+    inverse = np.linalg.inv(matrix @ matrix.T + 4 * np.eye(3))
+    episodes.known.inverse[0], episodes.draws[0] = inverse, 2
+    failure = 0.005 * 6 / (2 * math.pi) ** 2
+    square = params.deviation**2
+    if delta == 0.0:
+        failure /= 2
+        square *= math.log(3 / failure)
+    values, y = np.linalg.eigvalsh(inverse), math.log(1 / failure)
+    frobenius = math.sqrt((values**2).sum())
+
+    def bound(largest: float) -> float:
+        return math.sqrt(square * (values.sum() + 2 * frobenius * math.sqrt(y) + 2 * largest * y))
+
+    assert bound(values[-1]) <= noise_radius(params, episodes, 0) <= bound(frobenius)
+
+
+@pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts"])
+def test_noise_is_that_of_the_exact_calibration(name: str) -> None:
+    assert make(name, delta=1e-5).deviation == pytest.approx(3.730632, rel=1e-6)
+    assert make(name, delta=1e-5, feature_bound=4.0).deviation == pytest.approx(4 * 3.730632)
+    laplace = make(name, delta=0.0, features=2)
+    assert laplace.deviation == pytest.approx(2.0)  # sqrt 2 of scale sqrt(d) / epsilon
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_contexts_are_public_and_the_guarantee_says_so(name: str) -> None:
+    guarantee = make(name).guarantee
+    if guarantee.private:
+        assert any("contexts count as public" in line for line in guarantee.assumptions)
+        assert guarantee.scope == ("report" if name == "ldp-linucb" else "trajectory")
+    else:
+        assert name in ("linucb", "lin-ts")
+
+
+def test_bad_contexts_are_refused() -> None:
+    agent = make("dp-linucb").agent(seed=1)
+    good = np.full((3, 2), 0.5)
+    cases = [
+        (None, "no features were given"),
+        (good[0], "shape"),
+        (good[:2], "shape"),
+        ([["a", "b"]] * 3, "not numbers"),
+        (np.full((3, 2), math.nan), "finite"),
+        (np.full((3, 2), math.inf), "finite"),
+        (2 * good, "longer than feature_bound"),
+        ({"age": [0.1, 0.2, 0.3]}, "without names"),
+    ]
+    for context, words in cases:
+        with pytest.raises(ContextError, match=words):
+            agent.ask(context)
+    assert agent.status().decisions == 0
+    with pytest.raises(ContextError, match="takes no context"):
+        bl.policy("dp-imed", arms=3, epsilon=1.0).agent(seed=1).ask(good)
+    assert agent.ask(good).propensity == 1.0
+
+
+def test_long_features_are_clipped_where_asked_for() -> None:
+    policy = make("linucb", long_features="clip")
+    rows = policy.checked_context([[3.0, 4.0], [0.3, 0.4], [1e200, 0.0]])
+    assert np.allclose(np.linalg.norm(rows, axis=1), [1.0, 0.5, 1.0])
+
+
+def test_features_have_names() -> None:
+    policy = make("linucb", features=["age", "visits"], disjoint=True, arms=["plain", "map"])
+    assert policy.features == 2
+    assert type(policy).create(json.loads(json.dumps(policy.parameters))) == policy
+    agent, twin = policy.agent(seed=1), policy.agent(seed=1)
+    decision = agent.ask({"visits": 0.25, "age": 0.5})
+    assert (decision.arm, decision.label) == (twin.ask([0.5, 0.25]).arm, "plain")
+    assert np.array_equal(agent._state.pending.notes, twin._state.pending.notes)
+    with pytest.raises(ContextError, match=r"lacks visits and has size, which"):
+        agent.ask({"age": 0.5, "size": 0.1})
+    shared = make("linucb", features=["age", "visits"])
+    rows = shared.checked_context({"visits": [0.1, 0.2, 0.3], "age": [0.4, 0.5, 0.6]})
+    assert rows.tolist() == [[0.4, 0.1], [0.5, 0.2], [0.6, 0.3]]
+    with pytest.raises(ContextError, match="one number for each of 3 arms"):
+        shared.checked_context({"visits": 0.1, "age": 0.2})
+    for bad in ([], ["age", "age"], ["age", 3]):
+        with pytest.raises(ParameterError, match="features"):
+            make("linucb", features=bad)
+
+
+def test_too_many_open_decisions_are_served_and_not_learned_from() -> None:
+    policy = make("dp-linucb", outstanding=4, first_episode=2)
+    agent, context = policy.agent(seed=1), np.full((3, 2), 0.5)
+    phases = [agent.ask(context).phase for _ in range(6)]
+    assert [phase < 0 for phase in phases] == [False] * 4 + [True] * 2
+    assert agent.status().unlearned == 2
+
+
+def test_pairs_that_do_not_fit_are_refused() -> None:
+    world = bl.environment("linear", arms=3, theta=[0.7, 0.3])
+    people = bl.environment("labelled", features=[[0.1], [0.7], [0.2]], labels=["a", "b", "c"])
+    kinds: dict[str, Any] = {"horizon": 10, "repetitions": 1, "seed": 1}
+    for policy, place, words in (
+        (make("linucb", features=3), world, "has 2 an arm"),
+        (make("linucb"), people, "set disjoint=True"),
+        (make("linucb"), bl.environment("bernoulli", means=[0.1, 0.2, 0.3]), "no contexts"),
+        (make("linucb", feature_bound=0.5), world, "feature_bound"),
+    ):
+        with pytest.raises(IncompatibleError, match=words):
+            bl.simulate(policy, place, **kinds)
+    assert chosen_device("auto", PROMPT, False, world) == "cpu"
+    with pytest.raises(DeviceError, match="contexts are drawn on the CPU alone"):
+        chosen_device("cuda", PROMPT, False, world)
+
+
+def test_all_policies_meet_the_same_contexts_and_regret_is_that_of_the_round() -> None:
+    """A policy without features plays there too, and the best arm of each round costs nothing."""
+    table = [[[0.9, 0.1], [0.2, 0.3]], [[0.1, 0.2], [0.5, 0.5]]]
+    world = bl.environment("linear", theta=[1.0, 0.5], contexts="list", table=table, order="listed")
+    assert world.means.tolist() == pytest.approx([0.575, 0.55])
+    scene = world.scene.open(world.constants())
+    world.scene.renew(scene, 2, None)
+    assert scene.means.tolist() == pytest.approx([0.2, 0.75])
+    assert world.scene.score(scene, 2, 0, 1.0) == pytest.approx(0.55)
+    assert world.scene.score(scene, 2, 1, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"theta": [0.9, 0.9]}, "must lie in"),
+        ({"theta": [0.5]}, "beside the intercept"),
+        ({"theta": [0.5, 0.1], "table": [[0.1]]}, "only for"),
+        ({"theta": [0.5, 0.1], "contexts": "list"}, "missing"),
+        ({"theta": [0.5, 0.1], "contexts": "list", "table": [[[2.0, 0.0]] * 3]}, "longer"),
+        ({"theta": [0.5, 0.1], "contexts": "disjoint", "table": [[0.2]]}, "coefficients"),
+        ({"theta": [0.5, 0.1], "contexts": "list", "table": [[0.2, 0.1]]}, "not contexts"),
+    ],
+)
+def test_contexts_that_cannot_be_are_refused(parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        bl.environment("linear", **{"arms": 3, **parameters})
+
+
+def test_labels_are_withheld() -> None:
+    world = bl.environment("labelled", features=[[0.25], [0.75]], labels=["ill", "well"])
+    assert "ill" not in str(world.public_parameters) + repr(world)
+    with pytest.raises(ParameterError, match="one number or word for each of the 2 rows"):
+        bl.environment("labelled", features=[[0.25], [0.75]], labels=["ill"])
+    with pytest.raises(ParameterError, match="longer than 1"):
+        bl.environment("labelled", features=[[2.0], [0.1]], labels=[0, 1], scaling="none")
