@@ -126,3 +126,10 @@ def draw_delay(law: DelayLaw, rng: Any) -> int:
     if law.kind == _UNIFORM:
         return int(rng.random() * (law.longest + 1))
     return int(law.values[int(rng.random() * law.values.size)])
+
+
+@kernel(borrows=True)
+def delay_within(law: DelayLaw, longest: int, rng: Any) -> int:
+    """The delay of one reward; LOST too where it is longer, as the decision is given up by then."""
+    delay = draw_delay(law, rng)
+    return delay if delay <= longest else LOST

@@ -10,7 +10,7 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import nothing_new, reward_itself, same_world
 from balaclava.frames.patience import LATE, begin_patience, longest_wait, note_wait
-from balaclava.simulation.delays import LOST, draw_delay
+from balaclava.simulation.delays import LOST, delay_within
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.waiting import (
     ARM,
@@ -171,9 +171,7 @@ def make_late_play(
                     drawn = draw(scene, t, arm, environment_rng)
                     total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
                     reward = prepare(params, drawn)
-                    delay = draw_delay(law, delay_rng)
-                    if delay > longest:  # given up by then
-                        delay = LOST
+                    delay = delay_within(law, longest, delay_rng)
                     if window:
                         reward, delay = missing if delay == LOST else reward, limit
                     wait_for(waiting, t, arm, phase, reward, delay)
