@@ -34,9 +34,9 @@ from balaclava._core.declared import (
     Sensitivity,
 )
 from balaclava._core.kernels import compiled, kernel
-from balaclava.environments.base import Environment
+from balaclava.environments.base import Environment, Scene
 from balaclava.environments.base import register as register_environment
-from balaclava.frames import blocks, epochs, pending, pools, start_phase, tally
+from balaclava.frames import blocks, episodes, epochs, pending, pools, ridge, start_phase, tally
 from balaclava.frames.start_phase import count_reward, starting_arm
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import (
@@ -53,6 +53,7 @@ from balaclava.policies.base import (
     onto_unit_grid,
 )
 from balaclava.policies.base import register as register_policy
+from balaclava.policies.contextual.features import ContextualPolicy, PrivateContextualPolicy
 from balaclava.policies.expert_advice import ExpertPolicy, PrivateExpertPolicy
 from balaclava.policies.local import (
     LocalBoundedPolicy,
@@ -108,6 +109,7 @@ __all__ = [
     "Arms",
     "BoundedPolicy",
     "Contamination",
+    "ContextualPolicy",
     "Delta",
     "Environment",
     "Epsilon",
@@ -134,6 +136,7 @@ __all__ = [
     "Policy",
     "PositiveMeans",
     "PrivateBoundedPolicy",
+    "PrivateContextualPolicy",
     "PrivateExpertPolicy",
     "PrivateLossPolicy",
     "PrivateRealPolicy",
@@ -141,6 +144,7 @@ __all__ = [
     "Range",
     "ReleaseEpsilon",
     "RewardRange",
+    "Scene",
     "Scope",
     "Sensitivity",
     "SystemRandomness",
@@ -161,6 +165,7 @@ __all__ = [
     "compiled",
     "count_reward",
     "discrete_laplace",
+    "episodes",
     "epochs",
     "failure_probability_of",
     "gaussian_index",
@@ -184,6 +189,7 @@ __all__ = [
     "randomized_bit",
     "register_environment",
     "register_policy",
+    "ridge",
     "seeded",
     "start_phase",
     "starting_arm",
