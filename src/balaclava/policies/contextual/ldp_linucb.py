@@ -12,14 +12,7 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.features import CONTEXT_IS_PUBLIC, SPREAD, ContextualPolicy
 from balaclava.policies.contextual.linucb import Params, Regression, begin_regression, choose
 from balaclava.policies.contextual.linucb import learn as learn_linucb
-from balaclava.policies.local import REPORTED, LocalBoundedPolicy
-from balaclava.privacy.randomized_response import bernoulli_report
-
-
-@kernel(borrows=True)
-def report(params: Params, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of the reward: 0 or 1."""
-    return bernoulli_report(rng, reward, params.epsilon)
+from balaclava.policies.local import REPORTED, LocalBoundedPolicy, unit_bit_report
 
 
 @kernel(borrows=True)
@@ -35,7 +28,7 @@ def learn_report(
 def learn(
     params: Params, state: Regression, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    learn_report(params, state, t, arm, report(params, reward, 1.0, rng), phase, rng)
+    learn_report(params, state, t, arm, unit_bit_report(params, reward, 1.0, rng), phase, rng)
 
 
 @register
@@ -83,7 +76,7 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
     name = "ldp-linucb"
     reference = "after Abbasi-Yadkori, Pal, Szepesvari 2011 and Ren, Zhou, Liu, Shroff 2020"
     assumptions: ClassVar[tuple[str, ...]] = (CONTEXT_IS_PUBLIC, REPORTED)
-    report_kernel = staticmethod(report)
+    report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_report)
     reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"outstanding": 512},)
