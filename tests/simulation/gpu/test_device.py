@@ -16,7 +16,8 @@ from balaclava.simulation.gpu.device import gpu_fault
 from balaclava.testing.examples import examples, matching_environment
 
 needs_gpu = pytest.mark.skipif(bool(gpu_fault()), reason=gpu_fault() or "there is a GPU")
-POLICIES = {entry.name: entry.policy for entry in bl.list_policies()}
+# Contexts are drawn on the CPU alone.
+POLICIES = {e.name: e.policy for e in bl.list_policies() if "features" not in e.policy.annotations}
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 
 
