@@ -202,7 +202,7 @@ def _plain(name: str, arms: int) -> Policy:
 
 
 def losses(quick: bool) -> list[Line]:
-    """Of the losses that came, those that changed what the base goes by."""
+    """Of the losses that came, those of which the base still knew the decision, and learned."""
     means, delay = 1.0 - PROBLEMS["four arms"], 1_000
     lines = []
     for name in ("dp-exp3", "dp-htinf", "dp-tsallis-inf", "dp-ftpl"):
@@ -215,11 +215,11 @@ def losses(quick: bool) -> list[Line]:
             late.append((t, *kernels.choose(params, state, t, None, rng)))
             if len(late) > delay:
                 made, arm, phase = late.popleft()
-                before = state.base.losses.copy()
+                before = state.base.pending.numbers.copy()
                 loss = float(draw.random() < means[arm])
                 kernels.learn(params, state, made, arm, loss, phase, rng)
                 came += 1
-                learned += bool((state.base.losses != before).any())
+                learned += bool((state.base.pending.numbers != before).any())
         share = learned / came
         texts = (f"{learned:,}", f"{came:,} came")
         lines.append(Line(f"{name}: losses learned from", *texts, share, share, share, ">=", 1.0))

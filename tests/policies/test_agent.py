@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -321,6 +322,14 @@ def test_named_arms():
     assert again.policy == policy
     assert again.ask().label in names
     assert bl.policy("ucb1", arms=2).agent().ask().label in ("0", "1")
+    for copied in (
+        dataclasses.replace(policy, radius_scale=2.0),
+        copy.deepcopy(policy),
+        pickle.loads(pickle.dumps(policy)),
+    ):
+        assert (copied.arms, copied.arm_labels) == (3, tuple(names))
+        assert copied.parameters["arms"] == names
+    assert dataclasses.replace(policy, arms=2).arm_labels is None
     for wrong in (["a", "a"], ["a", 3], [], ["a", " "], {"a": 1}, "ab"):
         with pytest.raises(ParameterError, match="arms"):
             bl.policy("ucb1", arms=wrong)

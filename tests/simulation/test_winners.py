@@ -6,10 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.errors import DeviceError, EstimateError, ParameterError
+from balaclava.cli import main
+from balaclava.errors import DeviceError, EstimateError, ExperimentFileError, ParameterError
+from balaclava.experiments.files import read_plan
 from balaclava.policies.estimates import winner_of
+from balaclava.reporting.panels import read_story, to_toml
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.results import Results
@@ -97,3 +101,55 @@ def test_bad_input():
         play(winners="yes")
     with pytest.raises(DeviceError, match="CPU alone"):
         chosen_device("cuda", PROMPT, winners=True)
+
+
+FILE = """
+horizon = 1000
+repetitions = 10
+seed = 1
+checkpoints = 50
+{winners}
+[environment]
+name = "bernoulli"
+means = [0.2, 0.8]
+[policies.private]
+name = "dp-imed"
+epsilon = 1
+explore = 0.3
+[policies.plain]
+name = "ucb1"
+"""
+
+
+def test_experiment_files_ask_for_it(tmp_path):
+    """By a line or by an option: the same table in the end, on the page too, and none without."""
+    texts = {}
+    for line, options in (("winners = true", []), ("", ["--winners"]), ("", [])):
+        path = tmp_path / f"file{len(texts)}.toml"
+        path.write_text(FILE.format(winners=line), encoding="utf-8")
+        out = tmp_path / f"out{len(texts)}"
+        command = ["simulate", str(path), "--out", str(out), *options]
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 0, done.output
+        texts[out] = (out / "summary.txt").read_text(encoding="utf-8")
+    by_line, by_option, without = texts.values()
+    assert by_line == by_option == str(RESULTS.summary()) + "\n"
+    assert "winners" not in without
+    folder = next(iter(texts))
+    story = read_story(folder)
+    assert "winners = true" in to_toml(story.panels[0].results)
+    assert str(bl.load(folder / "results.parquet").winners()) == str(RESULTS.winners())
+
+
+@pytest.mark.parametrize(
+    ("line", "policy", "words"),
+    [("winners = 3", "dp-imed", "winners"), ("winners = true", "ucb1", "estimates")],
+)
+def test_files_that_cannot_name_winners_are_refused(tmp_path, line, policy, words):
+    path = tmp_path / "file.toml"
+    text = FILE.format(winners=line)
+    if policy == "ucb1":
+        text = text.replace('"dp-imed"\nepsilon = 1\nexplore = 0.3', '"ucb1"')
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ExperimentFileError, match=words):
+        read_plan(path)

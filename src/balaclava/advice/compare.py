@@ -21,7 +21,9 @@ from balaclava.environments.base import Environment
 from balaclava.errors import MomentWarning
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
+from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress, checkpoint_rounds, simulate
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.statistics import plus_minus
 
@@ -148,6 +150,8 @@ def compare(
     horizon: int | None = None,
     repetitions: int = 30,
     seed: int = 1,
+    delay: Delay | None = None,
+    patience: int | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -155,7 +159,9 @@ def compare(
 
     Each repetition has a world of its own, drawn from the log's uncertainty; all policies meet the
     same worlds. Scales of confidence radii, of private policies and of baselines alike, are chosen
-    on other draws. The horizon is by default the number of rows, within 1,000 and 50,000.
+    on other draws. The horizon is by default the number of rows, within 1,000 and 50,000. `delay`
+    and `patience` are those of `bl.simulate`: how late rewards come, and how long they are waited
+    for.
 
     Example:
         >>> import tempfile, pathlib
@@ -172,7 +178,7 @@ def compare(
     low, high = _ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
     candidates, baselines = _candidates(log, epsilon, rounds)
-    arena = _Arena(log, rounds, seed, workers)
+    arena = _Arena(log, rounds, seed, Feedback.create(delay, patience), workers)
     candidates, baselines = _with_scales(arena, candidates, baselines)
     policies = {
         AT_RANDOM: make_policy("random", arms=log.world.arms),
@@ -244,6 +250,7 @@ class _Arena:
     log: Log
     rounds: int
     seed: int
+    feedback: Feedback
     workers: int | None
 
     def play(
@@ -253,7 +260,12 @@ class _Arena:
         worlds = draw_worlds(self.log, _number(self.seed, stream))
         rounds = checkpoint_rounds(200, self.rounds)
         results = Results.empty(
-            policies, self.log.world, horizon=self.rounds, seed=self.seed, checkpoints=rounds
+            policies,
+            self.log.world,
+            horizon=self.rounds,
+            seed=self.seed,
+            checkpoints=rounds,
+            feedback=self.feedback,
         )
         at_random = np.empty(count)
         each = self.rounds * len(policies)
@@ -276,6 +288,8 @@ class _Arena:
                 horizon=self.rounds,
                 repetitions=1,
                 seed=seed,
+                delay=self.feedback.delay,
+                patience=self.feedback.settling.patience,
                 workers=self.workers,
             )
         return [runs[0] for runs in results.runs.values()]

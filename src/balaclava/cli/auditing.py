@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from balaclava.cli.arms import ARMS
+
 
 def parameter(text: str) -> tuple[str, Any]:
     """`name=value` as a name and a number, a list or a word."""
@@ -23,7 +25,9 @@ def parameter(text: str) -> tuple[str, Any]:
 @click.argument("policy")
 @click.option("--epsilon", type=float, help="Privacy loss to claim.")
 @click.option("--delta", type=float, help="Probability outside it, for policies that take one.")
-@click.option("--arms", type=int, default=2, show_default=True, help="Number of arms.")
+@click.option(
+    "--arms", type=ARMS, default=2, show_default=True, help="Number of arms, or their names."
+)
 @click.option("--horizon", type=int, help="Rounds, for policies that need to know.")
 @click.option(
     "--set",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from balaclava.cli.delays import delay_options, lateness
 from balaclava.cli.play import _progress
 
 
@@ -23,6 +24,7 @@ from balaclava.cli.play import _progress
     "--repetitions", type=click.IntRange(min=2), help="Runs of a finalist; by default the file's."
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
+@delay_options
 def calibrate(
     file: Path,
     label: str,
@@ -30,6 +32,10 @@ def calibrate(
     parameter: str,
     repetitions: int | None,
     workers: int | None,
+    delay: float | None,
+    law: str | None,
+    lost: float | None,
+    patience: int | None,
 ) -> None:
     """Choose a scale of a policy by simulation on the environments of FILE.toml.
 
@@ -43,7 +49,8 @@ def calibrate(
     from balaclava.errors import ExperimentFileError, nearest
     from balaclava.experiments.files import read_plan
 
-    experiments = read_plan(file).experiments
+    plan, late = read_plan(file), lateness(delay, law, lost, patience)
+    experiments = (plan.with_feedback(**late) if late else plan).experiments
     first = experiments[0]
     worlds = {each.environment_label: each.environment for each in experiments}
     if len(worlds) < len(experiments) or len({each.feedback for each in experiments}) > 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from balaclava.cli.arms import ARMS
 from balaclava.cli.delays import delay_options, lateness
 from balaclava.cli.play import _progress
 
@@ -71,7 +72,7 @@ _ONLY_SOME = ("delta", "reward_range", *_MORE)
 @click.option("--rewards", type=click.Choice(list(_QUESTIONS["rewards"][1])))
 @click.option("--trust", type=click.Choice(list(_QUESTIONS["trust"][1])))
 @click.option("--scope", type=click.Choice(list(_QUESTIONS["scope"][1])))
-@click.option("--arms", type=int, help="Number of arms.")
+@click.option("--arms", type=ARMS, help="Number of arms, or their names: plain,friendly,map.")
 @click.option("--horizon", type=int, help="Number of decisions.")
 @click.option("--epsilon", type=float, help="Privacy loss.")
 @click.option("--delta", type=float, help="Probability outside it.")

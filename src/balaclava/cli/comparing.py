@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava.cli.delays import delay_options, lateness
 from balaclava.cli.play import _progress
 from balaclava.cli.tables import print_table
 
@@ -68,6 +69,7 @@ _READ = (
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
+@delay_options
 def compare(
     log: str, arm: str, reward: str, out: Path | None, as_json: bool, **options: Any
 ) -> None:
@@ -92,13 +94,14 @@ def compare(
         out = Path("pipe-report.html" if log == PIPE else f"{Path(log).stem}-report.html")
     if out is not None:
         require_place(out)
+    late = lateness(**{name: options.pop(name) for name in ("delay", "law", "lost", "patience")})
     reading = {name: options.pop(name) for name in _READ}
     how = Reading(*(reading.pop(name) for name in Reading._fields))
     rewards_log = read(log, arm=arm, reward=reward, how=how, **reading)
     if not as_json:
         _say([rewards_log.telling.sentence, NOT_PRIVATE])
     with _progress() as progress:
-        comparison = play(rewards_log, progress=progress, **options)
+        comparison = play(rewards_log, progress=progress, **options, **late)
     if as_json:
         click.echo(json.dumps(_finite(comparison.to_dict()), indent=2, ensure_ascii=False))
     else:

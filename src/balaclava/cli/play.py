@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 )
 @click.option("--extend", is_flag=True, help="Take over a folder of another experiment.")
 @click.option("--list", "show", is_flag=True, help="List the cells, and play nothing.")
+@click.option(
+    "--winners", is_flag=True, help="Say how many runs name the right arm, and when, from releases."
+)
 @delay_options
 @click.pass_context
 def simulate(
@@ -50,6 +53,7 @@ def simulate(
     file: Path,
     out: Path | None,
     show: bool,
+    winners: bool,
     delay: float | None,
     law: str | None,
     lost: float | None,
@@ -89,6 +93,7 @@ def simulate(
     arguments = lateness(delay, law, lost, patience)
     if arguments:
         plan = plan.with_feedback(**arguments)
+    plan = plan.with_winners() if winners else plan
     out = Path(f"{file.stem}-results") if out is None else out
     sweep = plan_sweep(plan, out)
     if show:

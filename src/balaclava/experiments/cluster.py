@@ -43,12 +43,13 @@ def play_part(
     checkpoints: np.ndarray,
     seed: int,
     feedback: Feedback,
+    winners: bool,
     repetitions: list[int],
     expected: dict[str, str],
 ) -> list[Run]:
     """The task: runs on a worker."""
     _require_same(expected, software())
-    play = player(policy.name, policy, environment, checkpoints, seed, feedback)
+    play = player(policy.name, policy, environment, checkpoints, seed, feedback, winners=winners)
     return [play(repetition, np.zeros(2, np.int64)) for repetition in repetitions]
 
 
@@ -79,6 +80,7 @@ def play_there(
                 cell.checkpoints,
                 cell.seed,
                 cell.feedback,
+                cell.winners,
                 repetitions,
                 expected,
                 key=f"balaclava-{cell.key}-{repetitions[0]}-{len(repetitions)}",

@@ -43,6 +43,9 @@ Rewards may come late, or never::
     mean = { grid = [200, 1000] }
     law = "geometric"                                # or "fixed", "uniform"; or values = [...]
     lost = 0.02
+
+With `winners = true` what was released is recorded at the checkpoints, and tables and pages say how
+many runs name the right arm, and when. It takes a policy that offers estimates, such as dp-imed.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,7 +78,7 @@ from balaclava.simulation.results import Results
 _NUMBERS = {"horizon": 1, "repetitions": 1, "seed": 0}  # each with the smallest allowed
 _SETTLING = ("patience", "settle", "missing")
 _SECTIONS = ("delay", "environment", "environments", "policies")
-_KEYS = (*_NUMBERS, "checkpoints", "workers", *_SETTLING, *_SECTIONS)
+_KEYS = (*_NUMBERS, "checkpoints", "workers", "winners", *_SETTLING, *_SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Experiment:
     workers: int | None = None
     environment_label: str = ""
     feedback: Feedback = PROMPT
+    winners: bool = False
 
     def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
         """Simulate it; `workers` overrides the file's."""
@@ -104,6 +108,7 @@ class Experiment:
             workers=workers or self.workers,
             delay=self.feedback.delay,
             **self.feedback.settling._asdict(),
+            winners=self.winners,
             progress=progress,
         )
 
@@ -128,6 +133,22 @@ class Plan:
             for each in self.experiments
         )
         return replace(self, experiments=tuple(changed))
+
+    def with_winners(self) -> Plan:
+        """The same, with what was released recorded at the checkpoints."""
+        _require_estimates(policy for each in self.experiments for policy in each.policies.values())
+        return replace(
+            self, experiments=tuple(replace(each, winners=True) for each in self.experiments)
+        )
+
+
+def _require_estimates(policies: Iterable[Policy]) -> None:
+    """Refuse to look for winners where no policy could name one."""
+    if not any(policy.estimation for policy in policies):
+        raise ExperimentFileError(
+            "winners: none of the policies offers estimates, so that none could name a winner; "
+            "add one that does, such as dp-imed or imed, or leave winners out"
+        )
 
 
 class _Section(NamedTuple):
@@ -173,6 +194,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         if workers is not None:
             workers = _whole("workers", workers, 1)
         feedbacks = _feedbacks(content)
+        winners = check("winners", content.get("winners", False), bool)
         policies = _table("policies", _needed(content, "policies"))
         if not policies:
             raise ExperimentFileError("no policy is given; add a section such as [policies.ucb1]")
@@ -211,7 +233,9 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
             environments.items(), feedbacks.items(), horizons, seeds
         )
     )
-    return Plan(path.stem, experiments, workers)
+    plan = Plan(path.stem, experiments, workers)
+    with _blame(f"{path}"):
+        return plan.with_winners() if winners else plan
 
 
 def _parse(path: Path) -> dict[str, Any]:

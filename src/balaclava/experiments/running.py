@@ -116,6 +116,7 @@ def _play_here(
                 cell.checkpoints,
                 cell.seed,
                 cell.feedback,
+                winners=cell.winners,
             )
             for repetition in repetitions:
                 yield _CellJob(play, repetition, cell.horizon, cell=cell)

@@ -88,6 +88,7 @@ class Cell:
     repetitions: int
     checkpoints: np.ndarray
     feedback: Feedback
+    winners: bool
     key: str
     path: Path
     done: bool
@@ -222,6 +223,7 @@ class Sweep:
                 experiment.repetitions,
                 rounds,
                 experiment.feedback,
+                experiment.winners,
                 key,
                 folder / f"{key}.parquet",
                 f"{key}.parquet" in finished,
@@ -410,6 +412,7 @@ def _described(experiment: Experiment, packages: dict[str, str]) -> dict[str, An
         "seed": experiment.seed,
         "checkpoints": rounds,
         **described_feedback(experiment.feedback),
+        **({"winners": True} if experiment.winners else {}),
     }
     digest = hashlib.sha256(_canonical([shared, packages, sources()]))
     for part in (_values(experiment.environment), *_code(experiment.environment)):
@@ -499,6 +502,7 @@ def _rebuilt(setting: dict[str, Any]) -> Experiment:
         None,
         setting["environment_label"],
         Feedback.create(**setting.get("feedback", {})),
+        setting.get("winners", False),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from balaclava._core.declared import Arms, Declared, Outside, RewardRange, check_claim, summary_line
 from balaclava._core.kernels import kernel
@@ -74,6 +74,20 @@ class Kernels(NamedTuple):
     forget: Callable[..., Any] = nothing_to_forget
 
 
+class NamedArms(int):
+    """A number of arms that remembers their names, also through `dataclasses.replace`."""
+
+    labels: tuple[str, ...]
+
+    def __new__(cls, labels: Sequence[str]) -> Self:
+        number = super().__new__(cls, len(labels))
+        number.labels = tuple(labels)
+        return number
+
+    def __getnewargs__(self) -> tuple[Any]:
+        return (self.labels,)
+
+
 class Policy(Declared):
     """A rule for choosing arms: immutable parameters and three kernels.
 
@@ -129,11 +143,14 @@ class Policy(Declared):
     arm_labels: ClassVar[tuple[str, ...] | None] = None  # an object's own, where arms were named
 
     def __post_init__(self) -> None:
-        if isinstance(self.arms, list | tuple):
-            labels = self._checked_labels(self.arms)
-            object.__setattr__(self, "arm_labels", labels)
-            object.__setattr__(self, "arms", len(labels))
+        arms: Any = self.arms
+        if isinstance(arms, list | tuple):
+            arms = NamedArms(self._checked_labels(arms))
+            object.__setattr__(self, "arms", int(arms))
         super().__post_init__()
+        if isinstance(arms, NamedArms):
+            object.__setattr__(self, "arm_labels", arms.labels)
+            object.__setattr__(self, "arms", arms)
 
     def _checked_labels(self, names: Sequence[Any]) -> tuple[str, ...]:
         for name in names:

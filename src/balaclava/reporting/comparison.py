@@ -98,8 +98,10 @@ def how_played(comparison: Comparison) -> str:
     """Where policies were played, in a sentence or two."""
     binary = is_binary(comparison.results.environment.constants().rewards)
     count = len(next(iter(comparison.results.runs.values())))
+    feedback = str(comparison.results.feedback)
+    late = f", with rewards that come late ({feedback})," if feedback else ""
     return (
-        f"Played for {comparison.results.horizon:,} rounds in {count} worlds that the log leaves "
+        f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that the log leaves "
         f"possible: {HOW[binary]}. Regret is counted in the world that was drawn; 5 % to 95 % is "
         "its spread over worlds."
     )

@@ -19,6 +19,7 @@ from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.files import Recorded
 from balaclava.simulation.results import Results, load
 from balaclava.simulation.statistics import best_arm_share, plus_minus
+from balaclava.simulation.winners import recorded
 
 BAND = (0.1, 0.9)  # quantiles of the repetitions around a curve
 SPREAD = (0.05, 0.95)  # quantiles of the final regret
@@ -200,6 +201,7 @@ def to_toml(results: Results) -> str:
         f"seed = {results.seed}",
         f"checkpoints = {rounds.size if usual else rounds.tolist()}",
         *_entries(settling),
+        *(["winners = true"] if recorded(results) else []),
         "",
         *(["[delay]", *_entries(delay), ""] if delay else []),
         "[environment]",
