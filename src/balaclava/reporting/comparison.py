@@ -101,9 +101,9 @@ def how_played(comparison: Comparison) -> str:
     feedback = str(comparison.results.feedback)
     late = f", with rewards that come late ({feedback})," if feedback else ""
     return (
-        f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that the log leaves "
-        f"possible: {HOW[binary]}. Regret is counted in the world that was drawn; 5 % to 95 % is "
-        "its spread over worlds."
+        f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that the log "
+        f"leaves possible: {HOW[binary]}. Regret is counted in the world that was drawn; "
+        "5 % to 95 % is its spread over worlds."
     )
 
 
