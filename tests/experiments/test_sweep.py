@@ -259,9 +259,9 @@ def test_only_what_is_missing_is_played(
     assert [cell.done for cell in open_sweep(out).cells].count(False) == 2
     played = []
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         played.append(arguments)
-        return player(*arguments)
+        return player(*arguments, **options)
 
     player = running.player
     monkeypatch.setattr(running, "player", counted)
