@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from balaclava.service.service import Service
+from tests.service.stage import Stage
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +63,18 @@ def open_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     for service in opened:
         if service.writer.alive:
             service.close()
+
+
+@pytest.fixture
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Stage]]:
+    """Make stages, one after the other, each with a randomness of the test's."""
+    made: list[Stage] = []
+
+    def make(rng: Any) -> Stage:
+        if made:
+            made[-1].close()
+        made.append(Stage(tmp_path / str(len(made)), rng, monkeypatch))
+        return made[-1]
+
+    yield make
+    made[-1].close()

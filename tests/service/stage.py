@@ -1,0 +1,105 @@
+"""A service on a stage: its clock, its randomness and its ids are the test's.
+
+All of it is put around the application by the test process; nothing that the server takes in can.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from balaclava.service import experiment as experiments
+from balaclava.service.app import create_app
+from balaclava.service.clock import Clock
+from balaclava.service.jobs import Job
+from balaclava.service.service import Service
+from balaclava.service.work import Work
+
+START = 1_800_000_000.0
+SHOP: dict[str, Any] = {
+    "name": "shop",
+    "policy": "dp-imed",
+    "parameters": {"epsilon": 4.0},
+    "arms": ["plain", "map"],
+    "reward_window": 5.0,
+    "default_reward": 0.0,
+}
+
+
+class Stopped(Clock):
+    """Stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moment = START
+
+    def now(self) -> float:
+        return self.moment
+
+    def catch_up(self, moment: float) -> None:
+        self.moment = max(self.moment, moment)
+
+
+class Look(Job):
+    """Asks for nothing: once it is answered, the writer has seen the time."""
+
+    def apply(self, work: Work) -> None:
+        return None
+
+
+class Stage:
+    """One service without keys, and whoever asks it."""
+
+    def __init__(self, folder: Path, rng: Any, patch: pytest.MonkeyPatch) -> None:
+        self._folder, self._patch = folder, patch
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "service.key").write_bytes(b"k" * 32)
+        ids = (f"{number:022d}" for number in itertools.count())
+        patch.setattr(experiments, "SystemRandomness", lambda: rng)
+        patch.setattr(experiments, "new_decision_id", lambda: next(ids))
+        patch.setattr("balaclava.service.ledger.time", SimpleNamespace(time=lambda: START))
+        self.clock = Stopped()
+        self.open()
+
+    def open(self) -> None:
+        self._patch.setattr("balaclava.service.service.Clock", lambda: self.clock)
+        self.service = Service.open(str(self._folder / "service.db"))
+        app = create_app(self.service, keys=False)
+        self.client = TestClient(app, cookies={"balaclava_visit": "v"})
+        self.client.__enter__()  # one event loop for all requests
+
+    def close(self) -> None:
+        self.client.__exit__(None, None, None)
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    def wait(self, seconds: float) -> None:
+        self.clock.moment += seconds
+        self.service.do(Look())
+        deadline = time.monotonic() + 30
+        while any(each.behind for each in self.service.writer._kept.values()):
+            assert time.monotonic() < deadline
+            self.service.do(Look())
+
+    def send(self, id: str, value: float) -> Any:
+        return self.client.put(f"/v1/decisions/{id}/reward", json={"value": value})
+
+
+def plain(answer: Any) -> tuple[Any, ...]:
+    """All of an answer that can be seen."""
+    headers = {name: value for name, value in answer.headers.items() if name != "date"}
+    return str(answer.request.url), answer.status_code, headers, answer.text
+
+
+def metrics(text: str) -> list[str]:
+    """Without how long it took, and when the process began."""
+    noise = ("_bucket{", "_sum{", "_created")
+    return [line for line in text.splitlines() if not any(each in line for each in noise)]

@@ -1,0 +1,233 @@
+"""Backups that are put back, ledgers that are lost, and processes that do the same at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from balaclava.service import writer
+from balaclava.service.definition import Definition
+from balaclava.service.jobs import Create, Decide
+from balaclava.service.ledger import Ledger
+from balaclava.service.problems import Problem, StartError
+from balaclava.service.server import Settings
+from balaclava.service.service import Service
+from tests.service.stage import SHOP
+
+Opener = Callable[..., Service]
+
+
+def create(service: Service, **changes: Any) -> bool:
+    return bool(service.do(Create(service.ledger, Definition.checked(**SHOP | changes))))
+
+
+def decide(service: Service, count: int = 1) -> list[Any]:
+    return list(service.do(Decide(service.vault, "shop", count))["decisions"])
+
+
+def back_up(tmp_path: Path, name: str = "service.db") -> Callable[[], None]:
+    """A copy of a file of the closed service; call it to put it back."""
+    shutil.copy(tmp_path / name, tmp_path / f"{name} copy")
+
+    def put_back() -> None:
+        for end in ("-wal", "-shm"):
+            (tmp_path / f"{name}{end}").unlink(missing_ok=True)
+        shutil.copy(tmp_path / f"{name} copy", tmp_path / name)
+
+    return put_back
+
+
+def test_a_backup_is_refused_and_charged_each_time(open_service: Opener, tmp_path: Path) -> None:
+    service = open_service()
+    service.ledger.set_population("us", 100.0, 0.0)
+    create(service, population="us")
+    service.close()
+    put_back = back_up(tmp_path)
+    for times in (1, 2):
+        service = open_service()
+        decide(service)
+        service.close()
+        put_back()
+        with pytest.raises(StartError, match="--restored"):
+            open_service()
+        for restored in (True, True, False):  # the second time nothing is behind
+            service = open_service(restored=restored)
+            privacy = service.privacy("shop")
+            assert privacy["restored"] == times
+            assert privacy["charged"]["epsilon"] == 4.0 * (1 + times)
+            assert privacy["per_person"]["epsilon"] == 4.0 * (1 + times)
+            assert service.ledger.budgets()["us"].spent_epsilon == 4.0 * (1 + times)
+            service.close()
+
+
+def test_an_experiment_that_a_backup_has_lost_is_charged_when_made_again(
+    open_service: Opener, tmp_path: Path
+) -> None:
+    service = open_service()
+    service.ledger.set_population("us", 9.0, 0.0)
+    service.close()
+    put_back = back_up(tmp_path)
+    for spent in (4.0, 8.0):
+        service = open_service()
+        assert create(service, population="us")
+        assert service.ledger.budgets()["us"].spent_epsilon == spent
+        decide(service)
+        service.close()
+        put_back()
+        with pytest.raises(StartError, match="--restored"):
+            open_service()
+        service = open_service(restored=True)
+        assert service.ledger.budgets()["us"].spent_epsilon == spent  # nothing ran again yet
+        service.close()
+    service = open_service()
+    with pytest.raises(Problem, match="does not fit"):
+        create(service, population="us")
+
+
+@pytest.mark.parametrize("fate", ["deleted", "put back"])
+def test_a_ledger_that_forgot_is_refused(open_service: Opener, tmp_path: Path, fate: str) -> None:
+    service = open_service()
+    service.ledger.set_population("us", 100.0, 0.0)
+    create(service, population="us")
+    service.close()
+    put_back = back_up(tmp_path, "ledger.db")
+    service = open_service()
+    decide(service)
+    service.close()
+    if fate == "deleted":
+        (tmp_path / "ledger.db").unlink()
+    else:
+        put_back()
+    with pytest.raises(StartError, match="ledger does not know"):
+        open_service()
+    with pytest.raises(StartError, match="ledger does not know"):
+        open_service(restored=True)
+
+
+def test_another_key_and_a_lost_one_are_refused(open_service: Opener, tmp_path: Path) -> None:
+    open_service().close()
+    key = (tmp_path / "key").read_bytes()
+    assert (os.stat(tmp_path / "key").st_mode & 0o777, len(key)) == (0o600, 32)
+    assert os.stat(tmp_path / "service.db").st_mode & 0o777 == 0o600
+    for content, reason in ((b"o" * 32, "is not the one"), (b"", "32 bytes"), (None, "put back")):
+        (tmp_path / "key").unlink(missing_ok=True)
+        if content is not None:
+            (tmp_path / "key").write_bytes(content)
+        with pytest.raises(StartError, match=reason):
+            open_service()
+        assert (tmp_path / "key").exists() == (content is not None)  # none is made in its place
+    (tmp_path / "key").write_bytes(key)
+    open_service()
+
+
+def test_one_file_under_two_names(open_service: Opener, tmp_path: Path) -> None:
+    open_service()
+    (tmp_path / "link.db").symlink_to(tmp_path / "service.db")
+    for name in (str(tmp_path / "link.db"), f"sqlite:///{tmp_path / 'service.db'}"):
+        with pytest.raises(StartError, match="in use by another process"):
+            open_service(name)
+    with pytest.raises(StartError, match="give a path"):
+        open_service(f"sqlite:///file:{tmp_path / 'service.db'}?uri=true")
+
+
+def test_a_ledger_lies_outside_the_database(open_service: Opener, database: str) -> None:
+    with pytest.raises(StartError, match="outside the database"):
+        open_service(database, ledger=database)
+    with pytest.raises(StartError, match="one writer"):
+        Settings(database="sqlite:///service.db", workers=2).checked()
+
+
+def test_a_crash_between_charge_and_commit_charges_once(
+    open_service: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = open_service()
+    service.ledger.set_population("us", 4.0, 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.Work, "store", lambda self: 1 / 0)
+        with pytest.raises(Problem, match="internal error"):
+            create(service, population="us")
+    assert service.experiments() == []
+    assert service.ledger.budgets()["us"].spent_epsilon == 4.0
+    service.close()
+    service = open_service()  # nothing is behind: nobody saw it
+    assert create(service, population="us")
+    assert not create(service, population="us")
+    assert service.ledger.budgets()["us"].spent_epsilon == 4.0
+
+
+def test_made_and_used_in_one_commit_and_cut_off(
+    open_service: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the ledger noted of a commit that did not come must not look like a lost one."""
+    service = open_service()
+    intend = Ledger.intend
+    noted: list[dict[str, int]] = []
+
+    def cut_off(self: Ledger, versions: dict[str, int]) -> None:
+        intend(self, versions)
+        noted.append(versions)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Ledger, "intend", cut_off)
+    with service.writer._wake:  # both are taken up at once
+        new = service.writer.submit(Create(service.ledger, Definition.checked(**SHOP)))
+        first = service.writer.submit(Decide(service.vault, "shop"))
+    for future in (new, first):
+        with pytest.raises(Problem, match="internal error"):
+            future.result(30)
+    assert [list(versions.values()) for versions in noted] == [[1]]
+    monkeypatch.undo()
+    service.close()
+    service = open_service()
+    assert create(service)
+
+
+def test_two_processes_make_the_same_experiments(open_service: Opener, postgres: str) -> None:
+    """Whoever comes second is told that it is there; what is refused costs nothing."""
+    services = [open_service(postgres) for _ in range(2)]
+    services[0].ledger.set_population("us", 1_000.0, 0.0)
+    answers: list[Any] = []
+
+    def make(service: Service, window: float) -> None:
+        for number in range(10):
+            fields = {"name": f"e{number}", "population": "us"}
+            try:
+                answers.append(create(service, **fields))
+                answers.append(create(service, **fields, reward_window=window))
+            except Problem as problem:
+                answers.append(problem.status)
+
+    threads = [threading.Thread(target=make, args=(s, 60.0 + i)) for i, s in enumerate(services)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, answers)) == sorted(["True"] * 10 + ["False"] * 10 + ["409"] * 20)
+    assert services[0].ledger.budgets()["us"].spent_epsilon == 40.0
+
+
+def test_two_processes_decide_for_one_person(open_service: Opener, postgres: str) -> None:
+    services = [open_service(postgres) for _ in range(2)]
+    create(services[0], rewards_per_person=5)
+    decisions: list[Any] = []
+
+    def ask(service: Service) -> None:
+        for number in range(10):
+            job = Decide(service.vault, "shop", 2, f"r{number}", "ann")
+            decisions.extend(service.do(job)["decisions"])
+
+    threads = [threading.Thread(target=ask, args=(service,)) for service in services]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    different = {each["decision_id"]: each["learns"] for each in decisions}
+    assert (len(decisions), len(different), sum(different.values())) == (40, 20, 5)
+    assert services[0].experiment("shop")["decisions"] == 20
+    open_service(postgres)  # a third may join while the others are at work

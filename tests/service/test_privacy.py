@@ -1,0 +1,155 @@
+"""Privacy through the service: what is asked over HTTP, and everything that comes back.
+
+Two databases that differ in one reward are filled by the same requests. With the same answers of
+all mechanisms everything that can be seen must be the same, and what the mechanisms were asked may
+differ by what the guarantee allows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from balaclava.auditing.recorder import Player, Recorder
+from balaclava.service import work
+from tests.service.stage import SHOP, Stage, metrics, plain
+
+STEPS, WINDOW, EACH = 20, 5, 3
+PERSONS = {"population": "us", "rewards_per_person": EACH - 1}  # two decisions in three learn
+PAGES = (
+    *("/", "/live", "/experiments/shop", "/experiments/shop/live", "/experiments/shop/history"),
+    *("/ledger", "/keys", "/experiments/shop/finish", "/healthz", "/readyz", "/openapi.json"),
+)
+LIVE = ("/v1/experiments/shop/results", "/experiments/shop/live")
+ANSWERS = (
+    *("/v1/experiments", "/v1/experiments/shop", "/v1/experiments/shop/results"),
+    *("/v1/experiments/shop/results?confidence=0.6", "/v1/experiments/shop/privacy"),
+    *("/v1/experiments/shop/history?points=5", "/v1/populations", "/v1/ledger", "/v1/keys"),
+)
+
+
+class Event(NamedTuple):
+    """What comes of a decision: a reward, so many seconds later; None if it never comes."""
+
+    delay: int
+    reward: float | None
+
+
+def events(seed: int) -> list[Event]:
+    """Ones come at once, zeros late or never: arrival tells as much as it can."""
+    rng = np.random.default_rng(seed)
+    rewards = rng.random(STEPS * EACH) < 0.5
+    return [
+        Event(0, 1.0)
+        if reward
+        else Event(int(rng.integers(1, 9)), 0.0 if rng.random() < 0.5 else None)
+        for reward in rewards
+    ]
+
+
+class Run(NamedTuple):
+    """Everything that was seen of a service, and the counts of its metrics."""
+
+    seen: list[Any]
+    metrics: list[str]
+
+
+def play(stage: Stage, happenings: list[Event], target: int, **changes: Any) -> Run:
+    """Ask for decisions, send rewards, and read everything that can be read, in between."""
+    client, seen, ids = stage.client, [], []
+    seen.append(plain(client.put("/v1/populations/us", json={"epsilon": 99.0, "delta": 0.1})))
+    seen.append(plain(client.post("/v1/experiments", json=SHOP | PERSONS | changes)))
+    for step in range(STEPS):
+        asked = {"count": EACH, "request_id": f"r{step}", "person": f"p{step}"}
+        answer = client.post("/v1/experiments/shop/decisions", json=asked)
+        ids += [each["decision_id"] for each in answer.json()["decisions"]]
+        seen.append(plain(answer))
+        seen.append(plain(client.post("/v1/experiments/shop/decisions", json=asked)))
+        for place, event in enumerate(happenings[: len(ids)]):
+            if place // EACH + event.delay == step and event.reward is not None:
+                answer = stage.send(ids[place], event.reward)
+                if place != target:  # to whom it is sent is told by its time alone, see below
+                    seen.append(plain(answer))
+        if step == STEPS // 2:
+            stage.restart()
+            client = stage.client
+        for address in LIVE if step % 8 else (*ANSWERS, *PAGES):
+            seen.append(plain(client.get(address)))
+        stage.wait(1.0)
+    for id in ids:  # the same answer, whatever is stored: 410 by time alone
+        seen.append(plain(stage.send(id, 0.25)))
+    seen.append(plain(client.post("/v1/experiments/shop/finish")))
+    seen += [plain(client.get(address)) for address in (*ANSWERS, *PAGES)]
+    return Run(seen, metrics(client.get("/metrics").text))
+
+
+NEIGHBOURS: dict[str, Callable[[Event], Event]] = {
+    "another value": lambda old: Event(old.delay, 0.75),
+    "another time": lambda old: Event(WINDOW - 1, old.reward),
+    "too late": lambda old: Event(WINDOW + 2, 1.0),
+    "it never came": lambda old: Event(0, None),
+}
+POLICIES: dict[str, dict[str, Any]] = {
+    "dp-imed": {"epsilon": 4.0},
+    "dp-klucb": {"epsilon": 4.0},
+    "adap-ucb": {"epsilon": 4.0},
+    "dp-se": {"epsilon": 4.0, "horizon": 500},
+    "dp-ucb": {"epsilon": 2.0},
+}
+
+
+def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **more: Any) -> None:
+    happenings = events(place)
+    learns = range(place - place % EACH, len(happenings), EACH)
+    place = next(i for i in learns if happenings[i].reward == 1.0)
+    others = list(happenings)
+    others[place] = NEIGHBOURS[change](happenings[place])
+    changes = {"policy": policy, "parameters": POLICIES[policy], **more}
+    recorder = Recorder(seed=1)
+    one = play(stages(recorder), happenings, place, **changes)
+    player = Player(recorder.tape, 0)
+    other = play(stages(player), others, place, **changes)
+    for mine, theirs in zip(one.seen, other.seen, strict=True):
+        assert mine == theirs
+    assert player.position == len(recorder.tape) > 0
+    cost = sum(move.share * move.terms.epsilon for move in player.moves)
+    assert cost <= POLICIES[policy]["epsilon"] * (1 + 1e-9)
+    if change != "it never came":  # a request less is one less that the metrics count, for admins
+        sent = [line for line in one.metrics if "reward" not in line]
+        assert sent == [line for line in other.metrics if "reward" not in line]
+
+
+def test_another_value_looks_alike(
+    stages: Callable[..., Stage], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="balaclava")
+    check(stages, "dp-imed", "another value", 7)
+    assert caplog.text == ""
+
+
+def test_a_reward_that_never_came_looks_alike(
+    stages: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction ends two windows here: those of rewards must not get ahead with it."""
+    monkeypatch.setattr(work, "_DUE_AT_ONCE", 2)
+    check(stages, "dp-imed", "it never came", 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", NEIGHBOURS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_neighbours_look_alike_to_every_policy(
+    stages: Callable[..., Stage], policy: str, change: str
+) -> None:
+    for place in (0, 20, 40):
+        check(stages, policy, change, place)
+
+
+def test_the_attack_can_succeed(stages: Callable[..., Stage]) -> None:
+    """Where batches settle by arrival the same neighbours are told apart: the tests can fail."""
+    with pytest.raises(AssertionError):
+        check(stages, "dp-imed", "it never came", 7, settle="arrival")
