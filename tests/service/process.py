@@ -43,6 +43,10 @@ DEFINITIONS: list[dict[str, Any]] = [
 ]
 
 
+def _serve(settings: Settings) -> None:
+    serve(settings, lambda address, key: None)
+
+
 class Server:
     """The service on a database; every life of it is a process."""
 
@@ -55,7 +59,7 @@ class Server:
 
     def start(self) -> None:
         """A new life; back when it answers."""
-        self.process = _PROCESSES.Process(target=serve, args=(self.settings,), daemon=True)
+        self.process = _PROCESSES.Process(target=_serve, args=(self.settings,), daemon=True)
         self.process.start()
         deadline = time.monotonic() + 120
         while True:
