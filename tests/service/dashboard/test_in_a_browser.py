@@ -122,6 +122,10 @@ def test_numbers_follow_and_what_did_not_change_is_not_sent(
     readout = page.locator("[data-chart=shares] .readout")
     readout.wait_for(state="visible")
     assert "map" in readout.inner_text()
+    chart = page.query_selector("[data-chart=shares] canvas")
+    world.decide("arrival", 50)
+    page.wait_for_function("old => !old.isConnected", arg=chart)  # drawn again, with what is new
+    readout.wait_for(state="visible")
     visit.close()
 
 

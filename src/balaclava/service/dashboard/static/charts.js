@@ -174,13 +174,11 @@ function draw() {
     box.hidden = true;
     box.setAttribute("aria-hidden", "true");
     const [look, data] = kinds[place.dataset.chart](place, box);
-    const cursor = charts.get(place)?.cursor;
-    charts.get(place)?.destroy();
+    const old = charts.get(place), { left = -1, top = -1 } = old?.cursor ?? {};
+    look.hooks.ready = [(chart) => { if (left >= 0) chart.setCursor({ left, top }); }];
+    old?.destroy();
     place.replaceChildren(holder, box);
-    const chart = new uPlot(look, data, holder);
-    chart.setCursor(cursor?.left >= 0 ? { left: cursor.left, top: cursor.top }
-      : { left: -10, top: -10 });
-    charts.set(place, chart);
+    charts.set(place, new uPlot(look, data, holder));
   }
 }
 
