@@ -55,7 +55,7 @@ def assessment_page(
     title = dossier.title or "Assessment of a private bandit"
     parts = [
         _head(dossier, results, audit),
-        _pyramid(levels(dossier.policy, dossier.rewards_per_person, audit), dossier.answers),
+        _pyramid(_levels(dossier, audit), dossier.answers),
         _regret(dossier, results),
         _glossary(),
     ]
@@ -78,14 +78,14 @@ def conclusion(
     dossier: Dossier, results: Results | None, audit: Verdict | None
 ) -> tuple[str, bool]:
     """One line, and whether it is good news."""
-    promise = dossier.policy.guarantee.for_rewards(dossier.rewards_per_person)
-    name = dossier.policy.name
+    promise, name = dossier.person or dossier.promise, dossier.policy.name
     if not promise.private:
         return f"{name} promises nothing to a person here: do not run it on personal data.", False
     if audit is not None and audit.verdict in _REFUTED:
         return f"The audit of {name} did not pass ({audit.verdict}): do not run it.", False
     checked = "not audited" if audit is None else "an audit found nothing against it"
-    words = f"{name} gives each person {promise}; {checked}"
+    whom = "reward" if dossier.person is None else "person"
+    words = f"{name} gives each {whom} {promise}; {checked}"
     if results is None:
         return f"{words}; its regret was not simulated.", audit is not None
     share = _share(results, name)
@@ -97,6 +97,10 @@ def conclusion(
     return f"{words}; it loses {share:.0%} of what playing at random loses.", audit is not None
 
 
+def _levels(dossier: Dossier, audit: Verdict | None) -> list[Level]:
+    return levels(dossier.policy, dossier.rewards_per_person, audit, dossier.promise)
+
+
 def _share(results: Results, label: str) -> float:
     unit = float(results.final_regret(AT_RANDOM).mean())
     return float(results.final_regret(label).mean()) / unit if unit > 0 else float("inf")
@@ -104,23 +108,22 @@ def _share(results: Results, label: str) -> float:
 
 def _head(dossier: Dossier, results: Results | None, audit: Verdict | None) -> str:
     words, good = conclusion(dossier, results, audit)
-    promise = dossier.policy.guarantee
-    person = promise.for_rewards(dossier.rewards_per_person)
+    promise, person, count = dossier.promise, dossier.person, dossier.rewards_per_person
     facts = {
         "Owner": dossier.owner,
         "Purpose": dossier.purpose,
         "Population": dossier.population,
         "Date": dossier.date,
-        "Rewards a person gives": f"at most {dossier.rewards_per_person}",
+        "Rewards a person gives": "not counted" if count is None else f"at most {count}",
         "Guarantee of one reward": str(promise),
-        "Guarantee of one person": str(person),
+        "Guarantee of one person": str(person) if person else "none: rewards are not counted",
     }
     rows = "".join(f"<dt>{name}</dt><dd>{_filled(text)}</dd>" for name, text in facts.items())
     made = f'<dt>Made from</dt><dd class="mono">sha256 {escape(dossier.digest)}</dd>'
     return (
         f'<p class="verdict{"" if good else " bad"}">{escape(words)}</p>'
         f'<dl class="facts">{rows}{made if dossier.digest else ""}</dl>'
-        f"<section><h2>The promise in words</h2>{_in_words(person)}</section>"
+        f"<section><h2>The promise in words</h2>{_in_words(person or promise)}</section>"
     )
 
 

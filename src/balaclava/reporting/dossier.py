@@ -15,10 +15,11 @@ import balaclava
 from balaclava._core.declared import Range, check
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
-from balaclava.errors import BalaclavaError, ExperimentFileError, nearest
+from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
+from balaclava.privacy.guarantee import Guarantee
 from balaclava.reporting.audits import Verdict
 from balaclava.reporting.pyramid import levels
 from balaclava.simulation.engine import Progress, simulate
@@ -35,21 +36,35 @@ class Dossier:
     """What a page for a review board is made from. Texts left empty are blanks on the page."""
 
     policy: Policy
-    environment: Environment
-    horizon: int
+    environment: Environment | None = None  # none: nothing is to be simulated
+    horizon: int = 0
     title: str = ""
     owner: str = ""
     purpose: str = ""
     population: str = ""
     date: str = ""
-    rewards_per_person: int = 1
+    rewards_per_person: int | None = 1  # none: nobody counts them
     repetitions: int = 200
     seed: int = 1
     answers: dict[str, str] = field(default_factory=dict)
     digest: str = ""  # of the file and the version of this package
+    guarantee: Guarantee | None = None  # where it runs, if not that of the policy by itself
+
+    @property
+    def promise(self) -> Guarantee:
+        """To one reward."""
+        return self.guarantee or self.policy.guarantee
+
+    @property
+    def person(self) -> Guarantee | None:
+        """To one person; none where nobody counts what a person gives."""
+        count = self.rewards_per_person
+        return None if count is None else self.promise.for_rewards(count)
 
     def play(self, progress: Progress | None = None) -> Results:
         """The policy and playing at random, on the problem that is taken as plausible."""
+        if self.environment is None:
+            raise ParameterError("there is no environment to play on; give `environment`")
         return simulate(
             {
                 self.policy.name: self.policy,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from balaclava.policies.base import Policy
-from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, NOTIONS
+from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, NOTIONS, Guarantee
 from balaclava.reporting.audits import Verdict
 
 
@@ -22,22 +22,31 @@ class Level(NamedTuple):
     questions: dict[str, str]  # that only the owner can answer, by the key of the answer
 
 
-def levels(policy: Policy, rewards_per_person: int, audit: Verdict | None) -> list[Level]:
-    """From epsilon down to how data are collected."""
+def levels(
+    policy: Policy,
+    rewards_per_person: int | None,
+    audit: Verdict | None,
+    promise: Guarantee | None = None,
+) -> list[Level]:
+    """From epsilon down to how data are collected.
+
+    `rewards_per_person` is None where nobody counts them; `promise` is what is promised where the
+    policy runs, if that is not what the policy promises by itself.
+    """
+    promise = promise or policy.guarantee
     return [
-        _epsilon(policy),
-        _unit(policy, rewards_per_person),
+        _epsilon(promise),
+        _unit(promise, rewards_per_person),
         _algorithm(policy, audit),
         _accuracy(policy),
-        _trust(policy),
-        _side_channels(policy),
-        _storage(policy),
+        _trust(promise),
+        _side_channels(promise),
+        _storage(promise),
         _collection(),
     ]
 
 
-def _epsilon(policy: Policy) -> Level:
-    promise = policy.guarantee
+def _epsilon(promise: Guarantee) -> Level:
     return Level(
         "epsilon",
         "Epsilon and delta",
@@ -64,8 +73,9 @@ def _odds(epsilon: float) -> str:
     )
 
 
-def _unit(policy: Policy, count: int) -> Level:
-    promise = policy.guarantee
+def _unit(promise: Guarantee, count: int | None) -> Level:
+    if count is None:
+        return _uncounted(promise)
     person = promise.for_rewards(count)
     same = "One person gives one reward, so that the guarantee for a reward is one for a person."
     more = (
@@ -80,6 +90,20 @@ def _unit(policy: Policy, count: int) -> Level:
         "The software counts rewards, not people: it cannot see who gives them.",
         {
             "cap": f"How is it made sure that nobody gives more than {count}?",
+            "linked": "Could one person's reward change another's? Then both count.",
+        },
+    )
+
+
+def _uncounted(promise: Guarantee) -> Level:
+    return Level(
+        "unit",
+        "Unit of privacy",
+        f"What looks alike: {promise.neighbours}. Nothing is promised to a person: rewards came "
+        "without one, so that any number of them may be one person's.",
+        "The software counted rewards, not people: it was not told who gives them.",
+        {
+            "cap": "How many rewards may one person give, and who counts them?",
             "linked": "Could one person's reward change another's? Then both count.",
         },
     )
@@ -124,12 +148,11 @@ def _accuracy(policy: Policy) -> Level:
     )
 
 
-def _trust(policy: Policy) -> Level:
-    local = policy.guarantee.model == "local"
-    promise = (
+def _trust(promise: Guarantee) -> Level:
+    trusted = (
         "Nobody need be trusted with rewards: each is randomised on its owner's device before "
         "anything leaves it. The device's software is trusted."
-        if local
+        if promise.model == "local"
         else "The operator, who sees the rewards, is trusted with them, and so is every machine "
         "that they pass. What is protected is what others see: the decisions, and estimates made "
         "from releases."
@@ -137,15 +160,15 @@ def _trust(policy: Policy) -> Level:
     return Level(
         "trust",
         "Who is trusted",
-        f"{promise} {NOTIONS[policy.guarantee.scope] if policy.guarantee.private else ''}",
+        f"{trusted} {NOTIONS[promise.scope] if promise.private else ''}",
         "By the model of the proof; an audit plays the observer, with every decision and all other "
         "rewards known.",
         {"operator": "Who operates it, under which rules, and who audits them?"},
     )
 
 
-def _side_channels(policy: Policy) -> Level:
-    timed = policy.guarantee.neighbours == NEIGHBOURS_IN_TIME
+def _side_channels(promise: Guarantee) -> Level:
+    timed = promise.neighbours == NEIGHBOURS_IN_TIME
     covered = "are covered" if timed else "are not covered"
     return Level(
         "side_channels",
@@ -159,11 +182,10 @@ def _side_channels(policy: Policy) -> Level:
     )
 
 
-def _storage(policy: Policy) -> Level:
-    local = policy.guarantee.model == "local"
+def _storage(promise: Guarantee) -> Level:
     kept = (
         "What is stored holds reports, which are already randomised."
-        if local
+        if promise.model == "local"
         else "What is stored to go on later (a save, the service's database) holds sums of raw "
         "rewards, and is as confidential as they are. A fork, two copies that go on from one save, "
         "would spend epsilon twice; the software notices and refuses."

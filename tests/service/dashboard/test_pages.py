@@ -166,6 +166,7 @@ def test_the_login_leads_nowhere_else(world: World, elsewhere: str) -> None:
 
 
 FORMS = ["/login", "/logout", "/keys", "/experiments/new/finish", "/keys/{id}/revoke"]
+FORMS += ["/experiments/new/review"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -202,6 +203,29 @@ def test_pause_resume_and_finish(world: World, admin: TestClient, reader: TestCl
         assert f"</svg>{state}</span>" in shown.text
     again = admin.post("/experiments/changing/resume", data=form)
     assert (again.status_code, "for good" in again.text) == (409, True)
+
+
+def test_the_page_for_a_review_board_promises_what_the_service_does(
+    world: World, reader: TestClient
+) -> None:
+    world.create("named", rewards_per_person=3, purpose=MARKUP)
+    world.decide("named", 1, person="somebody")
+    form = {"token": token_of(reader.get("/experiments/named").text)}
+    texts = {}
+    for name in ("named", "window", "arrival"):
+        answer = reader.post(f"/experiments/{name}/review", data=form)
+        assert answer.headers["content-disposition"].startswith("attachment")
+        page = Page(answer.text)
+        assert "img" not in [tag for tag, _ in page.tags]
+        texts[name] = " ".join(page.text.split())
+    assert MARKUP in texts["named"]
+    assert "gives each person ε=3" in texts["named"]
+    assert "learns from at most 3 of each person" in texts["named"]
+    assert "gives each reward ε=1" in texts["window"]
+    assert "Nothing is promised to a person" in texts["window"]
+    assert "whether it came are covered" in texts["window"]
+    assert "whether it came are not covered" in texts["arrival"]
+    assert "does not depend on what it is" in texts["arrival"]
 
 
 def test_a_key_is_shown_once_and_ends_with_its_sessions(world: World, admin: TestClient) -> None:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from balaclava.service.dashboard.pages import Pages, go
+from balaclava.service.dashboard.review import review_page
 from balaclava.service.dashboard.sessions import (
     SESSION,
     Door,
@@ -73,7 +74,15 @@ async def _checked(request: Request, visitor: Visitor) -> dict[str, str]:
 
 
 def add_changes(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
-    """Pause, resume and finish."""
+    """Pause, resume and finish; and the page for a review board, which changes nothing."""
+
+    @routes.post("/experiments/{name}/review")
+    async def review(request: Request, name: str) -> Response:
+        await _checked(request, await run_in_threadpool(door.reader, request))
+        text = await run_in_threadpool(review_page, service, name)
+        kept = {"Content-Disposition": 'attachment; filename="review.html"'}
+        kept["Cache-Control"] = "no-store"
+        return Response(text, media_type="text/html; charset=utf-8", headers=kept)
 
     @routes.get("/experiments/{name}/{change}")
     def confirm(request: Request, name: str, change: str) -> Response:
