@@ -26,9 +26,9 @@ STARTING = 60.0  # seconds that a process may take to be ready, on a busy machin
 
 
 @contextmanager
-def in_a_thread(folder: Path) -> Iterator[tuple[str, str, Service]]:
+def in_a_thread(folder: Path, **more: Any) -> Iterator[tuple[str, str, Service]]:
     """A service on a file in a folder: its address, an admin key, and the service itself."""
-    settings = Settings(str(folder / "service.db"), port=0)
+    settings = Settings(str(folder / "balaclava.db"), port=0, **more)
     with settings.listener() as listener:
         service = settings.open()
         key = first_key(service)

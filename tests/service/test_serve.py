@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from balaclava.cli import main
 from balaclava.client import Client
 from balaclava.service.demo import NAME, PURCHASES
-from tests.service.running import Process
+from tests.service.running import Process, in_a_thread
 
 
 def test_one_command_and_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +54,36 @@ def test_what_it_does_not_start_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "loopback" in refusal("--no-keys", "--host", "0.0.0.0")
     assert "PostgreSQL" in refusal("--workers", "2")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_workers_on_postgresql(tmp_path: Path, postgres: str) -> None:
+    with Process("--database", postgres, "--workers", "2", "--port", "0", cwd=tmp_path) as process:
+        address = process.wait_for(r"balaclava serves at (\S+)\n")
+        with Client(address, process.wait_for(r"this once: (\S+)\n"), patience=60.0) as client:
+            client.create_experiment(
+                "page", "dp-imed", ["a", "b"], reward_window=60.0, parameters={"epsilon": 1.0}
+            )
+            for _ in range(20):  # each on a connection of its own: some reach the other worker
+                with Client(address, client_key(client)) as other:
+                    other.reward(other.decide("page"), 1.0)
+            assert client.results("page")["decisions"] == 20
+        assert process.end() in (0, -signal.SIGTERM)
+
+
+def client_key(client: Client) -> str:
+    return str(client.create_key("decide")["key"])
+
+
+def test_behind_a_proxy_under_a_path(tmp_path: Path) -> None:
+    """Whether the proxy takes the path away or not, and with no slash too many."""
+    with in_a_thread(tmp_path, root_path="/decisions") as (address, key, _):
+        base = address.removesuffix("/decisions")
+        for url in (base, f"{base}/decisions", f"{base}/decisions/"):
+            with Client(url, key) as client:
+                assert client.experiments() == []
+        page = httpx.get(f"{base}/decisions/", follow_redirects=True)
+        assert page.url.path.startswith("/decisions/")
+        assert httpx.get(f"{base}/decisions/report.js").status_code == 200
 
 
 def test_the_demo_learns_and_leaves_nothing_behind(
