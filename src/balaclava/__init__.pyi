@@ -21,14 +21,15 @@ from balaclava.papers.harness.reproduction import reproduce as reproduce
 from balaclava.policies.agent import Agent as Agent
 from balaclava.policies.base import Kernels as Kernels
 from balaclava.policies.base import Policy as Policy
+from balaclava.policies.base import PolicyName as PolicyName
 from balaclava.policies.base import list_policies as list_policies
-from balaclava.policies.base import policy as policy
 from balaclava.policies.base import register as register
 from balaclava.policies.decisions import Decision as Decision
 from balaclava.policies.estimates import Estimates as Estimates
 from balaclava.policies.privatising import privatise as privatise
 from balaclava.policies.restoring import restore as restore
 from balaclava.policies.status import Status as Status
+from balaclava.policies.typed import policy as policy
 from balaclava.privacy.guarantee import Guarantee as Guarantee
 from balaclava.simulation.delays import Delay as Delay
 from balaclava.simulation.engine import Interrupted as Interrupted

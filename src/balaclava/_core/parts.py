@@ -27,7 +27,8 @@ def require_part(module: str, purpose: str) -> None:
     """Refuse to go on without `module`, which `purpose` needs; called before it is imported."""
     if sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None:
         return
+    package = module.replace("_", "-")
+    what = f"'balaclava[{EXTRAS[module]}]'" if module in EXTRAS else package
     raise MissingPartError(
-        f"{purpose} needs {module.replace('_', '-')}, which is not installed; install it with "
-        f"pip install 'balaclava[{EXTRAS[module]}]'"
+        f"{purpose} needs {package}, which is not installed; install it with pip install {what}"
     )

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from balaclava._core.markup import html_table
 from balaclava.auditing.exact import ExactAudit
 from balaclava.auditing.laws import LawAudit
 from balaclava.auditing.replay import ReplayAudit
@@ -68,6 +69,10 @@ class AuditReport:
         if math.isinf(self.claimed.epsilon):
             whole["claimed"]["epsilon"] = None
         return whole
+
+    def _repr_html_(self) -> str:
+        words, *lines = str(self).split("\n")
+        return html_table(words, ("", self.verdict), (line.split(":", 1) for line in lines))
 
     def __str__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.parameters.items())

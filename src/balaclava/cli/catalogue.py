@@ -69,4 +69,6 @@ def _show(cls: type[Declared]) -> None:
         )
         for each in cls.parameter_list()
     ]
+    if cls.kind == "policy" and "horizon" not in cls.annotations:
+        rows.append(("horizon", "-", "any", "needed by others: bl.policy takes and ignores it"))
     print_table(("parameter", "default", "allowed", "meaning"), rows)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType, Self
 
-from balaclava._core.declared import Arms, Declared, Outside, RewardRange, check_claim, summary_line
+from balaclava._core.declared import (
+    Arms,
+    Declared,
+    Horizon,
+    Outside,
+    RewardRange,
+    check,
+    check_claim,
+    summary_line,
+)
 from balaclava._core.kernels import kernel
+from balaclava._core.markup import html_table
 from balaclava._core.registry import Registry
 from balaclava.errors import ContextError, EstimateError, ParameterError
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
@@ -151,6 +161,10 @@ class Policy(Declared):
         if isinstance(arms, NamedArms):
             object.__setattr__(self, "arm_labels", arms.labels)
             object.__setattr__(self, "arms", arms)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.name}: {self.guarantee}"
+        return html_table(title, ("parameter", "value"), self.parameters.items())
 
     def _checked_labels(self, names: Sequence[Any]) -> tuple[str, ...]:
         for name in names:
@@ -380,10 +394,14 @@ def onto_unit_grid(params: Any, reward: float) -> float:
     return to_unit_grid(into_unit_interval(params, reward))
 
 
+# A name that is only known when a program runs; `bl.policy` takes it with any parameters.
+PolicyName = NewType("PolicyName", str)
+
+
 class PolicyEntry(NamedTuple):
     """A line of `bl.list_policies()`."""
 
-    name: str
+    name: PolicyName
     policy: type[Policy]
     title: str
     reference: str
@@ -396,15 +414,23 @@ register = REGISTRY.register
 
 
 def policy(name: str, /, **parameters: Any) -> Policy:
-    """The policy of that name: `bl.policy("ucb1", arms=9)`."""
-    return REGISTRY.create(name, parameters)
+    """The policy of that name: `bl.policy("ucb1", arms=9)`.
+
+    Every policy may be given a `horizon`, so that one call makes any of them: those that need to
+    know none ignore it.
+    """
+    cls = REGISTRY.get(name)
+    if "horizon" in parameters and "horizon" not in cls.annotations:
+        check(f"{name}: horizon", parameters["horizon"], Horizon | None)
+        parameters = {key: value for key, value in parameters.items() if key != "horizon"}
+    return cls.create(parameters)
 
 
 def list_policies() -> list[PolicyEntry]:
     """Every registered policy."""
     return [
         PolicyEntry(
-            name,
+            PolicyName(name),
             cls,
             summary_line(cls),
             cls.reference,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
@@ -283,6 +284,11 @@ class Guarantee:
             )
         lines.append("The operator, who sees the rewards, has to be trusted with them.")
         return lines
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<p><strong>{html.escape(str(self))}</strong></p><p>{html.escape(self.explain())}</p>"
+        )
 
     def __str__(self) -> str:
         if not self.private:

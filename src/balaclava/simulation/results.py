@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
@@ -130,6 +131,27 @@ class Results:
 
         return plot(self, path, **options)
 
+    def to_arrow(self) -> Any:
+        """A pyarrow table in long form: one row for each run and checkpoint.
+
+        Its columns: policy (the label), privacy, repetition, round, regret.
+        """
+        from balaclava.simulation.long_form import to_arrow
+
+        return to_arrow(self)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas frame."""
+        require_part("pandas", "a pandas frame")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The same as a polars frame."""
+        require_part("polars", "a polars frame")
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything into one Parquet file, whole or not at all; `bl.load` reads it.
 
@@ -143,6 +165,9 @@ class Results:
         if label not in self.runs:
             raise UnknownNameError(f"no policy is labelled {label!r}; {nearest(label, self.runs)}")
         return [run for _, run in sorted(self.runs[label].items())]
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{label}: {len(runs)}" for label, runs in self.runs.items())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
+from balaclava._core.markup import html_table
 from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
 from balaclava.simulation.winners import Winners, recorded
 
@@ -76,6 +77,9 @@ class Summary(Sequence[SummaryRow]):
         return "\n".join([self.title, "", *lines, *winners])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, _HEADER, map(_cells, self._rows))
 
 
 def summarise(results: Results) -> Summary:

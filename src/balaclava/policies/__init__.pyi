@@ -1,0 +1,59 @@
+"""The classes of the policies; written by balaclava.testing.stubs."""
+
+from balaclava.policies.adversarial.conversion import Privatised as Privatised
+from balaclava.policies.adversarial.dp_exp3 import DPExp3 as DPExp3
+from balaclava.policies.adversarial.dp_ftpl import DPFTPL as DPFTPL
+from balaclava.policies.adversarial.dp_htinf import DPHTINF as DPHTINF
+from balaclava.policies.adversarial.dp_tsallis_inf import DPTsallisINF as DPTsallisINF
+from balaclava.policies.adversarial.ldp_exp3 import LDPExp3 as LDPExp3
+from balaclava.policies.bounded.adap_klucb import AdaPKLUCB as AdaPKLUCB
+from balaclava.policies.bounded.adap_ucb import AdaPUCB as AdaPUCB
+from balaclava.policies.bounded.dp_ftpl_beta import DPFTPLBeta as DPFTPLBeta
+from balaclava.policies.bounded.dp_ftpl_gauss import DPFTPLGauss as DPFTPLGauss
+from balaclava.policies.bounded.dp_ftpl_new import DPFTPLNew as DPFTPLNew
+from balaclava.policies.bounded.dp_imed import DPIMED as DPIMED
+from balaclava.policies.bounded.dp_klucb import DPKLUCB as DPKLUCB
+from balaclava.policies.bounded.dp_se import DPSE as DPSE
+from balaclava.policies.bounded.dp_ucb import DPUCB as DPUCB
+from balaclava.policies.bounded.dp_ucb_bound import DPUCBBound as DPUCBBound
+from balaclava.policies.bounded.dp_ucb_int import DPUCBInt as DPUCBInt
+from balaclava.policies.bounded.gdp_elim_new import GDPElimNew as GDPElimNew
+from balaclava.policies.bounded.lazy_dp_ts import LazyDPTS as LazyDPTS
+from balaclava.policies.bounded.lazy_dp_ucb import LazyDPUCB as LazyDPUCB
+from balaclava.policies.bounded.ldp_ucb_bernoulli import LDPUCBBernoulli as LDPUCBBernoulli
+from balaclava.policies.bounded.ldp_ucb_laplace import LDPUCBLaplace as LDPUCBLaplace
+from balaclava.policies.bounded.private_ucb import PrivateUCB as PrivateUCB
+from balaclava.policies.classic.at_random import AtRandom as AtRandom
+from balaclava.policies.classic.exp3 import Exp3 as Exp3
+from balaclava.policies.classic.exp4 import Exp4 as Exp4
+from balaclava.policies.classic.ftpl import FTPL as FTPL
+from balaclava.policies.classic.htinf import HTINF as HTINF
+from balaclava.policies.classic.imed import IMED as IMED
+from balaclava.policies.classic.kl_ucb import KLUCB as KLUCB
+from balaclava.policies.classic.robust_ucb import RobustUCB as RobustUCB
+from balaclava.policies.classic.successive_elimination import (
+    SuccessiveElimination as SuccessiveElimination,
+)
+from balaclava.policies.classic.thompson_beta import ThompsonBeta as ThompsonBeta
+from balaclava.policies.classic.thompson_gauss import ThompsonGauss as ThompsonGauss
+from balaclava.policies.classic.tsallis_inf import TsallisINF as TsallisINF
+from balaclava.policies.classic.ucb1 import UCB1 as UCB1
+from balaclava.policies.contaminated.prae_central import PRAECentral as PRAECentral
+from balaclava.policies.contaminated.prae_raw import PRAERaw as PRAERaw
+from balaclava.policies.contextual.dp_lin_ts import DPLinTS as DPLinTS
+from balaclava.policies.contextual.dp_linucb import DPLinUCB as DPLinUCB
+from balaclava.policies.contextual.ldp_linucb import LDPLinUCB as LDPLinUCB
+from balaclava.policies.contextual.lin_ts import LinTS as LinTS
+from balaclava.policies.contextual.linucb import LinUCB as LinUCB
+from balaclava.policies.experts.dp_exp3_experts import DPExp3Experts as DPExp3Experts
+from balaclava.policies.experts.dp_exp4 import DPExp4 as DPExp4
+from balaclava.policies.experts.dp_ftpl_experts import DPFTPLExperts as DPFTPLExperts
+from balaclava.policies.experts.dp_htinf_experts import DPHTINFExperts as DPHTINFExperts
+from balaclava.policies.experts.ldp_exp4 import LDPExp4 as LDPExp4
+from balaclava.policies.experts.privatised_experts import PrivatisedExperts as PrivatisedExperts
+from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import DPRAdaptiveUCB as DPRAdaptiveUCB
+from balaclava.policies.heavy_tailed.dpr_batch_ucb import DPRBatchUCB as DPRBatchUCB
+from balaclava.policies.heavy_tailed.dpr_se import DPRSE as DPRSE
+from balaclava.policies.heavy_tailed.dpr_ucb import DPRUCB as DPRUCB
+from balaclava.policies.heavy_tailed.ldpr_batch_ucb import LDPRBatchUCB as LDPRBatchUCB
+from balaclava.policies.heavy_tailed.ldpr_se import LDPRSE as LDPRSE

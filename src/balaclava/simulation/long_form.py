@@ -1,0 +1,44 @@
+"""Results as a table in long form: one row for each run and checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from balaclava._core.parts import require_part
+
+if TYPE_CHECKING:
+    from balaclava.simulation.results import Results
+
+
+def to_columns(results: Results) -> dict[str, Any]:
+    """Label, privacy, repetition, round and regret, as columns."""
+    rounds = results.checkpoints
+    labels, repetitions, regrets = [], [], []
+    for label in results.labels:
+        for repetition, run in sorted(results.runs[label].items()):
+            labels += [label] * rounds.size
+            repetitions.append(np.full(rounds.size, repetition, np.int64))
+            regrets.append(run.regret)
+    promises = {label: results.guarantee(label) for label in results.labels}
+    return {
+        "policy": labels,
+        "privacy": [promises[label] for label in labels],
+        "repetition": np.concatenate(repetitions) if repetitions else np.empty(0, np.int64),
+        "round": np.tile(rounds, len(regrets)).astype(np.int64),
+        "regret": np.concatenate(regrets) if regrets else np.empty(0),
+    }
+
+
+def to_arrow(results: Results) -> Any:
+    """A pyarrow table."""
+    require_part("pyarrow", "a table of results")
+    import pyarrow as pa
+
+    columns = to_columns(results)
+    words = {
+        name: pa.array(columns[name], pa.string()).dictionary_encode()
+        for name in ("policy", "privacy")
+    }
+    return pa.table({**words, **{name: columns[name] for name in columns if name not in words}})

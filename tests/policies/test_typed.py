@@ -1,0 +1,67 @@
+"""Names and parameters of policies are known before anything runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import balaclava as bl
+from balaclava import policies
+from balaclava.errors import ParameterError
+from balaclava.policies.base import REGISTRY
+from balaclava.testing import stubs
+
+ROOT = Path(__file__).parents[2]
+CALLS = """
+import balaclava as bl
+from balaclava.policies import DPIMED
+right: DPIMED = bl.policy("dp-imed", arms=["a", "b"], epsilon=1.0, horizon=100)
+bl.policy("dp-imed", arms=3, epsilom=1.0)
+bl.policy("dp-imedd", arms=3)
+bl.policy("robust-ucb", arms=3, horizon=9, moment_order=2.0, moment_bound=1.0, estimator="mean")
+DPIMED(arms=3, epsilom=1.0)
+for entry in bl.list_policies():
+    bl.policy(entry.name, arms=2, horizon=9)
+bl.policy(bl.PolicyName("my-own"), arms=2, anything=3)
+"""
+
+
+def test_the_stubs_are_true() -> None:
+    for name, make in stubs.STUBS.items():
+        text = (stubs.FOLDER / name).read_text(encoding="utf-8")
+        assert text == make(), f"{name} is out of date: run python -m balaclava.testing.stubs"
+
+
+@pytest.mark.slow  # half a minute where nothing is cached
+def test_wrong_calls_are_errors_of_a_type_checker(tmp_path: Path) -> None:
+    mypy = pytest.importorskip("mypy.api")
+    file = tmp_path / "calls.py"
+    file.write_text(CALLS, encoding="utf-8")
+    config = str(ROOT / "pyproject.toml")
+    output, _, status = mypy.run(["--strict", "--config-file", config, str(file)])
+    assert status == 1
+    wrong = {int(line) for line in re.findall(r"calls\.py:(\d+): error", output)}
+    assert wrong == {5, 6, 7, 8}
+
+
+def test_classes_by_name() -> None:
+    from balaclava.policies import DPIMED
+
+    assert REGISTRY.get("dp-imed") is DPIMED
+    assert "DPIMED" in dir(policies)
+    with pytest.raises(ImportError):
+        from balaclava.policies import DPIMEDD  # type: ignore[attr-defined]  # noqa: F401
+    for name in dir(policies):
+        assert getattr(policies, name).__name__ == name
+
+
+def test_every_policy_takes_a_horizon() -> None:
+    ucb1 = bl.policy("ucb1", arms=2, horizon=100)
+    assert ucb1 == bl.policy("ucb1", arms=2)
+    assert bl.policy("exp3", arms=2, horizon=100).horizon == 100
+    with pytest.raises(ParameterError, match="ucb1: horizon = 0 is not allowed"):
+        bl.policy("ucb1", arms=2, horizon=0)
+    with pytest.raises(ParameterError, match="unknown parameter 'horizons'"):
+        bl.policy(bl.PolicyName("ucb1"), arms=2, horizons=100)
