@@ -291,6 +291,10 @@ def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
             for link in links:
                 if "/static/" in link:
                     assert client.get(link.removeprefix("/bandits")).status_code == 200
+        proxied = TestClient(client.app, follow_redirects=False)  # by a proxy that takes it off
+        assert proxied.get("/keys").headers["location"] == "/bandits/login?next=%2Fkeys"
+        session = {"Cookie": f"balaclava_session={client.cookies['balaclava_session']}"}
+        assert proxied.get("/keys", headers=session).text == client.get("/keys").text
 
 
 def test_without_keys_forms_are_still_our_own(tmp_path: Path) -> None:
