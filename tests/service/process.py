@@ -106,7 +106,7 @@ class Load:
         self.requests: dict[tuple[str, str], Any] = {}  # experiment and request_id: the answer
         self.bodies: dict[tuple[str, str], dict[str, Any]] = {}
         self.rewarded: dict[str, set[str]] = {ARRIVAL: set(), WINDOWS: set()}  # and acknowledged
-        self.sent: dict[str, float] = {}  # and not acknowledged
+        self.sent: dict[str, str] = {}  # and not acknowledged
         self.releases: dict[tuple[Any, ...], float] = {}  # experiment, arm, rewards: the mean
         self.faults: list[str] = []
         self._number = 0
@@ -119,6 +119,9 @@ class Load:
         threads = [threading.Thread(target=work, args=(stopping,)) for work in works]
         for thread in threads:
             thread.start()
+        already, deadline = self._number, time.monotonic() + 60
+        while self._number < already + 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
         time.sleep(seconds)
         then()
         stopping.set()
@@ -132,12 +135,11 @@ class Load:
                     with self._lock:
                         number = self._number = self._number + 1
                     name = (ARRIVAL, WINDOWS)[number % 2]
-                    body = {"request_id": f"r{number}", "count": number % 4 + 1}
+                    body = {"request_id": f"r{number}", "count": 5 * (number % 4) + 1}
                     if name == ARRIVAL:
                         body["person"] = f"p{number // 3}"
                     self.bodies[name, body["request_id"]] = body
-                    for decision in self.ask(client, name, body):
-                        self.send(client, name, decision)
+                    self.send(client, name, self.ask(client, name, body))
             except httpx.TransportError:
                 pass  # it was killed
 
@@ -161,14 +163,23 @@ class Load:
             self.faults.append(f"{key} was answered differently")
         return answer.json()["decisions"]
 
-    def send(self, client: httpx.Client, name: str, decision: dict[str, Any]) -> None:
-        id = decision["decision_id"]
-        self.sent[id] = value = float(random.random() < 0.3 + 0.3 * (decision["label"] == "map"))
-        answer = client.put(f"/v1/decisions/{id}/reward", json={"value": value})
-        if answer.status_code == 200:
-            self.rewarded[name].add(id)
-            del self.sent[id]
-        elif answer.status_code not in (410, 503) or (answer.status_code, name) == (410, ARRIVAL):
+    def send(self, client: httpx.Client, name: str, decisions: list[dict[str, Any]]) -> None:
+        rewards = [
+            {
+                "decision_id": each["decision_id"],
+                "value": float(random.random() < 0.3 + 0.3 * (each["label"] == "map")),
+            }
+            for each in decisions
+        ]
+        self.sent.update((each["decision_id"], name) for each in rewards)
+        answer = client.post("/v1/rewards", json=rewards)
+        for each in answer.json() if answer.status_code == 200 else ():
+            if each.get("recorded"):
+                self.rewarded[name].add(each["decision_id"])
+                self.sent.pop(each["decision_id"], None)
+            elif (each["status"], name) != (410, WINDOWS):
+                self.faults.append(str(each))
+        if answer.status_code not in (200, 503):
             self.faults.append(f"{answer.status_code} {answer.text}")
 
     def look(self, client: httpx.Client) -> None:
@@ -187,6 +198,6 @@ class Load:
         for key in {*answered, *(self.bodies.keys() - self.requests.keys())}:
             self.ask(client, key[0], self.bodies[key])
         for (name, _), answer in list(self.requests.items()):
-            for decision in answer["decisions"]:
-                if decision["decision_id"] in self.sent:
-                    self.send(client, name, decision)
+            again = [each for each in answer["decisions"] if each["decision_id"] in self.sent]
+            if again:
+                self.send(client, name, again)

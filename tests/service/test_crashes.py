@@ -25,7 +25,7 @@ def check_lives(folder: Path, database: str | None, kills: int) -> None:
         ledger = client.get("/v1/ledger").json()
     histories: dict[str, Any] = {}
     for _ in range(kills):
-        load.run(random.uniform(0.05, 1.0), server.kill)
+        load.run(random.uniform(0.0, 0.5), server.kill)
         server.start()
         with httpx.Client(base_url=server.address, timeout=60) as client:
             load.catch_up(client)
@@ -39,7 +39,7 @@ def check_lives(folder: Path, database: str | None, kills: int) -> None:
                     assert history[what][: len(values)] == values
                 histories[name] = history
     server.stop()
-    assert len(load.releases) > 3  # so that there was something to draw again
+    assert len(load.releases) > kills  # so that there was something to draw again
 
 
 def check_books(client: httpx.Client, load: Load) -> None:
