@@ -187,4 +187,6 @@ def test_the_page_says_when_nobody_answers(browser: Browser, world: World, addre
     assert line.inner_text() == "No answer from the service; trying again."
     page.unroute("**/live")
     page.wait_for_selector(".connection", state="hidden")
+    page.context.clear_cookies()  # the session is over
+    page.wait_for_url(f"{address}/login")
     page.context.close()
