@@ -7,7 +7,7 @@
 First every policy at the constants of its proof. Then dpr-se and dpr-batch-ucb with a radius_scale
 that was calibrated on S1 and S2 and is tried on S3, and dpr-adaptive-ucb, which is told nothing but
 epsilon; a run has locked if it pulled the best arm in less than half of the rounds. Locked runs
-carry the mean: the median and the 99 % quantile stand beside it.
+carry the mean: the median and the quantiles stand beside it.
 """
 
 from __future__ import annotations
@@ -95,11 +95,12 @@ def main() -> None:
                 final = results.final_regret(label)
                 locked = int((results.pulls(label)[:, 0] < horizon / 2).sum())
                 half = 1.96 * final.std(ddof=1) / np.sqrt(final.size)
-                middle, high = np.quantile(final, (0.5, 0.99))
+                middle, high, rare = np.quantile(final, (0.5, 0.99, 0.999))
                 spread = (
                     f"{final.mean():,.0f} ± {half:,.0f}",
                     f"{middle:,.0f}",
                     f"{high:,.0f}",
+                    f"{rare:,.0f}",
                     f"{final.max():,.0f}",
                 )
                 less = f"{at_one[name] / final.mean():,.0f}"
@@ -115,6 +116,7 @@ def main() -> None:
         "mean regret ± 95 %",
         "median",
         "99 %",
+        "99.9 %",
         "worst",
         "locked",
         "times less than dpr-se at 1",

@@ -35,11 +35,11 @@ class Params(NamedTuple):
 def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = starting_arm(state, params.start)
     if best < 0:
-        highest = -math.inf
+        best, highest = 0, -math.inf
         for arm in range(params.arms):
             step = 1.0 / state.pulls[arm]  # one reward moves the mean by this much
             theta = beta_index(rng, state.sums[arm] * step, step, params.epsilon, params.delta)
-            if best < 0 or theta > highest:
+            if theta > highest:
                 best, highest = arm, theta
     state.asked[best] += 1
     return best, 0

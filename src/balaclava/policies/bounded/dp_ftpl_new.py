@@ -32,14 +32,14 @@ class Params(NamedTuple):
 def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:
-        highest = -math.inf
+        best, highest = 0, -math.inf
         for arm in range(params.arms):
             n = state.pulls[arm]
             total = truncated_laplace_release(
                 rng, state.sums[arm], 1.0, params.epsilon, params.delta
             )
             theta = (total + params.noise_reach + math.sqrt(params.log_horizon * n)) / n
-            if best < 0 or theta > highest:
+            if theta > highest:
                 best, highest = arm, theta
     state.asked[best] += 1
     return best, 0

@@ -42,12 +42,12 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
     best = unknown_arm(tally)
     if best < 0:
         bonus = 2.0 * math.log(t)
-        highest = -math.inf
+        best, highest = 0, -math.inf
         for arm in range(params.arms):
             n = tally.pulls[arm]
             radius = math.sqrt(bonus / n) + params.noise_margin / n
             index = tally.sums[arm] / n + params.radius_scale * radius
-            if best < 0 or index > highest:
+            if index > highest:
                 best, highest = arm, index
     tally.asked[best] += 1
     return best, 0

@@ -31,10 +31,10 @@ def choose(params: Any, state: Indices, t: int, context: Any, rng: Any) -> tuple
     best = unknown_arm(state.tally)
     if best < 0:
         scale = params.radius_scale * math.sqrt(2.0 * math.log(t))
-        highest = -math.inf
+        best, highest = 0, -math.inf
         for arm in range(params.arms):
             index = state.means[arm] + scale * state.widths[arm]
-            if best < 0 or index > highest:
+            if index > highest:
                 best, highest = arm, index
     state.tally.asked[best] += 1
     return best, 0
