@@ -7,14 +7,16 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.pools import (
-    Pools,
-    must_choose,
-    silent_arm,
-)
+from balaclava.frames.pools import Pools
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
-from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_episode
+from balaclava.policies.bounded.batched import (
+    begin,
+    forget_alone,
+    highest_index,
+    learn_alone,
+    play_episode,
+)
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.policies.shown import FROM_POOLS
 
@@ -22,26 +24,10 @@ Alpha = Annotated[float, Range(3, meaning="scale of exploration", open_low=True)
 
 
 @kernel(borrows=True)
-def index(params: Any, state: Pools, arm: int, reach: float) -> float:
+def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
     """m_a + sqrt(reach / (2 n_a)) + reach / (epsilon n_a), reach = alpha log t."""
-    n = state.weights[arm]
+    n, reach = state.weights[arm], params.alpha * log_t
     return float(state.means[arm] + math.sqrt(reach / (2.0 * n)) + reach / (params.epsilon * n))
-
-
-@kernel(borrows=True)
-def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if must_choose(state):
-        lead, reach = state.lead[0], params.alpha * math.log(t)
-        best = silent_arm(state)
-        if best < 0:
-            highest = -math.inf
-            for arm in range(params.arms):
-                if state.ready[arm] or arm == lead:
-                    upper = index(params, state, arm, reach)
-                    if best < 0 or upper > highest:
-                        best, highest = arm, upper
-        state.current[0] = best
-    return play_episode(params, state, rng)
 
 
 @register
@@ -86,7 +72,9 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
 
     name = "adap-ucb"
     reference = "Azize, Basu 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
+    kernels: ClassVar[Kernels] = Kernels(
+        begin, highest_index(index, play_episode), learn_alone, forget_alone
+    )
     estimation = FROM_POOLS
     epsilon: Epsilon
     alpha: Alpha = 3.1

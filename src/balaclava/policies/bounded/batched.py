@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Range
@@ -18,10 +20,12 @@ from balaclava.frames.pools import (
     go_by,
     grade,
     hand_out,
+    must_choose,
     needs_batch,
     next_arm,
     open_batch,
     row_of,
+    silent_arm,
     take,
 )
 from balaclava.policies.base import PrivateBoundedPolicy
@@ -67,6 +71,30 @@ def play_lazily(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
     if needs_batch(state, arm):
         open_batch(state, arm, 2 ** min(grade(state, arm) - 1, MOST_DOUBLINGS))
     return hand_out(state, arm)
+
+
+@functools.cache
+def highest_index(index: Callable[..., float], play: Callable[..., Any]) -> Callable[..., Any]:
+    """`choose` of a policy that plays a whole batch of the arm with the highest index.
+
+    Of the arms that are not waiting, and the leader; `index` is of (params, state, arm, log t).
+    """
+
+    @kernel(borrows=True)
+    def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        if must_choose(state):
+            best = silent_arm(state)
+            if best < 0:
+                lead, log_t, highest = state.lead[0], math.log(t), -math.inf
+                for arm in range(params.arms):
+                    if state.ready[arm] or arm == lead:
+                        upper = index(params, state, arm, log_t)
+                        if best < 0 or upper > highest:
+                            best, highest = arm, upper
+            state.current[0] = best
+        return play(params, state, rng)
+
+    return choose
 
 
 @kernel(borrows=True)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl_upper
-from balaclava.frames.pools import (
-    Pools,
-    clipped_mean,
-    must_choose,
-    silent_arm,
-)
+from balaclava.frames.pools import Pools, clipped_mean
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import (
     BatchRatio,
     GrowingBatchPolicy,
     begin,
     forget_growing,
+    highest_index,
     learn_growing,
     play_growing,
 )
@@ -29,22 +24,6 @@ from balaclava.policies.shown import FROM_POOLS
 def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
     """The largest mean that what was released allows for."""
     return private_kl_upper(clipped_mean(state, arm), log_t / state.weights[arm], params.epsilon)
-
-
-@kernel(borrows=True)
-def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if must_choose(state):
-        lead, log_t = state.lead[0], math.log(t)
-        best = silent_arm(state)
-        if best < 0:
-            highest = -math.inf
-            for arm in range(params.arms):
-                if state.ready[arm] or arm == lead:
-                    upper = index(params, state, arm, log_t)
-                    if best < 0 or upper > highest:
-                        best, highest = arm, upper
-        state.current[0] = best
-    return play_growing(params, state, rng)
 
 
 @register
@@ -96,7 +75,9 @@ class DPKLUCB(GrowingBatchPolicy):
 
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_growing, forget_growing)
+    kernels: ClassVar[Kernels] = Kernels(
+        begin, highest_index(index, play_growing), learn_growing, forget_growing
+    )
     estimation = FROM_POOLS
     most_draws = 16
     batch_ratio: BatchRatio = 1.25
