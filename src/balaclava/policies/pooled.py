@@ -19,6 +19,10 @@ class PooledPolicy(Policy):
     from: a sample of all arms that no adaptive choice has touched. Otherwise, with chance
     `explore`, it is drawn evenly and learned from as usual: every arm keeps a share. Neither
     depends on data.
+
+    A reward that is lost counts nowhere: its batch settles without it when the decision is given
+    up, with the number of rewards that came as its weight. A batch that brought none is asked
+    again.
     """
 
     pools: ClassVar[str] = ""  # where the state keeps its pools; "" if it is nothing else
