@@ -151,10 +151,10 @@ def least_batch(epsilon: float) -> int:
 class ConvertedPolicy(PrivateLossPolicy):
     """A base that is told noisy means of batches. A subclass says which: `base_policy`.
 
-    There is no `explore` or `holdout` as on pools. A batch is one choice of the base, and the base
-    divides what it is told by the chance of that choice: a round of the batch with another arm
-    would put another arm's loss into its mean. Give the base its own share of even draws (`gamma`
-    of exp3); it is in the chance by which the base divides.
+    There is no `explore` as on pools. A batch is one choice of the base, which divides what it is
+    told by the chance of that choice: a round of the batch with another arm would put another
+    arm's loss into its mean. Give the base its own share of even draws (`gamma` of exp3), which is
+    in the chance by which it divides.
     """
 
     model: ClassVar[Model] = "central"
