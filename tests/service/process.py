@@ -57,9 +57,9 @@ class Server:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.settings.port}"
 
-    def start(self) -> None:
+    def start(self, target: Callable[[Settings], None] = _serve) -> None:
         """A new life; back when it answers."""
-        self.process = _PROCESSES.Process(target=_serve, args=(self.settings,), daemon=True)
+        self.process = _PROCESSES.Process(target=target, args=(self.settings,), daemon=True)
         self.process.start()
         deadline = time.monotonic() + 120
         while True:

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from balaclava.service.app import create_app
 from balaclava.service.jobs import CreateKey
+from balaclava.service.problems import Problem
 from balaclava.service.secrets import ROLES
 from balaclava.service.service import Service
 from tests.service.stage import SHOP
@@ -198,3 +199,16 @@ def test_every_answer_carries_the_headers(house: House) -> None:
         assert "referrer-policy" in headers
         assert "no-store" in headers["cache-control"] or "no-cache" in headers["cache-control"]
         assert "server" not in headers
+
+
+def test_a_label_that_cannot_be_stored_fails_alone(
+    open_service: Callable[..., Service], postgres: str
+) -> None:
+    """PostgreSQL refuses some characters; nobody else's commit may fail for that."""
+    service = open_service(postgres)
+    with service.writer._wake:  # both are taken up at once
+        bad = service.writer.submit(CreateKey("read", "a\x00b"))
+        good = service.writer.submit(CreateKey("read", "a"))
+    with pytest.raises(Problem, match="control characters"):
+        bad.result(30)
+    assert good.result(30)["key"]

