@@ -71,7 +71,7 @@ class Stage:
         self._patch.setattr("balaclava.service.service.Clock", lambda: self.clock)
         self.service = Service.open(str(self._folder / "service.db"))
         app = create_app(self.service, keys=False)
-        self.client = TestClient(app, cookies={"balaclava_visit": "v"})
+        self.client = TestClient(app, base_url="http://localhost", cookies={"balaclava_visit": "v"})
         self.client.__enter__()  # one event loop for all requests
 
     def close(self) -> None:

@@ -323,3 +323,13 @@ def test_keys_are_made_shown_once_and_revoked(client: TestClient) -> None:
     assert client.get("/v1/experiments", headers=reader).status_code == 401
     (admin,) = [key for key in client.get("/v1/keys").json()["keys"] if key["role"] == "admin"]
     assert client.delete(f"/v1/keys/{admin['id']}").status_code == 409
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8765", "[::1]:8765"])
+def test_without_keys_this_machine_is_answered(
+    open_service: Callable[..., Service], host: str
+) -> None:
+    client = TestClient(create_app(open_service(), keys=False))
+    assert client.get("/v1/experiments", headers={"Host": host}).status_code == 200
+    for other in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "["):
+        assert client.get("/v1/experiments", headers={"Host": other}).status_code == 403

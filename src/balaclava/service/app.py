@@ -66,7 +66,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         responses=_PROBLEMS,
     )
     metrics = Metrics(service)
-    app.add_middleware(Guards, metrics=metrics)
+    app.add_middleware(Guards, metrics=metrics, local=not keys)
     _add_handlers(app)
     for right, add in (
         ("decide", _add_decisions),

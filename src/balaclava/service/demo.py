@@ -23,7 +23,8 @@ import uvicorn
 from balaclava.client import AsyncClient, Decision
 from balaclava.errors import ServiceError
 from balaclava.service.app import create_app
-from balaclava.service.server import Settings, configuration, first_key, is_loopback
+from balaclava.service.guards import is_loopback
+from balaclava.service.server import Settings, configuration, first_key
 
 NAME = "landing-page"
 PURCHASES = {"plain": 0.1, "photo": 0.15, "video": 0.25, "map": 0.5}  # the share who buy

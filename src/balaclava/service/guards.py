@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import time
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,6 +17,9 @@ LARGEST_BODY = 1_000_000
 BODY_SECONDS = 30.0
 _TOO_LARGE = Problem(413, f"a body has at most {LARGEST_BODY:,} bytes; send less at once")
 _TOO_SLOW = Problem(408, f"the rest of the body did not come within {BODY_SECONDS:g} seconds")
+_NOT_LOCAL = Problem(
+    403, "without keys the service answers to this machine's own names alone: localhost, 127.0.0.1"
+)
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -29,8 +34,8 @@ class _RefusedError(Exception):
 class Guards:
     """Plain ASGI: it costs next to nothing."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, local: bool = False) -> None:
+        self._app, self._metrics, self._local = app, metrics, local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, unless it is too large."""
@@ -41,6 +46,8 @@ class Guards:
         refusal = _TOO_LARGE if _announced(scope) > LARGEST_BODY else None
         if "\0" in scope["path"]:
             refusal = Problem(404, "there is nothing at this address")
+        if self._local and not is_loopback(_host(scope)):
+            refusal = _NOT_LOCAL
 
         async def limited() -> Message:
             nonlocal sent, whole, refusal
@@ -80,6 +87,25 @@ class Guards:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.note(scope["method"], route, status, time.perf_counter() - began)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is a name, or an address, of this machine that no other can reach."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host(scope: Scope) -> str:
+    """Whom the request is addressed to. A page elsewhere may point a name of its own at us."""
+    for name, value in scope["headers"]:
+        if name == b"host":
+            with contextlib.suppress(ValueError):
+                return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
+    return ""
 
 
 def _announced(scope: Scope) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from balaclava.service.app import create_app
+from balaclava.service.guards import is_loopback
 from balaclava.service.jobs import CreateKey
 from balaclava.service.problems import StartError
 from balaclava.service.service import Service
@@ -74,16 +74,6 @@ class Settings:
             restored=self.restored,
             root_path=self.root_path,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def first_key(service: Service) -> str | None:

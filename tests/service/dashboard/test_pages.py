@@ -300,7 +300,8 @@ def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
 def test_without_keys_forms_are_still_our_own(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create("one")
-    with TestClient(create_app(world.service, keys=False)) as client:
+    app = create_app(world.service, keys=False)
+    with TestClient(app, base_url="http://localhost") as client:
         page = client.get("/experiments/one/pause")
         assert "Log out" not in page.text
         assert client.post("/experiments/one/pause", data={"token": "none"}).status_code == 403
