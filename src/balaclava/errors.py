@@ -122,6 +122,10 @@ class SilenceWarning(UserWarning):
     """An agent has made many decisions and heard of none of them."""
 
 
+class DamageWarning(UserWarning):
+    """A file that was written before is damaged, and is made anew."""
+
+
 class MomentWarning(UserWarning):
     """A policy counts on a bound on moments, means or outliers that the environment exceeds."""
 

@@ -305,3 +305,44 @@ def test_arms_by_number_or_by_name() -> None:
         answer = invoke("choose", "--no-ask", "--no-simulate", "--arms", wrong)
         assert answer.exit_code == 2
         assert words in answer.output
+
+
+def test_an_example_to_begin_with(experiment: Path) -> None:
+    text = invoke("example").output
+    assert text == QUICKSTART.read_text(encoding="utf-8").replace("quickstart", "experiment")
+
+
+def test_json_for_scripts(experiment: Path) -> None:
+    answer = invoke("simulate", experiment, "--json")
+    assert answer.exit_code == 0, answer.output
+    (setting,) = json.loads(answer.stdout)
+    assert (setting["horizon"], setting["environment"]) == (500, "bernoulli")
+    assert [row["label"] for row in setting["policies"]] == ["ucb1", "bolder"]
+    assert json.loads(invoke("simulate", experiment, "--json").stdout) == [setting]  # finished
+    (again,) = json.loads(invoke("summary", "small-results", "--json").stdout)
+    assert again["policies"] == setting["policies"]
+    assert "mean regret" in invoke("summary", "small-results").output
+    names = {entry["name"] for entry in json.loads(invoke("policies", "--json").output)}
+    assert names == {entry.name for entry in bl.list_policies()}
+    one = json.loads(invoke("policies", "dp-imed", "--json").output)
+    assert "epsilon" in {parameter["name"] for parameter in one["parameters"]}
+    assert json.loads(invoke("environments", "--json").output)[0]["name"]
+
+
+def test_policies_can_be_filtered() -> None:
+    output = invoke("policies", "--rewards", "bounded", "--scope", "trajectory").output
+    assert "dp-imed" in output
+    assert "dp-ftpl-new" not in output
+    assert "dpr-batch-ucb" not in output
+    assert "is not one of" in invoke("policies", "--scope", "everything").output
+
+
+def test_names_complete_in_the_shell() -> None:
+    for words, names in (("audit dp-ime", ["dp-imed"]), ("environments stu", ["student-t"])):
+        environment = {
+            "COMP_WORDS": f"balaclava {words}",
+            "COMP_CWORD": "2",
+            "_BALACLAVA_COMPLETE": "bash_complete",
+        }
+        answer = CliRunner().invoke(main, [], env=environment, prog_name="balaclava")
+        assert answer.output.split() == [f"plain,{name}" for name in names]

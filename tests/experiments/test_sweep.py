@@ -22,6 +22,7 @@ import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import (
     ClusterError,
+    DamageWarning,
     ExperimentFileError,
     IncompatibleError,
     MissingPartError,
@@ -130,6 +131,15 @@ def test_a_section_with_grids_stands_for_every_combination() -> None:
     assert list(long) == ["p(means=#1)", "p(means=#2)"]
     with pytest.raises(ExperimentFileError, match="twice"):
         expand("p", {"a": {"grid": [1, 1]}})
+    with pytest.raises(ExperimentFileError, match="did you mean 'grid'"):
+        expand("p", {"a": {"gird": [1, 2]}})
+    assert expand("p", {"a": {"kind": [1, 2]}}) == {"p": {"a": {"kind": [1, 2]}}}
+
+
+def test_a_list_for_one_number_is_told_of_grids(tmp_path: Path) -> None:
+    text = SWEEP + "[policies.dp-se]\nepsilon = [1, 2]"
+    with pytest.raises(ExperimentFileError, match=r"write epsilon = { grid = \[1, 2\] }"):
+        read_plan(written(tmp_path, text))
 
 
 # Files
@@ -405,6 +415,18 @@ def test_a_damaged_cell_is_never_read_as_something_else(plan: Plan, tmp_path: Pa
         cell.path.write_bytes(content)
         with pytest.raises(ResultsFileError, match="run the same command again"):
             found.results("close", 300)
+
+
+def test_a_damaged_cell_is_played_again(plan: Plan, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_sweep(plan, out)
+    before = tree(out)
+    cell, other = open_sweep(out).cells[:2]
+    for content in (b"", cell.path.read_bytes()[:-9], other.path.read_bytes()):
+        cell.path.write_bytes(content)
+        with pytest.warns(DamageWarning, match="was damaged: .* is played again"):
+            run_sweep(plan, out)
+        assert tree(out) == before
 
 
 @pytest.mark.crash

@@ -78,7 +78,7 @@ def drift_findings(
     if drifting:
         sentences.append(
             "Policies here expect averages that stay: what is simulated below has no drift in it. "
-            "Policies for adversarial losses (`balaclava policies --rewards losses`) do not mind "
+            "Policies for adversarial losses (`balaclava policies --rewards loss`) do not mind "
             "it."
         )
     return sentences or [

@@ -25,8 +25,10 @@ from balaclava.cli.play import simulate
 from balaclava.cli.reporting import report
 from balaclava.cli.reproducing import reproduce
 from balaclava.cli.serving import serve
-from balaclava.errors import BalaclavaError, MomentWarning, PlugInWarning
+from balaclava.cli.summarising import example, summary
+from balaclava.errors import BalaclavaError, DamageWarning, MomentWarning, PlugInWarning
 
+_NOT_ABOUT_CODE = (DamageWarning, MomentWarning, PlugInWarning)
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
@@ -51,7 +53,7 @@ class _Group(click.Group):
         elsewhere = warnings.showwarning
 
         def show(message: Any, category: Any, *where: Any) -> None:
-            if issubclass(category, MomentWarning | PlugInWarning):  # not about this code
+            if issubclass(category, _NOT_ABOUT_CODE):
                 click.echo(f"balaclava: warning: {message}", err=True)
             else:
                 elsewhere(message, category, *where)
@@ -85,7 +87,8 @@ def main(modules: tuple[str, ...]) -> None:
     See what one does:        balaclava policies ucb1
     Find one that fits:       balaclava choose
     Try some on your log:     balaclava compare log.csv --arm page --reward clicked
-    Run an experiment:        balaclava simulate quickstart.toml
+    Begin an experiment:      balaclava example > experiment.toml
+    Run it:                   balaclava simulate experiment.toml
     Choose a scale by trial:  balaclava calibrate plausible.toml --policy dp-se
     See it in a browser:      balaclava report quickstart-results
     Write for a review board: balaclava report --assessment trial.toml
@@ -107,7 +110,8 @@ def main(modules: tuple[str, ...]) -> None:
 
 
 for _command in (
-    *(demo, choose, compare, simulate, calibrate, report, assessment),
+    *(demo, choose, compare, example, simulate, summary),
+    *(calibrate, report, assessment),
     *(audit, reproduce, serve, policies, environments),
 ):
     main.add_command(_command)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from balaclava.cli.arms import ARMS
+from balaclava.cli.catalogue import complete_policy
 
 
 def parameter(text: str) -> tuple[str, Any]:
@@ -22,7 +23,7 @@ def parameter(text: str) -> tuple[str, Any]:
 
 
 @click.command()
-@click.argument("policy")
+@click.argument("policy", shell_complete=complete_policy)
 @click.option("--epsilon", type=float, help="Privacy loss to claim.")
 @click.option("--delta", type=float, help="Probability outside it, for policies that take one.")
 @click.option(

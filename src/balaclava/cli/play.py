@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava.cli.delays import delay_options, lateness
+from balaclava.cli.summarising import print_json
 
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     help="Seconds to wait for the scheduler and its first worker.",
 )
 @click.option("--extend", is_flag=True, help="Take over a folder of another experiment.")
+@click.option("--json", "as_json", is_flag=True, help="Print the tables as JSON.")
 @click.option("--list", "show", is_flag=True, help="List the cells, and play nothing.")
 @click.option(
     "--winners", is_flag=True, help="Say how many runs name the right arm, and when, from releases."
@@ -54,6 +56,7 @@ def simulate(
     out: Path | None,
     show: bool,
     winners: bool,
+    as_json: bool,
     delay: float | None,
     law: str | None,
     lost: float | None,
@@ -106,11 +109,15 @@ def simulate(
     except KeyboardInterrupt:
         _tell_what_is_kept(sweep)
         context.exit(130)
-    if (out / SUMMARY).exists():
+    finished = (out / SUMMARY).exists()
+    words = f"{out} was finished before; nothing was played"
+    if not finished:
+        words = f"\nwrote {_write(sweep, quiet=as_json)} to {out}"
+    elif not as_json:
         click.echo((out / SUMMARY).read_text(encoding="utf-8"))
-        click.echo(f"{out} was finished before; nothing was played")
-        return
-    click.echo(f"\nwrote {_write(sweep)} to {out}")
+    if as_json:
+        print_json({setting[0]: sweep.results(*setting) for setting in sweep.settings()})
+    click.echo(words, err=as_json)
 
 
 def _list(sweep: Sweep) -> None:
@@ -139,7 +146,7 @@ def _tell_what_is_kept(sweep: Sweep) -> None:
     )
 
 
-def _write(sweep: Sweep) -> str:
+def _write(sweep: Sweep, *, quiet: bool = False) -> str:
     """Tables and pictures; says in words what was written."""
     from balaclava._core.files import atomically
     from balaclava.experiments.sweep import SUMMARY
@@ -154,7 +161,8 @@ def _write(sweep: Sweep) -> str:
         tables.append(str(results.summary()))
         if len(settings) > 1:
             tables[-1] = f"{setting[0]}: {tables[-1]}"
-        click.echo(tables[-1] + ("\n" if setting != settings[-1] else ""))
+        if not quiet:
+            click.echo(tables[-1] + ("\n" if setting != settings[-1] else ""))
         if len(results.labels) <= len(COLOURS) * len(STYLES):  # more cannot be told apart
             name = "regret.png" if len(settings) == 1 else f"regret-{_file_name(*setting)}.png"
             results.plot(sweep.folder / name)

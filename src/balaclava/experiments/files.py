@@ -62,7 +62,7 @@ from typing import Annotated, Any, NamedTuple
 from balaclava._core.declared import Range, brief, check
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
-from balaclava.errors import BalaclavaError, ExperimentFileError, nearest
+from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
 from balaclava.experiments.grids import expand, values_of
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
@@ -419,4 +419,15 @@ def _policy(section: _Section, environment: Environment, horizon: int) -> Policy
     for key, value in {"arms": environment.arms, "horizon": horizon}.items():
         if key in fields:
             parameters.setdefault(key, value)
-    return POLICIES.create(section.name, parameters)
+    try:
+        return POLICIES.create(section.name, parameters)
+    except ParameterError as error:
+        raise _with_grid(error, section) from None
+
+
+def _with_grid(error: ParameterError, section: _Section) -> ParameterError:
+    """The same error; where a list stands for one number, it says how to give several."""
+    for key, value in section.parameters.items():
+        if isinstance(value, list) and f" {key} = [" in str(error):
+            return ParameterError(f"{error}; for several values write {key} = {{ grid = {value} }}")
+    return error

@@ -7,6 +7,7 @@ or of equal length. A section with ranges stands for every combination of their 
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import math
@@ -41,9 +42,16 @@ def expand(label: str, table: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def values_of(name: str, value: Any) -> list[Any] | None:
     """The values of a range, None for anything else."""
-    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in RANGES:
+    if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, entries),) = value.items()
+    if kind not in RANGES:
+        close = difflib.get_close_matches(kind, RANGES, n=1, cutoff=0.7)
+        if close and isinstance(entries, list):
+            raise ExperimentFileError(
+                f"{name} = {{ {kind} = ... }} is not a range; did you mean {close[0]!r}?"
+            )
+        return None
     if kind == "grid":
         if not isinstance(entries, list) or not entries:
             raise ExperimentFileError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from balaclava._core.declared import Range, check
-from balaclava.errors import ResultsFileError
+from balaclava.errors import DamageWarning, ResultsFileError
 from balaclava.experiments.files import Plan
 from balaclava.experiments.sweep import (
     SUMMARY,
@@ -20,6 +21,7 @@ from balaclava.experiments.sweep import (
     Sweep,
     differences,
     plan_sweep,
+    read_cell,
     read_manifest,
     write_manifest,
     write_runs,
@@ -68,6 +70,7 @@ def run_sweep(
     threads = workers or plan.workers or available_cores()
     check("workers", threads, Annotated[int, Range(1, 1024)])
     with _claimed(sweep, extend):
+        _discard_damaged(sweep)
         keeper = _Keeper(sweep, keep_every)
         work = keeper.missing()
         if work or extend:
@@ -100,6 +103,19 @@ def run_sweep(
             raise
         keeper.tidy()
     return sweep
+
+
+def _discard_damaged(sweep: Sweep) -> None:
+    """A finished cell that cannot be read is none: it is played again."""
+    for cell in sweep.cells:
+        if cell.done:
+            try:
+                read_cell(cell)
+            except ResultsFileError:
+                cell.path.unlink(missing_ok=True)
+                warnings.warn(
+                    f"{cell.path} was damaged: {cell} is played again", DamageWarning, stacklevel=4
+                )
 
 
 def _play_here(

@@ -72,7 +72,7 @@ _DECISIVE = (
     "simulation/waiting.py",
     "theory",
 )
-_RECOMPUTE = "delete it and run the same command again, which computes it anew"
+_RECOMPUTE = "run the same command again, which computes it anew"
 
 
 @dataclass(frozen=True)
@@ -337,6 +337,8 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         "checkpoints": cell.checkpoints.tolist(),
         "feedback": cell.feedback.description or None,
     }
+    parameters = [each.get("parameters") for each in header["policies"].values()]
+    fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
     if not fits or any(header.get(what) != value for what, value in cell_header.items()):
         raise ResultsFileError(f"{path} holds something else than {cell}; {_RECOMPUTE}")
     return runs

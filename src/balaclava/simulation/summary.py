@@ -63,8 +63,13 @@ class Summary(Sequence[SummaryRow]):
     def __iter__(self) -> Iterator[SummaryRow]:
         return iter(self._rows)
 
+    @property
+    def cells(self) -> list[tuple[str, ...]]:
+        """The table as text, its header first."""
+        return [_HEADER, *(_cells(row) for row in self._rows)]
+
     def __str__(self) -> str:
-        cells = [_HEADER, *(_cells(row) for row in self._rows)]
+        cells = self.cells
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join(
