@@ -8,6 +8,7 @@ pulls come back. Results depend on the seed alone.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -166,7 +167,9 @@ class DevicePair:
     def _launch(self, games: Games, seed: int, first: int, start: int, until: int) -> None:
         key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
         blocks = -(-games.totals.size // THREADS)
-        self._loop[blocks, THREADS](key, first, start, until, *games)
+        with warnings.catch_warnings():  # of few games: their number is the user's choice
+            warnings.filterwarnings("ignore", ".*Grid size")
+            self._loop[blocks, THREADS](key, first, start, until, *games)
 
     def games_at_once(self) -> int:
         """As many as the free memory of the device holds."""
