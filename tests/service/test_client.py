@@ -288,6 +288,9 @@ def test_what_is_refused(client: Client, name: str, service: tuple[str, str]) ->
     with pytest.raises(ServiceRequestError) as error:
         client.reward(decision, 7.31058)
     assert "731058" not in str(error.value).replace(".", "")
+    for count in (0, -1, 10_001):
+        with pytest.raises(ServiceRequestError, match="count"):
+            client.decide(name, count=count)
     with pytest.raises(ServiceLookupError):
         client.decide("nothing")
     with pytest.raises(ServiceConflictError):

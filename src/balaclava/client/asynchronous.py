@@ -101,7 +101,9 @@ class AsyncClient:
         count: int | None = None,
     ) -> Decision | list[Decision]:
         """As `Client.decide`."""
-        decisions = await self._ask(calls.decide(experiment, person, request_id, count or 1))
+        decisions = await self._ask(
+            calls.decide(experiment, person, request_id, 1 if count is None else count)
+        )
         return decisions[0] if count is None else decisions
 
     async def reward(self, decision: Rewarded, value: float) -> None:

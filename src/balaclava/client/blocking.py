@@ -112,7 +112,9 @@ class Client:
         how many rewards of that person it learns from. The same `request_id` gets the same
         decisions; without one the client makes one, for its own attempts.
         """
-        decisions = self._ask(calls.decide(experiment, person, request_id, count or 1))
+        decisions = self._ask(
+            calls.decide(experiment, person, request_id, 1 if count is None else count)
+        )
         return decisions[0] if count is None else decisions
 
     def reward(self, decision: Rewarded, value: float) -> None:
