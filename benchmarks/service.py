@@ -44,7 +44,7 @@ from balaclava.service.server import Settings, first_key, serve
 settings = Settings(**json.loads(sys.argv[1]))
 service = settings.open(); key = first_key(service); service.close()
 print(key or "", flush=True)
-serve(settings)
+serve(settings, lambda address, key: None)
 """
 
 # The same server, middleware, key and models; the handler does nothing but answer.

@@ -31,9 +31,8 @@ def in_a_thread(folder: Path, **more: Any) -> Iterator[tuple[str, str, Service]]
     settings = Settings(str(folder / "balaclava.db"), port=0, **more)
     with settings.listener() as listener:
         service = settings.open()
-        key = first_key(service)
-        assert key is not None
-        server = uvicorn.Server(configuration(create_app(service), settings))
+        key = (first_key(service) if settings.keys else None) or ""
+        server = uvicorn.Server(configuration(create_app(service, keys=settings.keys), settings))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         yield settings.address(listener.getsockname()[1]), key, service

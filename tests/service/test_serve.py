@@ -83,6 +83,21 @@ def test_behind_a_proxy_under_a_path(tmp_path: Path) -> None:
         assert httpx.get(f"{base}/decisions/report.js").status_code == 200
 
 
+def test_without_keys_a_page_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    with in_a_thread(tmp_path, keys=False) as (address, _, _):
+        port = address.rpartition(":")[2]
+        for name in ("127.0.0.1", "localhost", "[::1]", "127.0.0.1:99"):
+            assert httpx.get(f"{address}/v1/experiments", headers={"Host": name}).is_success
+        for headers in (
+            *({"Host": name} for name in ("evil.example", f"evil.example:{port}", "10.0.0.1", "")),
+            *({"Origin": name} for name in ("https://evil.example", "null", "http://10.0.0.1")),
+        ):
+            answer = httpx.post(f"{address}/v1/keys", json={"role": "admin"}, headers=headers)
+            assert answer.status_code in (400, 403), headers
+        local = {"Origin": f"http://localhost:{port}"}
+        assert httpx.get(f"{address}/v1/keys", headers=local).json() == {"keys": []}
+
+
 def test_the_demo_learns_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

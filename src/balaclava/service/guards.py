@@ -46,7 +46,7 @@ class Guards:
         refusal = _TOO_LARGE if _announced(scope) > LARGEST_BODY else None
         if "\0" in scope["path"]:
             refusal = Problem(404, "there is nothing at this address")
-        if self._local and not is_loopback(_host(scope)):
+        if self._local and not all(map(is_loopback, _names(scope))):
             refusal = _NOT_LOCAL
 
         async def limited() -> Message:
@@ -99,13 +99,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _host(scope: Scope) -> str:
-    """Whom the request is addressed to. A page elsewhere may point a name of its own at us."""
-    for name, value in scope["headers"]:
-        if name == b"host":
-            with contextlib.suppress(ValueError):
-                return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
-    return ""
+def _names(scope: Scope) -> list[str]:
+    """Whom the request is addressed to, and whose page sent it, if one did.
+
+    A page elsewhere may point a name of its own at us, or post a form to our own name.
+    """
+    headers = dict(scope["headers"])
+    addresses = [b"//" + headers.get(b"host", b"")]
+    if b"origin" in headers:
+        addresses.append(headers[b"origin"])
+    names = []
+    for address in addresses:
+        try:
+            names.append(urlsplit(address.decode("latin-1")).hostname or "")
+        except ValueError:
+            names.append("")
+    return names
 
 
 def _announced(scope: Scope) -> int:
