@@ -31,8 +31,8 @@ from balaclava.testing.examples import USUAL
 
 DOCS = Path(__file__).parent
 GUIDES = (
-    *("index", "tutorial", "quickstart", "authoring", "concepts", "privacy", "scaling"),
-    *("service", "operate"),
+    *("index", "tutorial", "quickstart", "authoring", "concepts", "contextual", "privacy"),
+    *("scaling", "service", "operate"),
     *("gallery", "audit", "papers", "errata", "design"),
 )
 REWARDS = {

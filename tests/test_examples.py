@@ -42,3 +42,20 @@ def test_the_data_is_what_the_examples_say(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(plan.size for plan in visits.values()) == 20190
     assert max(visits, key=lambda plan: float(visits[plan].mean())) == "0 % coinsurance"
     assert max(float(plan.max()) for plan in visits.values()) == 77
+
+
+def test_decisions_by_features_run_on_real_patients(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, EXAMPLES / "screening.py", "--out", tmp_path),
+            *("--horizon", "5000", "--repetitions", "2"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "malignant, benign" in done.stdout
+    assert "ε=1, δ=1e-05 per trajectory" in done.stdout
+    assert "contexts count as public" in done.stdout
+    assert (tmp_path / "screening.png").stat().st_size > 10_000

@@ -1,0 +1,272 @@
+"""Linear bandits: regret, coverage of the ellipsoids, the cost of a step, and real tables.
+
+python benchmarks/contextual.py regret --runs 100
+python benchmarks/contextual.py coverage --runs 10000
+python benchmarks/contextual.py steps
+python benchmarks/contextual.py tables --runs 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import balaclava as bl
+from balaclava.authoring import compiled, seeded
+from balaclava.environments.linear import note_means
+
+ARMS, FEATURES = 10, 10
+PRIVATE = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def trial_world(features: int = FEATURES, arms: int = ARMS) -> bl.Environment:
+    """An intercept, contexts on the sphere, means from 0.1 to 0.9, Bernoulli rewards."""
+    rest = np.random.default_rng(1).normal(size=features - 1)
+    theta = np.concatenate([[0.5], 0.4 * rest / np.linalg.norm(rest)]) * math.sqrt(2.0)
+    return bl.environment("linear", arms=arms, theta=theta)
+
+
+def contenders(**shape: Any) -> dict[str, bl.Policy]:
+    """Baselines, and private policies beside them."""
+    return {
+        "linucb": bl.policy("linucb", **shape),
+        "linucb, radius_scale 0.3": bl.policy("linucb", radius_scale=0.3, **shape),
+        "lin-ts": bl.policy("lin-ts", **shape),
+        "dp-linucb": bl.policy("dp-linucb", **PRIVATE, **shape),
+        "dp-linucb, radius_scale 0.3": bl.policy("dp-linucb", radius_scale=0.3, **PRIVATE, **shape),
+        "dp-lin-ts": bl.policy("dp-lin-ts", **PRIVATE, **shape),
+        "ldp-linucb": bl.policy("ldp-linucb", epsilon=1.0, **shape),
+    }
+
+
+def show(results: bl.Results, wide: int = 28) -> None:
+    """The mean regret at each checkpoint, with its standard error."""
+    print(f"{'regret after':{wide}}", *(f"{rounds:>14,}" for rounds in results.checkpoints))
+    for label in results.labels:
+        regret = results.regret(label)
+        errors = regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
+        cells = zip(regret.mean(axis=0), errors, strict=True)
+        print(f"{label:{wide}}", *(f"{mean:8.0f} +- {error:2.0f}" for mean, error in cells))
+
+
+def regret(runs: int) -> None:
+    """The trial's problem: d = 10, 10 arms, epsilon 1, delta 1e-5."""
+    policies = contenders(arms=ARMS, features=FEATURES)
+    show(
+        bl.simulate(
+            policies, trial_world(), horizon=10**5, repetitions=runs, seed=1,
+            checkpoints=[10**4, 10**5],
+        )
+    )  # fmt: skip
+
+
+def make_coverage(
+    begin: Callable[..., Any],
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    draw: Callable[..., Any],
+    open_scene: Callable[..., Any],
+    renew: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Games in which theta* must stay in every ellipsoid; counts those in which it does not."""
+
+    def cover(
+        params: Any, world: Any, theta: np.ndarray, games: int, rounds: int, hostile: bool, rng: Any
+    ) -> int:
+        missed, d = 0, theta.size
+        error = np.zeros(d)
+        for _ in range(games):
+            state, scene = begin(params), open_scene(world)
+            inside, releases = True, 0
+            for t in range(1, rounds + 1):
+                renew(scene, t, rng)
+                if hostile and releases > 0:  # nothing more is learned where theta is wrong
+                    length = (error[1:] ** 2).sum() + 1e-300
+                    for row in range(scene.features.shape[0]):
+                        x = scene.features[row]
+                        share = (x[1:] * error[1:]).sum() / length
+                        x[1:] -= share * error[1:]
+                    note_means(scene)
+                arm, phase = choose(params, state, t, scene.features, rng)
+                learn(params, state, t, arm, draw(scene, t, arm, rng), phase, rng)
+                if state.episodes.draws[0] > releases:
+                    releases = state.episodes.draws[0]
+                    error[:] = state.episodes.theta[0] - theta
+                    square = 0.0
+                    for i in range(d):
+                        for j in range(d):
+                            square += error[i] * state.episodes.known.gram[0, i, j] * error[j]
+                    inside = inside and math.sqrt(square) <= state.radii[0]
+            missed += not inside
+        return missed
+
+    return cover
+
+
+def coverage(runs: int) -> None:
+    """Claimed: 5 % of runs at most have an ellipsoid, at any release, that misses theta*."""
+    world = trial_world(5, 3)
+    theta = world.constants().theta[0]
+    for delta in (1e-5, 0.0):
+        policy = bl.policy(
+            "dp-linucb", arms=3, features=5, epsilon=1.0, delta=delta, failure_probability=0.05,
+            first_episode=20, ridge=1.0,
+        )  # fmt: skip
+        loop = compiled(make_coverage, *policy.kernels[:3], world.draw, *world.scene[:2])
+        for hostile in (False, True):
+            missed = loop(
+                policy.constants(), world.constants(), theta, runs, 500, hostile, seeded(1)
+            )
+            kind = "adversarial" if hostile else "drawn"
+            print(f"delta {delta:g}, contexts {kind}: {missed} of {runs} runs missed, allowed 5 %")
+
+
+def make_hand_written() -> Callable[..., Any]:
+    """LinUCB and its world in one loop, as one would write it by hand."""
+
+    def play(theta: np.ndarray, arms: int, rounds: int, rng: Any) -> float:
+        d = theta.size
+        V, inverse, b, coefficients = np.eye(d), np.eye(d), np.zeros(d), np.zeros(d)
+        X, means, product = np.zeros((arms, d)), np.zeros(arms), np.zeros(d)
+        growth, lost, half = 0.0, 0.0, math.sqrt(0.5)
+        for t in range(1, rounds + 1):
+            for a in range(arms):
+                square = 0.0
+                for i in range(1, d):
+                    X[a, i] = rng.standard_normal()
+                    square += X[a, i] * X[a, i]
+                X[a, 0], length, means[a] = half, half / math.sqrt(square), theta[0] * half
+                for i in range(1, d):
+                    X[a, i] *= length
+                    means[a] += X[a, i] * theta[i]
+            beta = 0.5 * math.sqrt(2.0 * math.log(100.0) + growth) + 1.0
+            best, highest = 0, -math.inf
+            for a in range(arms):
+                for j in range(d):
+                    product[j] = X[a, 0] * inverse[0, j]
+                for i in range(1, d):
+                    for j in range(d):
+                        product[j] += X[a, i] * inverse[i, j]
+                square, mean = 0.0, 0.0
+                for i in range(d):
+                    square += product[i] * X[a, i]
+                    mean += coefficients[i] * X[a, i]
+                index = mean + beta * math.sqrt(square)
+                if index > highest:
+                    best, highest = a, index
+            reward = 1.0 if rng.random() < means[best] else 0.0
+            lost += means.max() - means[best]
+            x, square, mean = X[best], 0.0, 0.0
+            for j in range(d):
+                product[j] = x[0] * inverse[0, j]
+            for i in range(1, d):
+                for j in range(d):
+                    product[j] += x[i] * inverse[i, j]
+            for i in range(d):
+                square += product[i] * x[i]
+                mean += coefficients[i] * x[i]
+            scale = (reward - mean) / (1.0 + square)
+            for i in range(d):
+                b[i] += reward * x[i]
+                coefficients[i] += scale * product[i]
+                for j in range(d):
+                    V[i, j] += x[i] * x[j]
+                    inverse[i, j] -= product[i] * product[j] / (1.0 + square)
+            growth += math.log1p(square)
+            if t % (d * d) == 0:
+                inverse[:] = np.linalg.inv(V)
+                coefficients[:] = inverse @ b
+        return lost
+
+    return play
+
+
+def mabwiser(world: bl.Environment, rounds: int) -> float:
+    """Seconds a step of MABWiser's LinUCB, which has coefficients for each arm; one row a step."""
+    from mabwiser.mab import MAB, LearningPolicy
+
+    rng, arms = np.random.default_rng(1), list(range(ARMS))
+    policy = MAB(arms, LearningPolicy.LinUCB(alpha=1.0, l2_lambda=1.0), seed=1)
+    rows = rng.normal(size=(rounds + ARMS, FEATURES))
+    policy.fit(arms, [0.5] * ARMS, rows[:ARMS])
+    start = time.process_time()
+    for row in rows[ARMS:]:
+        arm = policy.predict(row[None])
+        policy.partial_fit([arm], [float(rng.random() < 0.5)], row[None])
+    return (time.process_time() - start) / rounds
+
+
+def steps(runs: int) -> None:
+    """Processor time of a step, d = 10 and 10 arms, contexts drawn in it; the best of `runs`."""
+    world, rounds = trial_world(), 200_000
+    theta, hand = world.constants().theta[0], compiled(make_hand_written)
+    shape = {"arms": ARMS, "features": FEATURES}
+    policies = {
+        "linucb": bl.policy("linucb", **shape),
+        "dp-linucb": bl.policy("dp-linucb", **PRIVATE, **shape),
+    }
+    plays: dict[str, Callable[[], Any]] = {
+        "by hand": lambda: hand(theta, ARMS, rounds, seeded(1)),
+        **{
+            name: lambda policy=policy: bl.simulate(  # type: ignore[misc]
+                policy, world, horizon=rounds, repetitions=1, seed=1, checkpoints=1, workers=1
+            )
+            for name, policy in policies.items()
+        },
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in plays}
+    for turn in range(runs + 1):
+        for name, play in plays.items():
+            start = time.process_time()
+            play()
+            if turn:  # the first compiles
+                seconds[name].append((time.process_time() - start) / rounds)
+    best = {name: min(times) for name, times in seconds.items()}
+    for name, each in best.items():
+        print(f"{name:12} {each * 1e9:8.0f} ns a step")
+    print(f"linucb / by hand: {best['linucb'] / best['by hand']:.2f} (target at most 1.3)")
+    print(f"dp-linucb / linucb: {best['dp-linucb'] / best['linucb']:.2f} (target at most 1.2)")
+    try:
+        theirs = mabwiser(world, 300)
+    except ImportError:
+        print("MABWiser is not installed: pip install -r requirements-bench.lock")
+    else:
+        print(f"MABWiser     {theirs * 1e9:8.0f} ns a step")
+        print(f"MABWiser / linucb: {theirs / best['linucb']:.0f} (target at least 100)")
+
+
+def tables(runs: int) -> None:
+    """Three labelled tables: mistakes in 10^5 rounds."""
+    from sklearn import datasets
+
+    for name in ("wine", "breast_cancer", "digits"):
+        data = getattr(datasets, f"load_{name}")()
+        world = bl.environment("labelled", features=data.data, labels=data.target)
+        shape = {"arms": world.arms, "features": world.dimension, "disjoint": True}
+        print(f"\n{name}: {len(data.target)} rows, {world.arms} arms, {world.dimension} features")
+        show(
+            bl.simulate(
+                contenders(**shape), world, horizon=10**5, repetitions=runs, seed=1,
+                checkpoints=[10**4, 10**5],
+            )
+        )  # fmt: skip
+
+
+def main() -> None:
+    parts = {"regret": (regret, 100), "coverage": (coverage, 10_000), "steps": (steps, 5)}
+    parts["tables"] = (tables, 2)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=parts)
+    parser.add_argument("--runs", type=int)
+    options = parser.parse_args()
+    play, runs = parts[options.part]
+    play(options.runs or runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Which of two follow-ups a patient gets, by measurements, without showing who was ill.
+
+The Wisconsin breast cancer table has 30 measurements of 569 tumours and what they turned out to be.
+Here each patient is given one of two follow-ups, for a benign or for a malignant tumour, by her
+measurements, as a learning service would. Whether it was the right one is what must not leak; the
+measurements count as public: the decisions do give them away.
+
+Run it: python examples/screening.py --help
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sklearn.datasets import load_breast_cancer
+
+import balaclava as bl
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description="Private decisions by features.")
+    arguments.add_argument("--horizon", type=int, default=100_000, help="patients")
+    arguments.add_argument("--repetitions", type=int, default=4)
+    arguments.add_argument("--epsilon", type=float, default=1.0)
+    arguments.add_argument("--out", type=Path, default=Path("out/examples"))
+    options = arguments.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    table = load_breast_cancer()
+    names = [str(table.target_names[label]) for label in (0, 1)]
+    world = bl.environment("labelled", features=table.data, labels=table.target)
+    shape = {"arms": names, "features": world.dimension, "disjoint": True}
+    private = {"epsilon": options.epsilon, "delta": 1e-5, **shape}
+    policies = {
+        "linucb": bl.policy("linucb", **shape),
+        "dp-linucb": bl.policy("dp-linucb", radius_scale=0.3, **private),
+        "dp-imed, no features": bl.policy("dp-imed", arms=names, epsilon=options.epsilon),
+    }
+    results = bl.simulate(
+        policies, world, horizon=options.horizon, repetitions=options.repetitions, seed=3
+    )
+    print(f"Follow-ups: {', '.join(names)}. Regret counts the wrong ones.")
+    print(results.summary())
+    results.plot(options.out / "screening.png")
+    print(policies["dp-linucb"].guarantee.explain())
+
+
+if __name__ == "__main__":
+    main()
