@@ -100,8 +100,9 @@ def forget(params: Params, state: Draws, t: int, arm: int, phase: int, rng: Any)
 class DPLinTS(PrivateLinearPolicy):
     """Thompson sampling on sums that are released in episodes: noise is more uncertainty.
 
-    The private kin of lin-ts. It needs no radius, and so no `radius_scale` to find; dp-linucb with
-    a radius_scale of 0.3 has the lower regret.
+    The private kin of lin-ts. It needs no radius, and so no `radius_scale` to find, and is the
+    better one where arms have coefficients of their own (`disjoint`); where they share them,
+    dp-linucb with a radius_scale of 0.3 has the lower regret.
 
     Episodes, releases, V and theta are those of dp-linucb. After m releases with noise of
     deviation s in each coordinate, draw
