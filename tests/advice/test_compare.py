@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 import balaclava as bl
 from balaclava.advice.arms import arm_row, tell_best, weighted_rows
 from balaclava.advice.compare import NOT_PRIVATE, compare
-from balaclava.advice.drift import drift_findings
+from balaclava.advice.drift import drift_findings, read_times
 from balaclava.advice.people import count_people
 from balaclava.advice.reading import read
 from balaclava.advice.tails import hill
@@ -394,3 +395,14 @@ def test_wrong_calls(tmp_path: Path, options: list[str], message: str) -> None:
     answer = invoke(path, "--arm", "page", "--reward", "paid", *options)
     assert answer.exit_code == 2
     assert message in answer.output
+
+
+@pytest.mark.parametrize(
+    "times",
+    [["1", "2.5"], ["2026-01-01", "2026-01-02"], ["2026-01-01T10:00Z", "2026-01-01T11:00Z"]],
+)
+def test_times_as_people_write_them(times: list[str]) -> None:
+    first, second = read_times("log.csv: column 'when'", pa.array(times))
+    assert first < second
+    with pytest.raises(ParameterError, match="is not a time"):
+        read_times("log.csv: column 'when'", pa.array(["31.01.2026"]))

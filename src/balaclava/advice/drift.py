@@ -20,7 +20,8 @@ def read_times(where: str, column: Any) -> np.ndarray:
     require_part("pyarrow", "looking for drift")
     import pyarrow as pa
 
-    for kinds in ((pa.float64(),), (pa.timestamp("us"), pa.int64()), (pa.int64(),)):
+    with_zone = (pa.timestamp("us", "UTC"), pa.int64())
+    for kinds in ((pa.float64(),), (pa.timestamp("us"), pa.int64()), with_zone, (pa.int64(),)):
         times = column
         try:
             for kind in kinds:
