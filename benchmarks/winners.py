@@ -126,7 +126,7 @@ def others() -> list[tuple[str, Policy, bl.Environment, dict[str, Any], np.ndarr
         horizon=HORIZON,
         moment_order=2.0,
         moment_bound=float(max(tails.moments(2.0))),
-        failure_probability=1.0 - CONFIDENCE,
+        failure_probability=(1.0 - CONFIDENCE) / 4,  # two sides, two arms
     )
     return [
         ("dp-imed, late and lost", private, world, LATE, clinic),
