@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError, nearest
 
 PIPE = "-"
@@ -119,6 +120,7 @@ def _is_workbook(data: bytes) -> bool:
 
 
 def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Columns:
+    require_part("pyarrow", "reading a log")
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -195,6 +197,7 @@ def _places(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dic
 
 def _parsed(source: str, text: str, separator: str, width: int, places: dict[str, int]) -> Any:
     """Columns of text, as a table; their names are their places."""
+    require_part("pyarrow", "reading a log")
     import pyarrow as pa
     from pyarrow import csv as arrow
 
