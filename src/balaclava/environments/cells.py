@@ -75,6 +75,7 @@ class Columns(NamedTuple):
 
 def read_columns(source: str, wanted: Mapping[str, str], how: Reading) -> Columns:
     """The columns that are wanted, given as {what it is for: its name}."""
+    require_part("pyarrow", "reading a log")
     by_name: dict[str, str] = {}
     for parameter, column in wanted.items():
         if column in by_name:
