@@ -18,7 +18,6 @@ _CHANCE = 0.05  # of seeing a drift where there is none, over all arms together
 def read_times(where: str, column: Any) -> np.ndarray:
     """Moments as numbers that grow: from numbers, dates, or text such as 2026-01-31 or ISO 8601."""
     require_part("pyarrow", "looking for drift")
-    require_part("pyarrow", "reading a log")
     import pyarrow as pa
 
     with_zone = (pa.timestamp("us", "UTC"), pa.int64())

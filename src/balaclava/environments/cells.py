@@ -121,7 +121,6 @@ def _is_workbook(data: bytes) -> bool:
 
 
 def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Columns:
-    require_part("pyarrow", "reading a log")
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -198,7 +197,6 @@ def _places(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dic
 
 def _parsed(source: str, text: str, separator: str, width: int, places: dict[str, int]) -> Any:
     """Columns of text, as a table; their names are their places."""
-    require_part("pyarrow", "reading a log")
     import pyarrow as pa
     from pyarrow import csv as arrow
 
