@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava._core.kernels import compiled
+from balaclava.authoring import compiled
 from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl
 

@@ -116,7 +116,7 @@ def simulate(
     elif not as_json:
         click.echo((out / SUMMARY).read_text(encoding="utf-8"))
     if as_json:
-        print_json({setting[0]: sweep.results(*setting) for setting in sweep.settings()})
+        print_json([(setting[0], sweep.results(*setting)) for setting in sweep.settings()])
     click.echo(words, err=as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ def summary(source: Path, as_json: bool) -> None:
     panels = read_story(source).panels
     results = {panel.heading: panel.results for panel in panels}
     if as_json:
-        print_json(results)
+        print_json(results.items())
         return
     for i, (heading, each) in enumerate(results.items()):
         click.echo("\n" * (i > 0) + (f"{heading}: " if len(results) > 1 else ""), nl=False)
@@ -65,9 +66,9 @@ def print_summary(results: Results) -> None:
         click.echo(f"\n{table.winners}")
 
 
-def print_json(results: dict[str, Results]) -> None:
-    """The rows of each table; what is not known is null."""
-    click.echo(json.dumps([_plain(heading, each) for heading, each in results.items()], indent=2))
+def print_json(results: Iterable[tuple[str, Results]]) -> None:
+    """The rows of each table, under its heading; what is not known is null."""
+    click.echo(json.dumps([_plain(heading, each) for heading, each in results], indent=2))
 
 
 def _plain(heading: str, results: Results) -> dict[str, Any]:
