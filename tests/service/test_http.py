@@ -333,3 +333,22 @@ def test_without_keys_this_machine_is_answered(
     assert client.get("/v1/experiments", headers={"Host": host}).status_code == 200
     for other in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "["):
         assert client.get("/v1/experiments", headers={"Host": other}).status_code == 403
+
+
+def test_a_damaged_experiment_holds_up_no_other(open_service: Callable[..., Service]) -> None:
+    service = open_service()
+    client = client_of(service)
+    create(client)
+    create(client, name="other")
+    decision, *_ = decide(client)
+    service.close()
+    service = open_service()
+    with service.storage.writing() as connection:
+        connection.exec_driver_sql(
+            "UPDATE experiments SET policy_state = x'00', next_due = 0 WHERE name = 'shop'"
+        )
+    client = TestClient(create_app(service), headers=dict(client.headers))
+    assert client.post("/v1/experiments/shop/decisions", json={}).status_code == 500
+    assert reward(client, decision, 1.0).status_code == 500
+    assert client.post("/v1/experiments", json=SHOP).status_code == 500
+    assert len(decide(client, "other")) == 1

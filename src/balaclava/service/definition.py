@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from balaclava._core.declared import LARGEST_EPSILON
 from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.player import checked_reward
 from balaclava.policies.settling import guarantee_when_settled
-from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.service.problems import Problem
 
 LONGEST_WINDOW = 10 * 366 * 86_400.0
@@ -87,10 +89,19 @@ class Definition:
         return REGISTRY.create(self.policy, {**self.parameters, "arms": list(self.arms)})
 
     def guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
-        """What is promised to one reward; `restored` times the database was put back."""
-        return guarantee_when_settled(
-            policy.guarantee, window=self.settle == "window", copied=restored > 0
-        )
+        """What is promised to one reward; `restored` times the database was put back.
+
+        Each time, batches that were unfinished may have been released before and are released
+        again: epsilon and delta add up.
+        """
+        one = guarantee_when_settled(policy.guarantee, window=self.settle == "window", copied=False)
+        if not restored or not one.private:
+            return one
+        times = 1 + restored
+        epsilon, delta = times * one.epsilon, times * one.delta
+        if epsilon > LARGEST_EPSILON or delta >= 1:
+            return not_private(f"the database was put back {restored} times", one.reference)
+        return dataclasses.replace(one, epsilon=epsilon, delta=delta)
 
     @property
     def text(self) -> str:

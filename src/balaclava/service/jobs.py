@@ -19,7 +19,7 @@ from balaclava.service.ledger import Ledger
 from balaclava.service.problems import Problem
 from balaclava.service.schema import keys
 from balaclava.service.secrets import Role, Vault, is_decision_id, key_digest, new_key
-from balaclava.service.work import Needs, Work
+from balaclava.service.work import Needs, Work, unreadable
 
 RECORDED = {"recorded": True}
 
@@ -151,7 +151,9 @@ class Reward(Job):
         row = work.decisions.get(outcome.decision_id)
         if row is None:
             return Problem(404, "there is no such decision; give the id that came with it")
-        experiment = work.by_id[row["experiment"]]
+        experiment = work.by_id.get(row["experiment"])
+        if experiment is None:
+            return unreadable()
         if experiment.books.time >= row["closes"]:
             return Problem(410, "the decision's window is over; its reward cannot count any more")
         if (outcome.kind == REPORT) != (experiment.policy.model == "local"):
@@ -184,7 +186,7 @@ class Create(Job):
     def apply(self, work: Work) -> bool:
         """Whether it is new. Charged before it is there: what is cut off is not charged twice."""
         definition = self.definition
-        known = work.by_name.get(definition.name)
+        known = work.known(definition.name)
         if known is not None:
             if known.definition.uid != definition.uid:
                 raise Problem(

@@ -158,7 +158,7 @@ def privacy_document(experiment: Experiment, ledger: Ledger) -> dict[str, Any]:
     definition = experiment.definition
     epsilon, delta, restored = ledger.charged(definition.uid)
     guarantee = definition.guarantee(experiment.policy, restored)
-    person = guarantee.for_rewards(definition.rewards_per_person * (1 + restored))
+    person = guarantee.for_rewards(definition.rewards_per_person)
     named = experiment.books.anonymous == 0
     population = None
     if definition.population is not None:
@@ -191,6 +191,7 @@ def _not_covered(experiment: Experiment, restored: int) -> list[str]:
     if restored:
         lines.append(
             f"The database was put back from a backup {restored} time(s): rewards that were in "
-            f"unfinished batches then are protected with {1 + restored} times the epsilon."
+            f"unfinished batches then may have been released {1 + restored} times, and epsilon "
+            "and delta count that often."
         )
     return lines

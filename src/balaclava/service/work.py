@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
+from balaclava.errors import BalaclavaError
 from balaclava.service.experiment import Experiment
 from balaclava.service.problems import Problem
 from balaclava.service.schema import OPEN, decisions, experiments, persons, requests, snapshots
 from balaclava.service.storage import Storage, stand_alone
+
+log = logging.getLogger("balaclava.service")
 
 _AT_ONCE = 5_000  # values in one question
 _DUE_AT_ONCE = 2_000  # windows of one experiment that one transaction ends
@@ -67,6 +71,7 @@ class Work:
         self.decisions: dict[str, dict[str, Any]] = {}
         self.requests: dict[tuple[int, str], tuple[str, list[dict[str, Any]]]] = {}
         self.persons: dict[tuple[int, str], int] = {}
+        self._unreadable: set[str] = set()  # names of experiments whose state is damaged
         self._touched: set[int] = set()
         self._created: set[int] = set()
         self._changed: dict[str, dict[str, Any]] = {}
@@ -89,7 +94,13 @@ class Work:
             experiment = self._kept.get(row.id)
             if experiment is None or experiment.version != row.version:
                 whole = select(experiments).where(experiments.c.id == row.id)
-                experiment = Experiment.from_row(self.connection.execute(whole).one())
+                stored = self.connection.execute(whole).one()
+                try:
+                    experiment = Experiment.from_row(stored)
+                except BalaclavaError as error:
+                    log.error("experiment %d cannot be read: %s", row.id, error)
+                    self._unreadable.add(stored.name)
+                    continue
                 self._kept[row.id] = experiment
             self._enter(experiment)
         self._load_decisions(needs.decisions)
@@ -107,13 +118,18 @@ class Work:
 
     def experiment(self, name: str) -> Experiment:
         """The experiment of that name, locked, its windows ended up to now."""
-        try:
-            experiment = self.by_name[name]
-        except KeyError:
-            raise Problem(404, "there is no such experiment; create it first") from None
+        experiment = self.known(name)
+        if experiment is None:
+            raise Problem(404, "there is no such experiment; create it first")
         if experiment.behind:
             raise BehindError
         return experiment
+
+    def known(self, name: str) -> Experiment | None:
+        """The experiment of that name, locked, or None if there is none."""
+        if name in self._unreadable:
+            raise unreadable()
+        return self.by_name.get(name)
 
     def touch(self, experiment: Experiment) -> None:
         """It has changed and will be written."""
@@ -259,6 +275,11 @@ class Work:
             experiment.close(known)
             self.change(known)
         self.touch(experiment)
+
+
+def unreadable() -> Problem:
+    """An experiment whose stored state is damaged. All others go on."""
+    return Problem(500, "the experiment's stored state cannot be read; see the log, put it back")
 
 
 def _pieces(values: Iterable[Any], size: int = _AT_ONCE) -> Iterable[Sequence[Any]]:
