@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 OLDEST := tests/policies/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
   tests/test_base_install.py tests/test_authoring.py
 
-.PHONY: demo examples test test-all test-oldest test-gpu audit bench lint format docs gallery clean help
+.PHONY: demo wheel examples test test-all test-oldest test-gpu audit bench lint format docs gallery clean help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ lint: $(READY) ## style, types, import order
 format: $(READY) ## put the sources into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wheel: $(READY) ## the package as one file in dist/, to be installed elsewhere
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 examples: $(READY) ## private choices on real data: shares by daily returns, insurance plans by visits
 	$(BIN)/python examples/assets.py

@@ -164,6 +164,7 @@ def test_it_keeps_the_style_and_the_direction_of_imports(house: Path) -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.slow
 def test_it_needs_no_other_file(house: Path) -> None:
     """Its test and its doctest, the conformance suite, a quick audit, and all that lists it."""
     tests = (

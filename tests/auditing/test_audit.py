@@ -122,12 +122,19 @@ def test_no_false_alarm_in_a_thousand_quick_audits():
     assert alarms <= 5
 
 
+# One of each way to release; `make test-all` takes every example of every policy.
+QUICK = {
+    *("dp-imed", "dp-se", "dp-ftpl-gauss", "lazy-dp-ts", "ldp-ucb-bernoulli", "dpr-batch-ucb"),
+    *("ldpr-se", "prae-raw", "dp-exp3", "dp-linucb"),
+}
+
+
 def private_policies():
-    """Every example of every registered policy that claims anything; `make test` takes one each."""
+    """Every example of every registered policy that claims anything."""
     for entry in bl.list_policies():
         if entry.policy.model != "none" and entry.name != "random":  # which no reward moves
             for number, policy in enumerate(examples(entry.policy)):
-                long = number > 0 or entry.name.endswith("-experts")
+                long = number > 0 or entry.name not in QUICK
                 marks = [pytest.mark.slow] if long else []
                 yield pytest.param(policy, id=f"{entry.name}-{number}", marks=marks)
 
