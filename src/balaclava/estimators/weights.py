@@ -58,6 +58,12 @@ def note_arm(state: Weights, advice: np.ndarray, mixing: float, arm: int) -> int
     return int(state.pending.count[0])
 
 
+def last_chance(state: Weights) -> float:
+    """Q of the arm that was noted last."""
+    pending = state.pending
+    return float(pending.notes[pending.count[0] % pending.numbers.size, 0])
+
+
 @kernel(borrows=True)
 def renew_shares(state: Weights) -> None:
     """P from the log-weights, whose largest is moved to 0."""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType, Self
 
+import numpy as np
+
 from balaclava._core.declared import (
     Arms,
     Declared,
@@ -250,6 +252,11 @@ class Policy(Declared):
         None where it is not known, and for policies that protect single decisions only: there it
         would be a function of rewards without noise.
         """
+        chances = self.chances(state)
+        return None if chances is None else float(chances[arm])
+
+    def chances(self, state: Any) -> np.ndarray | None:
+        """The chances that the arms had in the last decision, where all of them are known."""
         return None
 
     def released(self, state: Any) -> Sequence[Released] | None:

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Range
-from balaclava.policies.base import Policy, Released
+from balaclava.policies.base import Released
+from balaclava.policies.holdout import HoldoutPolicy
 
 Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn evenly")]
-Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
 
 
-class PooledPolicy(Policy):
+class PooledPolicy(HoldoutPolicy):
     """A policy that releases an arm's rewards in batches.
 
-    With chance `holdout` the arm of a decision is drawn evenly and its reward is never learned
-    from: a sample of all arms that no adaptive choice has touched. Otherwise, with chance
-    `explore`, it is drawn evenly and learned from as usual: every arm keeps a share. Neither
-    depends on data.
+    With chance `explore` the arm of a decision that is not held out is drawn evenly, and learned
+    from as usual: every arm keeps a share. That depends on no data.
 
     A reward that is lost counts nowhere: its batch settles without it when the decision is given
     up, with the number of rewards that came as its weight. A batch that brought none is asked
@@ -29,7 +27,6 @@ class PooledPolicy(Policy):
     estimates: ClassVar[str] = "pooled"  # which of the pools' means stands for all releases
 
     explore: Explore = 0.0
-    holdout: Holdout = 0.0
 
     def pools_of(self, state: Any) -> Any:
         """The pools, or epochs, of a state."""
@@ -40,6 +37,10 @@ class PooledPolicy(Policy):
     def propensity(self, state: Any, arm: int) -> float | None:
         """The chance that the arm had, given what was public before the last decision."""
         return float(self.pools_of(state).chance[0])
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """None with even draws: no theorem counts what they cost."""
+        return None if self.explore > 0.0 else super().regret_bound(environment, horizon)
 
     def released(self, state: Any) -> Sequence[Released]:
         """All that was released of each arm's rewards."""

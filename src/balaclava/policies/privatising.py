@@ -19,6 +19,7 @@ def privatise(
     horizon: int | None = None,
     experts: int | None = None,
     outside: Outside = "refuse",
+    holdout: float = 0.0,
 ) -> Privatised | PrivatisedExperts:
     """A private policy from one that is not: the conversion of Asi, Raman and Talwar (2025).
 
@@ -29,6 +30,8 @@ def privatise(
     With `experts`, N of them, the base is made anew with N arms, its other parameters as they are,
     and chooses an expert for each batch; arms are drawn from that expert's advice (Algorithm 5,
     `PrivatisedExperts`). Losses are protected, advice is public.
+
+    With chance `holdout` an arm is drawn evenly and its loss is never learned from.
 
     Example:
         >>> import balaclava as bl
@@ -50,6 +53,7 @@ def privatise(
             batch=batch,
             horizon=horizon,
             outside=outside,
+            holdout=holdout,
         )
     return PrivatisedExperts(
         arms=base.parameters["arms"],
@@ -59,4 +63,5 @@ def privatise(
         batch=batch,
         horizon=horizon,
         outside=outside,
+        holdout=holdout,
     )

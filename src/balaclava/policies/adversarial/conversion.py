@@ -5,7 +5,8 @@ Proof.
     the sum has sensitivity 1; it is released once, with noise of scale 1/epsilon, or not at all.
     Arms follow from what was released, and so do batches, whose length is fixed. Hence
     epsilon-differential privacy of the whole trajectory, for every base, every length of a batch
-    and every epsilon.
+    and every epsilon. Which decisions are held out depends on no loss, and of those that are none
+    is ever read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from balaclava.policies.base import (
     nothing_to_forget,
     register,
 )
+from balaclava.policies.holdout import HoldoutPolicy
 from balaclava.policies.losses import LearningRateScale, Outstanding, PrivateLossPolicy
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.laplace import laplace_release
@@ -42,6 +44,8 @@ class Conversion(NamedTuple):
     epsilon: float
     batch: int
     rows: int  # batches under way at once, a power of two
+    arms: int
+    holdout: float
     base: Any  # what the kernels of the base need
 
 
@@ -57,7 +61,14 @@ class Converted(NamedTuple):
     sums: np.ndarray  # [row]: of its losses: raw, and never read but to be released
     number: np.ndarray  # one element: of the newest batch, from 1
     rest: np.ndarray  # one element: decisions that it still has
-    opened: np.ndarray  # one element: whether the last decision opened it
+    opened: np.ndarray  # one element: whether the last decision opened it,
+    held: np.ndarray  # one element: and whether that was held out
+
+
+@kernel(borrows=True)
+def arm_of_batch(state: Converted) -> int:
+    """What the base chose for the newest batch."""
+    return int(state.arms[state.number[0] & (state.arms.size - 1)])
 
 
 @functools.cache
@@ -83,26 +94,28 @@ def converted(
             np.zeros(1, np.int64),
             np.zeros(1, np.int64),
             np.zeros(1, np.bool_),
+            np.zeros(1, np.bool_),
         )
 
     @kernel(borrows=True)
     def choose_in_batch(
         params: Any, state: Converted, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
-        number, row = state.number[0], state.number[0] & (params.rows - 1)
-        state.opened[0] = state.rest[0] == 0
+        row = (state.number[0] + 1) & (params.rows - 1)
+        state.opened[0] = state.rest[0] == 0 and state.numbers[row] == 0
         if state.opened[0]:
-            following = (number + 1) & (params.rows - 1)
-            if state.numbers[following] != 0:  # no room: served, and not learned from
-                state.opened[0] = False
-                return state.arms[row], UNLEARNED
-            number, row = number + 1, following
+            number = state.number[0] + 1
             arm, phase = choose(params.base, state.base, number, None, rng)
             state.arms[row], state.phases[row] = arm, phase
             state.number[0], state.numbers[row] = number, number
             state.left[row], state.rest[0] = params.batch, params.batch
+        state.held[0] = params.holdout > 0.0 and rng.random() < params.holdout
+        if state.held[0]:
+            return int(rng.random() * params.arms), UNLEARNED
+        if state.rest[0] == 0:  # no room for the next batch: served, and not learned from
+            return arm_of_batch(state), UNLEARNED
         state.rest[0] -= 1
-        return state.arms[row], number
+        return arm_of_batch(state), state.number[0]
 
     @kernel(borrows=True)
     def settle(params: Any, state: Converted, row: int, rng: Any) -> None:
@@ -148,7 +161,7 @@ def least_batch(epsilon: float) -> int:
     return max(1, math.ceil(min(1.0 / epsilon, MOST_ROUNDS) - 1e-9))
 
 
-class ConvertedPolicy(PrivateLossPolicy):
+class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
     """A base that is told noisy means of batches. A subclass says which: `base_policy`.
 
     There is no `explore` as on pools. A batch is one choice of the base, which divides what it is
@@ -194,7 +207,9 @@ class ConvertedPolicy(PrivateLossPolicy):
 
     def constants(self) -> Conversion:
         base = self.base_policy().constants()
-        return Conversion(self.epsilon, self.rounds_of_a_batch, self.rows, base)
+        return Conversion(
+            self.epsilon, self.rounds_of_a_batch, self.rows, self.arms, self.holdout, base
+        )
 
     @property
     def rows(self) -> int:
@@ -202,10 +217,10 @@ class ConvertedPolicy(PrivateLossPolicy):
         return int(2 ** math.ceil(math.log2(self.outstanding / self.rounds_of_a_batch + 2.0)))
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance by which the base chose the arm; 1 within a batch, where it is known."""
+        """By the chance with which the base chose the arm; within a batch it is known."""
         if not state.opened[0]:
-            return 1.0
-        return self.base_policy().propensity(state.base, arm)
+            return self.with_holdout(float(arm == arm_of_batch(state)))
+        return self.with_holdout(self.base_policy().propensity(state.base, arm))
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 3.1: tau R(n) + T - tau n, with n = floor(T / tau) batches.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.frames.pending import forget_note
@@ -96,6 +98,10 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
 
     def constants(self) -> Rates:
         return Rates(*self._exp3().constants(), self.epsilon)
+
+    def chances(self, state: Any) -> np.ndarray | None:
+        """Those by which the arm was drawn: they follow from reports."""
+        return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """That of exp3 for noise of scale 1/epsilon."""

@@ -77,6 +77,10 @@ class AtRandom(Policy):
         """Any context: it is not looked at."""
         return None
 
+    def chances(self, state: Any) -> np.ndarray | None:
+        """All alike."""
+        return np.full(self.arms, 1.0 / self.arms)
+
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Exact: every round costs the mean gap."""
         gaps = environment.gaps if environment.feedback == "reward" else None

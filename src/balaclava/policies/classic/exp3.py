@@ -153,9 +153,9 @@ class Exp3(LossPolicy):
     def _log(self) -> float:
         return math.log(self.arms * self.horizon) if self.horizon else 0.0
 
-    def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance by which the arm was drawn."""
-        return float(state.chances[arm])
+    def chances(self, state: Any) -> np.ndarray | None:
+        """Those by which the arm was drawn."""
+        return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.

@@ -11,6 +11,7 @@ from balaclava.estimators.weights import (
     Weights,
     begin_weights,
     draw_advised,
+    last_chance,
     learn_weights,
     note_arm,
 )
@@ -105,6 +106,10 @@ class Exp4(ExpertPolicy):
     def constants(self) -> Params:
         eta = math.sqrt(2.0 * math.log(self.experts) / (self.horizon * self.arms))
         return Params(self.experts, self.outstanding, self.learning_rate_scale * eta, self.mixing)
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """Q of the arm."""
+        return last_chance(state)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + eta T K / 2, plus T gamma: sqrt(2 T K log N) at the default settings."""

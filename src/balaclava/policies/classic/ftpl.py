@@ -10,6 +10,7 @@ import numpy as np
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.importance import add_loss
+from balaclava.estimators.leading import chances_to_lead
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import REACH, LearningRate, LossPolicy, rivals_are_arms
@@ -85,7 +86,7 @@ def learn(
 class FTPL(LossPolicy):
     """Follow the arm whose estimated loss, perturbed by noise, is least.
 
-    A base for `bl.privatise` that never computes the chance of an arm. It is slow, about K draws
+    A base for `bl.privatise` that decides without the chance of an arm. It is slow, about K draws
     of all arms a round, and its regret is more than that of exp3 and htinf: take those.
 
     Draw Z_i from Lap(1/eta) for each arm and play I = argmin of L_i + Z_i. Then draw again until
@@ -162,6 +163,10 @@ class FTPL(LossPolicy):
         """With a larger one, the estimates are too large for the proof."""
         noise = max(self._noise, 4.0 * self.loss_noise * math.log(self.horizon))
         return 1.0 / (self._draws * (1.0 + noise))
+
+    def chances(self, state: Any) -> np.ndarray | None:
+        """Those to lead; by quadrature, as there is no closed form to compute by."""
+        return chances_to_lead(state.losses, self.constants().spread)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """6 log K / eta + 4 eta K n (1 + 10 lam^2 L^2) + K n / (e M) + 1.

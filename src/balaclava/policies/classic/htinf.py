@@ -142,9 +142,9 @@ class HTINF(LossPolicy):
             self.learning_rate_scale,
         )
 
-    def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance by which the arm was drawn."""
-        return float(state.chances[arm])
+    def chances(self, state: Any) -> np.ndarray | None:
+        """Those by which the arm was drawn."""
+        return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: 30 sigma K^(1 - 1/alpha) (n + 1)^(1/alpha).

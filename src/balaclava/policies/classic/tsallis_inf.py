@@ -106,9 +106,9 @@ class TsallisINF(LossPolicy):
         sigma = self.sigma or math.sqrt(second_moment(self.loss_noise))
         return Terms(self.arms, self.outstanding, self.learning_rate_scale / sigma)
 
-    def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance by which the arm was drawn."""
-        return float(state.chances[arm])
+    def chances(self, state: Any) -> np.ndarray | None:
+        """Those by which the arm was drawn."""
+        return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 1, for losses without noise: 4 sqrt(K n) + 1."""

@@ -13,6 +13,7 @@ from balaclava.estimators.weights import (
     Weights,
     begin_weights,
     draw_advised,
+    last_chance,
     note_arm,
     renew_shares,
 )
@@ -251,8 +252,7 @@ class DPExp4(PrivateExpertPolicy):
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """Q of the arm."""
-        pending = state.weights.pending
-        return float(pending.notes[pending.count[0] % pending.numbers.size, 0])
+        return last_chance(state.weights)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.

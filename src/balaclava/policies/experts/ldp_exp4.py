@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
-from balaclava.estimators.weights import Weights
+from balaclava.estimators.weights import Weights, last_chance
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose
@@ -117,6 +117,10 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
             math.log(N) / (3.0 * T * K * (1.0 + 10.0 * x**2))
         )
         return Params(N, self.outstanding, eta, MIXING * eta * K * x, self.epsilon)
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """Q of the arm."""
+        return last_chance(state)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + gamma T + eta T K (1 + 2 / epsilon^2) + 1.

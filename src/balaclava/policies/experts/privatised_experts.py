@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Horizon, Range
-from balaclava.policies.adversarial.conversion import Batch, Privatised
+from balaclava.policies.adversarial.conversion import Batch, ConvertedPolicy, Privatised
 from balaclava.policies.base import REGISTRY, Policy, register
 from balaclava.policies.experts.wrapper import ExpertsAsArms
 
@@ -75,6 +75,6 @@ class PrivatisedExperts(ExpertsAsArms):
         self._try_inner()
 
     @functools.cached_property
-    def inner(self) -> Policy:
-        names = ("base", "horizon", "epsilon", "batch", "outside")
+    def inner(self) -> ConvertedPolicy:
+        names = ("base", "horizon", "epsilon", "batch", "outside", "holdout")
         return Privatised(arms=self.experts, **{name: getattr(self, name) for name in names})

@@ -17,14 +17,22 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
 from balaclava.estimators.importance import draw_arm
 from balaclava.frames.pools import UNLEARNED
-from balaclava.policies.adversarial.conversion import Batch, TunedPolicy
-from balaclava.policies.base import Kernels, Policy
+from balaclava.policies.adversarial.conversion import (
+    Batch,
+    ConvertedPolicy,
+    TunedPolicy,
+    arm_of_batch,
+)
+from balaclava.policies.base import Kernels
 from balaclava.policies.expert_advice import PrivateExpertPolicy
+from balaclava.policies.holdout import HoldoutPolicy
 from balaclava.policies.losses import LearningRateScale, Outstanding
 
 
@@ -32,7 +40,15 @@ class Params(NamedTuple):
     """What the kernels need."""
 
     experts: int
+    arms: int
     inner: Any
+
+
+class Following(NamedTuple):
+    """The inner policy, and what the chance of the last decision's arm follows from."""
+
+    inner: Any
+    advised: np.ndarray  # [N]: advice for that arm; within a batch only of the expert in play
 
 
 class Rivals(NamedTuple):
@@ -41,6 +57,17 @@ class Rivals(NamedTuple):
     feedback: str = "loss"
     experts: None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
+
+
+@kernel(borrows=True)
+def note_advice(state: Following, advice: np.ndarray, arm: int) -> None:
+    """Keep the advice for the arm: of all experts where one of them was chosen just now."""
+    if state.inner.opened[0]:
+        for expert in range(state.advised.size):
+            state.advised[expert] = advice[expert, arm]
+    else:
+        expert = arm_of_batch(state.inner)
+        state.advised[expert] = advice[expert, arm]
 
 
 @functools.cache
@@ -56,43 +83,47 @@ def with_experts(
     """
 
     @kernel
-    def begin_inner(params: Params) -> Any:
-        return begin(params.inner)
+    def begin_inner(params: Params) -> Following:
+        return Following(begin(params.inner), np.zeros(params.experts))
 
     @kernel(borrows=True)
     def choose_by_expert(
-        params: Params, state: Any, t: int, context: Any, rng: Any
+        params: Params, state: Following, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
-        expert, phase = choose(params.inner, state, t, None, rng)
-        arm = draw_arm(context[expert], rng)
+        expert, phase = choose(params.inner, state.inner, t, None, rng)
+        if state.inner.held[0]:
+            arm = int(rng.random() * params.arms)
+        else:
+            arm = draw_arm(context[expert], rng)
+        note_advice(state, context, arm)
         if phase == UNLEARNED:
             return arm, UNLEARNED
         return arm, phase * params.experts + expert
 
     @kernel(borrows=True)
     def learn_of_expert(
-        params: Params, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+        params: Params, state: Following, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
         if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
-            learn(params.inner, state, t, expert, reward, inner, rng)
+            learn(params.inner, state.inner, t, expert, reward, inner, rng)
 
     @kernel(borrows=True)
     def forget_of_expert(
-        params: Params, state: Any, t: int, arm: int, phase: int, rng: Any
+        params: Params, state: Following, t: int, arm: int, phase: int, rng: Any
     ) -> None:
         if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
-            forget(params.inner, state, t, expert, inner, rng)
+            forget(params.inner, state.inner, t, expert, inner, rng)
 
     return Kernels(begin_inner, choose_by_expert, learn_of_expert, forget_of_expert)
 
 
-class ExpertsAsArms(PrivateExpertPolicy):
+class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
     """Experts as the arms of a private bandit. A subclass says which: `inner`."""
 
     @property
-    def inner(self) -> Policy:
+    def inner(self) -> ConvertedPolicy:
         """The private policy whose arms are the experts."""
         raise NotImplementedError
 
@@ -101,7 +132,18 @@ class ExpertsAsArms(PrivateExpertPolicy):
         return with_experts(*self.inner.kernels)
 
     def constants(self) -> Params:
-        return Params(self.experts, self.inner.constants())
+        return Params(self.experts, self.arms, self.inner.constants())
+
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """By the experts' advice, each by the chance with which the base chose the expert.
+
+        Within a batch it is known whose advice is followed. The base decides by what was released
+        and by its own randomness, so that neither tells of losses more than the releases do.
+        """
+        if not state.inner.opened[0]:
+            return self.with_holdout(float(state.advised[arm_of_batch(state.inner)]))
+        shares = self.inner.base_policy().chances(state.inner.base)
+        return None if shares is None else self.with_holdout(float(shares @ state.advised))
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
@@ -134,6 +176,14 @@ class ConvertedExpertPolicy(ExpertsAsArms):
         self._try_inner()
 
     @functools.cached_property
-    def inner(self) -> Policy:
-        names = ("horizon", "epsilon", "batch", "outstanding", "learning_rate_scale", "outside")
+    def inner(self) -> ConvertedPolicy:
+        names = (
+            "horizon",
+            "epsilon",
+            "batch",
+            "outstanding",
+            "learning_rate_scale",
+            "outside",
+            "holdout",
+        )
         return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in names})
