@@ -105,6 +105,7 @@ def test_hill_covers_the_index() -> None:
     assert hill(np.arange(1.0, 15.0)) is None
 
 
+@pytest.mark.slow
 def test_heavy_tails_get_policies_that_truncate(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     path = tmp_path / "orders.csv"

@@ -150,6 +150,7 @@ def test_what_did_best_is_advised() -> None:
     assert bl.recommend(arms=2, horizon=2_000, epsilon=1.0).contest == advice.contest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", ["adversarial", "experts"])
 def test_playing_at_random_takes_losses_and_advice(rewards: Any) -> None:
     given = MORE.get(rewards, {})

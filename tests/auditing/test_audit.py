@@ -60,7 +60,10 @@ def test_replay_clears_the_honest(name, epsilon):
     assert found.epsilon == pytest.approx(epsilon)
 
 
-@pytest.mark.parametrize("name", VISIBLE)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if n else []) for n, name in enumerate(VISIBLE)],
+)
 def test_betting_catches_what_shows(name):
     """A policy that spends 1.25 times a tight claim is among them."""
     policy = VIOLATORS[name](arms=2, epsilon=1.0)
@@ -99,15 +102,21 @@ def test_a_tight_claim_is_found_tight():
 
 
 @pytest.mark.statistical
-def test_no_false_alarm_in_a_thousand_bets():
-    """Each fails with probability at most 1e-3: more than 5 in 1,000 has probability 6e-4."""
+@pytest.mark.parametrize(
+    ("bets", "allowed"), [(200, 2), pytest.param(1_000, 5, marks=pytest.mark.slow)]
+)
+def test_no_false_alarm_in_many_bets(bets, allowed):
+    """Each fails with probability at most 1e-3.
+
+    More than 2 in 200 then has probability 1.1e-3, more than 5 in 1,000 6e-4.
+    """
     policy = HONEST["one-release"](arms=2, epsilon=1.0)
     attack = find_attack(policy, 0.0, 16, 16_000, 1_000, seed=3)
     alarms = sum(
         bet(policy, attack, 1.0, 0.0, pairs=1_000, seed=seed).verdict == "violated"
-        for seed in range(1_000)
+        for seed in range(bets)
     )
-    assert alarms <= 5
+    assert alarms <= allowed
 
 
 @pytest.mark.slow
@@ -124,7 +133,7 @@ def test_no_false_alarm_in_a_thousand_quick_audits():
 
 # One of each way to release; `make test-all` takes every example of every policy.
 QUICK = {
-    *("dp-imed", "dp-se", "dp-ftpl-gauss", "lazy-dp-ts", "ldp-ucb-bernoulli", "dpr-batch-ucb"),
+    *("dp-imed", "dp-se", "lazy-dp-ts", "ldp-ucb-bernoulli", "dpr-batch-ucb"),
     *("ldpr-se", "prae-raw", "dp-exp3", "dp-linucb"),
 }
 

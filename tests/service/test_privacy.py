@@ -156,6 +156,7 @@ def test_neighbours_look_alike_to_every_policy(
         check(stages, policy, change, place)
 
 
+@pytest.mark.slow
 def test_the_attack_can_succeed(stages: Callable[..., Stage]) -> None:
     """Where batches settle by arrival the same neighbours are told apart: the tests can fail."""
     with pytest.raises(AssertionError):

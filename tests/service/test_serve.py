@@ -56,6 +56,7 @@ def test_what_it_does_not_start_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_several_workers_on_postgresql(tmp_path: Path, postgres: str) -> None:
     with Process("--database", postgres, "--workers", "2", "--port", "0", cwd=tmp_path) as process:
         address = process.wait_for(r"balaclava serves at (\S+)\n")
