@@ -477,3 +477,14 @@ def test_policies_that_pull_the_same_arm_see_the_same_reward():
         one = world.draw(constants, t, t % 2, first)
         other = world.draw(constants, t, (t // 3) % 2, second)
         assert one == other
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "stochastic-losses"])
+@pytest.mark.parametrize("order", "CF")
+def test_a_game_has_the_same_regret_alone_and_among_others(name, order):
+    world = bl.environment(name, means=np.linspace(0.3, 0.7, 9))
+    pulls = np.random.default_rng(0).multinomial(600, np.full(9, 1 / 9), 77)
+    rounds, totals = np.full(77, 600), np.zeros(77)
+    together = world.regret(rounds, np.array(pulls, order=order), totals)
+    alone = [world.regret(rounds[:1], row[None], totals[:1])[0] for row in pulls]
+    assert np.array_equal(together, alone)

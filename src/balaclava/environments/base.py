@@ -165,8 +165,7 @@ class Environment(Declared):
         `pulls[i, arm]` counts the pulls by then and `totals[i]` is the sum of what they gave. For
         random rewards regret is the sum of the gaps of what was pulled; `totals` are not used.
         """
-        regret: np.ndarray = pulls @ self.gaps
-        return regret
+        return sum_over_arms(pulls, self.gaps)
 
     @property
     def share_of_outliers(self) -> float:
@@ -185,6 +184,15 @@ class Environment(Declared):
     def moment(self, order: float, *, central: bool = False) -> float:
         """The largest moment over the arms: what a policy calls `moment_bound`."""
         return float(self.moments(order, central=central).max())
+
+
+def sum_over_arms(pulls: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What each row of `pulls` comes to, one pull of an arm being worth its value.
+
+    A product of matrices would round a row by its place among the others.
+    """
+    sums: np.ndarray = np.ascontiguousarray(pulls * values).sum(axis=1)
+    return sums
 
 
 class EnvironmentEntry(NamedTuple):

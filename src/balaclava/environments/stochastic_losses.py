@@ -9,7 +9,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava.environments._losses import LossEnvironment
-from balaclava.environments.base import register
+from balaclava.environments.base import register, sum_over_arms
 from balaclava.environments.bernoulli import draw
 
 Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a loss of 1"), 1]
@@ -51,5 +51,4 @@ class StochasticLosses(LossEnvironment):
         return np.outer(rounds, self.means)
 
     def own_losses(self, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        own: np.ndarray = pulls @ self.means
-        return own
+        return sum_over_arms(pulls, self.means)
