@@ -19,10 +19,14 @@ def make(name: str, **parameters: Any) -> Any:
 
 
 def whole_run_policies(**parameters: Any) -> dict[str, Policy]:
-    """The package's policies for bounded rewards that protect all decisions of a run together."""
+    """The package's policies for bounded rewards that protect all decisions of a run together.
+
+    Those that decide by features are left out: papers' arms have none.
+    """
     policies = {}
     for name, cls in REGISTRY.classes().items():
-        fits = cls.rewards == "bounded" and cls.scope == "trajectory"
+        plain = "features" not in cls.annotations
+        fits = plain and cls.rewards == "bounded" and cls.scope == "trajectory"
         if not fits or not cls.__module__.startswith("balaclava."):
             continue
         needs_delta = any(f.name == "delta" and is_required(f) for f in fields(cls))

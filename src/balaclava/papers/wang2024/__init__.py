@@ -3,3 +3,9 @@
 Figures 1 to 3 draw the law of one arm's index before and after one reward is changed, inside the
 region that Lemma 8 allows. Figures 4 to 7 are simulations on two instances of Bernoulli arms.
 """
+
+# The order is that in which a gallery shows them.
+# isort: off
+from balaclava.papers.wang2024 import index_regions as index_regions
+from balaclava.papers.wang2024 import regret as regret
+from balaclava.papers.wang2024 import final_regret as final_regret
