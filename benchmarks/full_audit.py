@@ -80,7 +80,8 @@ def page(reports: list[AuditReport], trials: int) -> str:
         "confidence 0.95. A claim is tight when "
         "the lower bound on epsilon reaches 0.8 of it; where it does not, the games cannot see "
         "all that is protected, and the replay and the proof carry the claim. *Largest loss* is "
-        "what the moved mechanisms cost, *declared* what they said they would cost at most.\n\n"
+        "what the moved mechanisms cost, *declared* what they said they would cost at most, "
+        "Gaussian noise apart.\n\n"
         f"{table}\n\n" + "\n".join(details)
     )
 
