@@ -203,7 +203,7 @@ def test_a_private_policy_page_shows_its_audit(
             assert command is not None, entry.name
             done = CliRunner().invoke(main, shlex.split(command[1]))
             assert audited[-1:] == [entry.name], done.output
-    assert "1,000, epsilon 1" in site["policies/dp-se.html"].words
+    assert "1,000, epsilon 1" in site["policies/dp-imed.html"].words
 
 
 # Paths of a machine, issue numbers, and whatever else only makes sense outside the project.
