@@ -3,6 +3,7 @@
     python benchmarks/delays.py                      # 200 runs a line; about ten minutes
     python benchmarks/delays.py --quick              # 20 runs a line
     python benchmarks/delays.py --table targets      # one table only
+    python benchmarks/delays.py --table shape --policy prae-raw --runs 2000
 
 Four tables. "shape": every policy that releases batches, on two problems, at fixed delays of 200,
 1,000 and 2,000 rounds: regret at most that without delay plus 1.5 d times the mean gap, which is
@@ -150,12 +151,12 @@ def shape_line(name: str, label: str, runs: int) -> Line:
     )
 
 
-def shape(quick: bool) -> list[Line]:
-    """Every policy on both problems; each line is shown as soon as it is measured."""
+def shape(quick: bool, names: list[str] | None = None, runs: int | None = None) -> list[Line]:
+    """Policies on both problems, by default all; a line is shown as soon as it is measured."""
     lines = []
-    for name in batch_policies():
+    for name in names or batch_policies():
         for label in PROBLEMS:
-            lines.append(shape_line(name, label, 20 if quick else 200))
+            lines.append(shape_line(name, label, runs or (20 if quick else 200)))
             print("  ".join(lines[-1].cells()), file=sys.stderr, flush=True)
     return lines
 
@@ -233,9 +234,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="20 runs a line: too few to quote")
     parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--policy", nargs="+", help="those in the shape table; all by default")
+    parser.add_argument("--runs", type=int, help="runs a line of the shape table")
     options = parser.parse_args()
+    tables = {**TABLES, "shape": partial(shape, names=options.policy, runs=options.runs)}
     for name in options.table:
-        print(f"\n{table(TABLES[name](options.quick))}", flush=True)
+        print(f"\n{table(tables[name](options.quick))}", flush=True)
 
 
 if __name__ == "__main__":

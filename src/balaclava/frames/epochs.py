@@ -2,8 +2,9 @@
 
 The active arms take turns in permuted blocks, `length` blocks an epoch. An epoch that is fully
 asked is settled when each of its decisions has its reward or was given up. Meanwhile the active
-arms go on: those decisions belong to the next epoch, which is at least as long as what was asked
-while its predecessor waited. So at most two epochs are under way, and nothing waits.
+arms go on: those decisions belong to the next epoch. As many epochs are under way as there are
+rows, two as a rule; the last of them is at least as long as what was asked while its predecessors
+waited. So nothing waits. Where first epochs are very short, more rows let short ones settle early.
 
 Who is in which epoch follows from the order of decisions, never from that of arrivals: a decision
 carries the number of its epoch as its phase. Arms are compared by means, each with a radius by the
@@ -33,7 +34,7 @@ from balaclava.frames.pools import UNLEARNED
 
 
 class Epochs(NamedTuple):
-    """The epochs under way: number e is in row e mod 2. And what the settled ones released."""
+    """The epochs under way: number e is in row e mod rows. And what the settled ones released."""
 
     active: np.ndarray  # [arm]: whether it is still in play
     out: np.ndarray  # [arm, row]: decisions that have no reward and were not given up
@@ -60,13 +61,13 @@ class Epochs(NamedTuple):
 
 
 @kernel
-def begin_epochs(arms: int) -> Epochs:
+def begin_epochs(arms: int, rows: int = 2) -> Epochs:
     """All arms active, no epoch open; one arm stands alone from the start."""
     return Epochs(
         np.ones(arms, np.bool_),
-        np.zeros((arms, 2), np.int64),
-        np.zeros((arms, 2), np.int64),
-        np.zeros((arms, 2)),
+        np.zeros((arms, rows), np.int64),
+        np.zeros((arms, rows), np.int64),
+        np.zeros((arms, rows)),
         np.zeros(arms),
         np.full(arms, np.inf),
         np.full(arms, np.inf),
@@ -74,7 +75,7 @@ def begin_epochs(arms: int) -> Epochs:
         np.zeros(arms, np.int64),
         np.zeros(arms, np.int64),
         np.zeros(arms, np.int64),
-        np.zeros(2, np.int64),
+        np.zeros(rows, np.int64),
         np.zeros(1, np.int64),
         np.ones(1, np.int64),
         np.zeros(1, np.int64),
@@ -85,6 +86,12 @@ def begin_epochs(arms: int) -> Epochs:
         np.ones(1),
         begin_blocks(arms),
     )
+
+
+@kernel(borrows=True)
+def row_of(state: Epochs, number: int) -> int:
+    """The row of an epoch."""
+    return int(number % state.left.size)
 
 
 @kernel(borrows=True)
@@ -118,7 +125,7 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
     state.full[0] = False
     state.only[0] = only
     start_block(state.blocks)
-    return int(state.number[0] % 2)
+    return row_of(state, state.number[0])
 
 
 @kernel(borrows=True)
@@ -141,7 +148,8 @@ def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     state.chance[0] = even / arms + (1.0 - even) * own
     if alone >= 0 or draw < params.holdout or not state.active[arm]:
         return arm, UNLEARNED
-    row, number = state.number[0] % 2, state.number[0]
+    number = state.number[0]
+    row = row_of(state, number)
     room = state.came[arm, row] + state.out[arm, row] < capacity(state.length[0])
     if room:
         state.out[arm, row] += 1
@@ -173,9 +181,10 @@ def chance_of(state: Epochs, arm: int) -> float:
 
 @kernel(borrows=True)
 def end_block(state: Epochs) -> None:
-    """One block more; the epoch is full if it is long enough and its predecessor is settled."""
+    """One block more; the epoch is full if it is long enough and there is a row for the next."""
     state.done[0] += 1
-    state.full[0] = state.done[0] >= state.length[0] and state.oldest[0] == state.number[0]
+    room = state.number[0] - state.oldest[0] < state.left.size - 1
+    state.full[0] = room and state.done[0] >= state.length[0]
 
 
 @kernel(borrows=True)
@@ -187,7 +196,7 @@ def is_under_way(state: Epochs, arm: int, phase: int) -> bool:
 @kernel(borrows=True)
 def take(state: Epochs, arm: int, reward: float, phase: int) -> None:
     """Count a reward of an epoch that is under way."""
-    row = phase % 2
+    row = row_of(state, phase)
     state.sums[arm, row] += reward
     state.came[arm, row] += 1
     drop(state, arm, phase)
@@ -196,14 +205,15 @@ def take(state: Epochs, arm: int, reward: float, phase: int) -> None:
 @kernel(borrows=True)
 def drop(state: Epochs, arm: int, phase: int) -> None:
     """One decision less to wait for."""
-    state.out[arm, phase % 2] -= 1
-    state.left[phase % 2] -= 1
+    row = row_of(state, phase)
+    state.out[arm, row] -= 1
+    state.left[row] -= 1
 
 
 @kernel(borrows=True)
 def is_settled(state: Epochs) -> bool:
     """Whether the oldest epoch is to be released now."""
-    if state.alone[0] >= 0 or state.left[state.oldest[0] % 2] > 0:
+    if state.alone[0] >= 0 or state.left[row_of(state, state.oldest[0])] > 0:
         return False
     newest = state.oldest[0] == state.number[0]
     return bool(state.oldest[0] < state.number[0] or (newest and state.full[0]))
@@ -233,7 +243,7 @@ def drop_behind(state: Epochs) -> None:
     for arm in range(state.active.size):
         if state.active[arm] and state.means[arm] + state.radii[arm] < floor:
             state.active[arm] = False
-            for row in range(2):
+            for row in range(state.left.size):
                 state.left[row] -= state.out[arm, row]
     if active_arms(state) == 1:
         state.alone[0] = best
@@ -241,8 +251,8 @@ def drop_behind(state: Epochs) -> None:
 
 @kernel(borrows=True)
 def end_epoch(state: Epochs, length: int) -> None:
-    """The oldest epoch is over; the next one, if under way, has at least `length` blocks."""
-    row = state.oldest[0] % 2
+    """The oldest epoch is over; the newest, if it is another, has at least `length` blocks."""
+    row = row_of(state, state.oldest[0])
     for arm in range(state.active.size):
         state.out[arm, row] = 0
         state.came[arm, row] = 0

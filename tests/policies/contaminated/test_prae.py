@@ -536,3 +536,18 @@ def test_refusals(make, wrong, message):
         make(**wrong)
     assert raw(contamination=0.49).contamination == 0.49
     assert central(contamination=0.24, mean_range=100).constants().threshold > 10**5
+
+
+def test_short_batches_settle_while_longer_ones_are_under_way():
+    """With all rewards late by 60 rounds, batches of 2, 4, 8 and 16 pulls of two arms are asked.
+
+    Each is released as soon as its own rewards are in.
+    """
+    policy = bl.policy("prae-raw", arms=2, epsilon=1.0, moment_order=2, horizon=10**6)
+    agent = policy.agent(seed=1)
+    decisions = [agent.ask() for _ in range(60)]
+    assert [decision.phase for decision in decisions] == [1] * 4 + [2] * 8 + [3] * 16 + [4] * 32
+    for place, decision in enumerate(decisions, start=1):
+        agent.tell(decision, reward=1.0)
+        settled = sum(place >= end for end in (4, 12, 28, 60))
+        assert agent.status().releases == 2 * settled

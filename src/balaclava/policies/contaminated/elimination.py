@@ -87,13 +87,13 @@ class Elimination(NamedTuple):
 
 
 @kernel
-def begin_elimination(params: Params) -> Elimination:
-    """All arms active, no batch open."""
+def begin_elimination(params: Params, rows: int = 2) -> Elimination:
+    """All arms active, no batch open; `rows` of them may be under way."""
     return Elimination(
-        begin_epochs(params.arms),
-        np.zeros(2),
-        np.zeros(2),
-        np.zeros(2, np.bool_),
+        begin_epochs(params.arms, rows),
+        np.zeros(rows),
+        np.zeros(rows),
+        np.zeros(rows, np.bool_),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
@@ -170,18 +170,19 @@ def choose_in_batches(
 def arm_of_batch(params: Params, state: Elimination, rng: Any) -> int:
     """The one arm of a batch of the first phase: by chance, or by what was released; or -1.
 
-    An arm that waits in the batch before is not asked again.
+    An arm that waits in an earlier batch is not asked again, unless all do.
     """
     epochs = state.epochs
     if state.size[0] >= params.threshold:
         return -1
     if params.first_phase == HALF_GREEDY and rng.random() < 0.5:
         return int(rng.random() * params.arms)
-    row, best = epochs.number[0] % 2, -1
+    best = -1
     for arm in range(params.arms):
-        if epochs.out[arm, row] == 0 and (best < 0 or state.means[arm] > state.means[best]):
+        waits = epochs.out[arm].any()
+        if not waits and (best < 0 or state.means[arm] > state.means[best]):
             best = arm
-    return max(best, 0)
+    return best if best >= 0 else int(np.argmax(state.means))
 
 
 @kernel(borrows=True)

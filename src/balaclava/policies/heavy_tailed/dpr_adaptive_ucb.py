@@ -379,6 +379,10 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     where epsilon' is the part of epsilon that the sum has, or 1 if that is less. The means of an
     arm's batches are averaged with the inverses of their variances.
 
+    Late rewards cost it more than others, as an arm's first batch shows no mean yet: on two arms
+    with means 0.3 and 0.7, a fixed delay of 2,000 rounds brought regret from 82 to 1,130 in 20,000
+    rounds, 2.6 times what 2,000 rounds at random cost (`benchmarks/delays.py --table shape`).
+
     Multiplied by a power of two, rewards lead to decisions of the same law, up to the ends of the
     grid. Beyond 2^64 a number counts as 2^64, and below 2^-64 as 0.
 
