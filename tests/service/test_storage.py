@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from pathlib import Path
 
@@ -167,6 +168,25 @@ def test_a_damaged_file_says_so(tmp_path: Path) -> None:
     path.write_bytes(b"this is no database" * 100)
     with pytest.raises(StartError, match="cannot be used"):
         Storage.open(str(path))
+
+
+def test_nobody_but_its_owner_reads_a_file(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        storage = Storage.open(str(tmp_path / "database"))
+        ledger = Ledger.open(str(tmp_path / "ledger"))
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    ledger.close()
+    storage.close()
+    assert {"database", "database.lock", "ledger"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_ledger_in_memory_is_refused() -> None:
+    with pytest.raises(StartError, match="lost with the process"):
+        Ledger.open(":memory:")
 
 
 @pytest.fixture

@@ -35,7 +35,13 @@ from sqlalchemy.engine import Engine
 
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import Serial
-from balaclava.service.storage import adding_or_setting, engine_of, stand_alone
+from balaclava.service.storage import (
+    adding_or_setting,
+    engine_of,
+    make_for_owner,
+    path_of,
+    stand_alone,
+)
 
 _metadata = MetaData()
 POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
@@ -121,6 +127,8 @@ class Ledger:
     def open(cls, url: str) -> Ledger:
         """Connect, and make the tables if there are none."""
         engine = engine_of(url)
+        if engine.dialect.name == "sqlite":
+            make_for_owner(path_of(engine.url.database))
         with engine.begin() as connection:
             stand_alone(connection)
             if inspect(connection).has_table("experiments"):

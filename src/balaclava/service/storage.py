@@ -232,8 +232,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
 def _lock_file(database: str | None) -> int:
     """Keep every other process off the file, for as long as this one lives."""
-    if not database or database == ":memory:" or database.startswith("file:"):
-        raise StartError("a database in memory is lost with the process; give a path of a file")
+    database = path_of(database)
     path = Path(f"{os.path.realpath(database)}.lock")  # one file, however it is called
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -248,11 +247,29 @@ def _lock_file(database: str | None) -> int:
             "stop the other one, or use PostgreSQL for several"
         ) from None
     try:
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))  # rewards are in it
-    except OSError as error:
+        make_for_owner(database)  # rewards are in it
+    except StartError:
         os.close(descriptor)
-        raise StartError(f"{database} cannot be written: {error.strerror}") from None
+        raise
     return descriptor
+
+
+def path_of(database: str | None) -> str:
+    """The path of a file, and nothing else."""
+    if not database or database == ":memory:" or database.startswith("file:"):
+        raise StartError("a database in memory is lost with the process; give a path of a file")
+    return database
+
+
+def make_for_owner(database: str) -> None:
+    """Make the file, if there is none, so that nobody but its owner reads it.
+
+    SQLite gives the files that it makes beside it the same mode.
+    """
+    try:
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StartError(f"{database} cannot be written: {error.strerror}") from None
 
 
 def cause(error: DBAPIError | TimeoutError) -> str:
