@@ -309,6 +309,8 @@ def policy_page(policy: type[bl.Policy], audits: dict[str, tuple[str, str]]) -> 
         facts = [("guarantee", f"{policy.model}, {policy.scope}. {NOTIONS[policy.scope]}")]
         facts += [("assumes", words) for words in policy.assumptions]
     facts.append(("rewards", REWARDS[policy.rewards]))
+    if policy.lost_reward:
+        facts.append(("what never comes", policy.lost_reward))
     if policy.reference:
         facts.append(("reference", policy.reference))
     audit: list[str] = []

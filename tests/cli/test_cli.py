@@ -137,6 +137,14 @@ def test_simulate(experiment: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again" / "results.parquet").read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["dp-imed", "prae-central", "dp-htinf-experts"])
+def test_what_a_policy_inherits_is_shown(name: str) -> None:
+    output = invoke("policies", name).output
+    assert "What never comes counts nowhere" in output
+    assert "holdout" in output
+    assert ("explore " in output) == (name != "dp-htinf-experts")
+
+
 def test_policy_of_ones_own(experiment: Path, tmp_path: Path) -> None:
     (tmp_path / "my_policies.py").write_text(
         "import balaclava as bl\n"

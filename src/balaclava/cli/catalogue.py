@@ -114,6 +114,8 @@ def _show(cls: type[Declared], as_json: bool) -> None:
         _print_json({"name": cls.name, "help": inspect.getdoc(cls), "parameters": listed})
         return
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
+    if lost := getattr(cls, "lost_reward", ""):
+        click.echo(click.wrap_text(f"What never comes {lost}.", 100) + "\n")
     rows = [
         (
             each.name,

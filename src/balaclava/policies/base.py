@@ -142,6 +142,7 @@ class Policy(Declared):
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
     assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
+    lost_reward: ClassVar[str] = ""  # what one that never comes does, where it does anything
     # Of a local policy (see policies/local.py): the level that is sent with a decision, what an
     # owner does to a reward, and how a report is learned from.
     report_level: ClassVar[Callable[..., float] | None] = None

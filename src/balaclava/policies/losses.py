@@ -15,6 +15,11 @@ LearningRate = Annotated[float, Range(0, meaning="learning rate")]
 LearningRateScale = Annotated[
     float, Range(0, meaning="multiplies the learning rate; never touches privacy", open_low=True)
 ]
+# `lost_reward` of those that learn a batch's mean loss: one that counted as 0 would be the best.
+LOST_LOSS = (
+    "counts nowhere: its batch settles without it when the decision is given up, and teaches the "
+    "mean of the losses that came, if at least half did; otherwise nothing"
+)
 Outstanding = Annotated[int, Range(1, 10**7, "decisions that may wait for their losses at once")]
 # Squares of what is larger would not be numbers any more.
 LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses it is told")]

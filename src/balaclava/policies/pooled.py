@@ -18,10 +18,13 @@ class PooledPolicy(HoldoutPolicy):
     With chance `explore` the arm of a decision that is not held out is drawn evenly, and learned
     from as usual: every arm keeps a share. That depends on no data.
 
-    A reward that is lost counts nowhere: its batch settles without it when the decision is given
-    up, with the number of rewards that came as its weight. A batch that brought none is asked
-    again.
+    `lost_reward` says what one that never comes does. A batch that brought none is asked again.
     """
+
+    lost_reward: ClassVar[str] = (
+        "counts nowhere: its batch or epoch settles without it when the decision is given up, and "
+        "weighs as many rewards as came"
+    )
 
     pools: ClassVar[str] = ""  # where the state keeps its pools; "" if it is nothing else
     estimates: ClassVar[str] = "pooled"  # which of the pools' means stands for all releases

@@ -31,7 +31,7 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.holdout import HoldoutPolicy
-from balaclava.policies.losses import LearningRateScale, Outstanding, PrivateLossPolicy
+from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding, PrivateLossPolicy
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.laplace import laplace_release
 
@@ -172,6 +172,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
 
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
+    lost_reward: ClassVar[str] = LOST_LOSS
     epsilon: Epsilon
     batch: Batch | None = None
     outstanding: Outstanding = 4096

@@ -20,7 +20,7 @@ from balaclava.estimators.weights import (
 from balaclava.frames.pending import FORGOTTEN, next_is_taken, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_advice import PrivateExpertPolicy
-from balaclava.policies.losses import LearningRateScale, Outstanding
+from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.secure import grid_step
@@ -194,6 +194,7 @@ class DPExp4(PrivateExpertPolicy):
     reference = "Asi, Raman, Talwar 2025"
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"learning_rate_scale": 0.1},)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    lost_reward: ClassVar[str] = LOST_LOSS
     horizon: Horizon
     epsilon: Epsilon
     delta: Delta

@@ -33,7 +33,7 @@ from balaclava.policies.adversarial.conversion import (
 from balaclava.policies.base import Kernels
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.holdout import HoldoutPolicy
-from balaclava.policies.losses import LearningRateScale, Outstanding
+from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 
 
 class Params(NamedTuple):
@@ -121,6 +121,8 @@ def with_experts(
 
 class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
     """Experts as the arms of a private bandit. A subclass says which: `inner`."""
+
+    lost_reward: ClassVar[str] = LOST_LOSS
 
     @property
     def inner(self) -> ConvertedPolicy:
