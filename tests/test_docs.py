@@ -48,7 +48,16 @@ def blocks(path: Path) -> str:
     return "\n".join(code)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+LONG = ("tutorial.md", "quickstart.md")  # minutes: `make test-all` runs them
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else [])
+        for page in PAGES
+    ],
+)
 def test_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     code = "" if page.name in WITH_A_SERVICE else blocks(page)
     if not code.strip():

@@ -70,6 +70,7 @@ def test_the_final_has_fresh_runs_and_shows_their_spread(done):
     assert done.final_table in str(done)
 
 
+@pytest.mark.slow
 def test_a_scale_that_fails_one_run_in_eight_is_not_chosen():
     """dp-se at 0.0625 loses thousands in one run of eight, and hides it from few runs."""
     world = bl.environment("bernoulli", means=[0.55, 0.60, 0.65, 0.75])

@@ -68,6 +68,7 @@ def test_a_line_says_whether_its_target_is_met(
     assert measuring.table([line]).splitlines()[-1].split("|")[-2].strip() == verdict
 
 
+@pytest.mark.slow
 def test_the_advice_for_short_trials_is_no_worse_than_chance() -> None:
     """Two settings in which the advice was once worse than a coin."""
     rows = [short_trials.measure(*setting, rounds=2_000_000) for setting in short_trials.QUICK[:2]]

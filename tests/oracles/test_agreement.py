@@ -58,7 +58,18 @@ def test_every_second_implementation_is_compared() -> None:
     assert set(LOOPS) == {case.policy for case, _ in SMALL} == {case.policy for case in CASES}
 
 
-@pytest.mark.parametrize(("case", "horizon"), SMALL, ids=[case.policy for case, _ in SMALL])
+QUICK = ("dp-imed", "dp-se", "dp-klucb", "dp-ftpl-gauss", "adap-ucb", "ldp-ucb-bernoulli")
+
+
+@pytest.mark.parametrize(
+    ("case", "horizon"),
+    [
+        pytest.param(
+            *pair, id=pair[0].policy, marks=[] if pair[0].policy in QUICK else [pytest.mark.slow]
+        )
+        for pair in SMALL
+    ],
+)
 def test_a_policy_agrees_with_its_second_implementation(case: Case, horizon: int) -> None:
     agree(case, horizon, RUNS)
 

@@ -91,7 +91,16 @@ def test_every_second_implementation_is_compared() -> None:
     assert set(LOOPS) == {one.policy for one in SMALL} == {one.policy for one in CASES}
 
 
-@pytest.mark.parametrize("one", SMALL, ids=[one.policy for one in SMALL])
+QUICK = ("dpr-batch-ucb", "dp-htinf", "dp-exp3", "ldpr-se", "robust-ucb")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(one, id=one.policy, marks=[] if one.policy in QUICK else [pytest.mark.slow])
+        for one in SMALL
+    ],
+)
 def test_a_policy_agrees_with_its_second_implementation(one: Case) -> None:
     agree(one)
 

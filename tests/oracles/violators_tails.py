@@ -110,7 +110,7 @@ def level_of_raw_maximum(params, state, t, arm, reward, phase, rng):
     level = LEVEL if batches.number[arm] == 1 else state.raw[arm]
     if phase == batches.number[arm]:
         state.raw[arm] = max(state.raw[arm], min(abs(reward), LEVEL))
-    if take_batch(batches, arm, truncated(reward, level) if level > 0.0 else 0.0, phase):
+    if take_batch(batches, arm, truncated(reward, level) if level > 1e-250 else 0.0, phase):
         total = laplace_release(rng, batches.sums[arm], 2.0 * LEVEL, params.epsilon)
         close_batch(batches, arm, total, SIZE, SIZE)
 

@@ -367,6 +367,7 @@ def test_the_same_from_many_at_once(client: Client, name: str) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_a_service_that_is_killed_and_comes_back(tmp_path: Path) -> None:
     """A client that goes on all the while notices nothing, and nothing is lost or done twice."""
     arguments = ("--port", "0")

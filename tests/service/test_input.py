@@ -222,6 +222,7 @@ def test_bodies_that_are_no_rewards(
         check_silence(place, answer.text, False)
 
 
+@pytest.mark.slow
 def test_every_policy_is_served(open_service: Callable[..., Service], caplog: Any) -> None:
     """Or refused, with a reason: no policy of the package makes the service fail."""
     place = Place(open_service())
