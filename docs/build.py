@@ -32,7 +32,7 @@ from balaclava.testing.examples import USUAL
 DOCS = Path(__file__).parent
 GUIDES = (
     *("index", "tutorial", "quickstart", "authoring", "concepts", "contextual", "privacy"),
-    *("scaling", "service", "operate"),
+    *("scaling", "service", "operate", "capacity"),
     *("gallery", "audit", "papers", "errata", "design"),
 )
 REWARDS = {

@@ -48,7 +48,7 @@ def blocks(path: Path) -> str:
     return "\n".join(code)
 
 
-LONG = ("tutorial.md", "quickstart.md")  # minutes: `make test-all` runs them
+LONG = ("tutorial.md", "quickstart.md", "scaling.md")  # minutes: `make test-all` runs them
 
 
 @pytest.mark.parametrize(

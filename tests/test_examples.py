@@ -13,7 +13,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.mark.parametrize(
     ("script", "shown"),
-    [("assets.py", "AAPL, GE, JPM, KO, MSFT"), ("health_plans.py", "25 % coinsurance")],
+    [
+        pytest.param("assets.py", "AAPL, GE, JPM, KO, MSFT", marks=pytest.mark.slow),
+        ("health_plans.py", "25 % coinsurance"),
+    ],
 )
 def test_an_example_runs(script: str, shown: str, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -44,6 +47,7 @@ def test_the_data_is_what_the_examples_say(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(float(plan.max()) for plan in visits.values()) == 77
 
 
+@pytest.mark.slow
 def test_decisions_by_features_run_on_real_patients(tmp_path: Path) -> None:
     done = subprocess.run(
         [

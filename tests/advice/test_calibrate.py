@@ -207,6 +207,7 @@ def test_command(tmp_path):
     assert "every environment is held out" in run.output
 
 
+@pytest.mark.slow
 def test_a_moment_that_is_too_large_is_warned_of_once() -> None:
     policy = bl.policy(
         "dpr-batch-ucb", arms=2, epsilon=1.0, horizon=400, moment_order=2.0, moment_bound=0.5

@@ -19,6 +19,7 @@ from balaclava.auditing.replay import audit_by_replay
 from balaclava.auditing.scan import suspicious_rounds
 from balaclava.auditing.search import Kind
 from balaclava.frames.tally import begin_tally, learn_tally
+from balaclava.policies.base import REGISTRY
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.laplace import laplace_release, laplace_vector_release
@@ -197,7 +198,6 @@ def choose_and_count_twice(params, state, t, context, rng):
     return arm, phase
 
 
-@bl.register
 class CountsTwice(bl.Policy):
     "Counts each decision twice, which no saved agent may."
 
@@ -207,7 +207,8 @@ class CountsTwice(bl.Policy):
     kernels = bl.Kernels(begin_tally, choose_and_count_twice, learn_tally)
 
 
-def test_a_restored_agent_is_restored_by_bl_restore():
+def test_a_restored_agent_is_restored_by_bl_restore(monkeypatch):
+    monkeypatch.setattr(REGISTRY, "_classes", REGISTRY.classes() | {"counts-twice": CountsTwice})
     policy = CountsTwice(arms=2, epsilon=1.0)
     kinds = (Kind(("a restored agent",), restored=True),)
     report = audit_by_replay(policy, policy.guarantee, rounds=40, pairs=10, seed=0, kinds=kinds)

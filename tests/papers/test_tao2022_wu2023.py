@@ -213,6 +213,7 @@ def test_no_constant_makes_the_printed_bound_true(v: float) -> None:
 # Wu et al.
 
 
+@pytest.mark.slow
 def test_contamination_figure(tmp_path: Path, fixed_scales: None) -> None:
     made = bl.reproduce("wu2023-alpha", scale="tiny", out=tmp_path)
     check(made, tmp_path, [""])
