@@ -103,6 +103,10 @@ class Definition:
             return not_private(f"the database was put back {restored} times", one.reference)
         return dataclasses.replace(one, epsilon=epsilon, delta=delta)
 
+    def guarantee_of_person(self, policy: Policy, restored: int = 0) -> Guarantee:
+        """What is promised to one person: what an experiment is charged with."""
+        return self.guarantee(policy, restored).for_rewards(self.rewards_per_person)
+
     @property
     def text(self) -> str:
         """Canonical JSON."""

@@ -197,8 +197,7 @@ class Create(Job):
             return False
         experiment = Experiment(definition)
         if definition.population is not None:
-            one = definition.guarantee(experiment.policy)
-            charge = one.for_rewards(definition.rewards_per_person)
+            charge = definition.guarantee_of_person(experiment.policy)
             if not charge.private:
                 raise Problem(
                     409,

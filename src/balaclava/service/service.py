@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from balaclava.privacy.laplace import laplace_release
@@ -97,7 +97,14 @@ class Service:
         """
         before = self.ledger.counts()
         with self.storage.reading() as connection:
-            rows = connection.execute(select(experiments)).all()
+            rows = connection.execute(
+                select(
+                    experiments.c.uid,
+                    experiments.c.version,
+                    experiments.c.definition,
+                    experiments.c.books,
+                )
+            ).all()
         counts = self.ledger.counts()
         versions = {row.uid: row.version for row in rows}
         if any(
@@ -126,8 +133,7 @@ class Service:
                 self.ledger.note_lost(uid)
             else:
                 definition = Definition.from_text(definitions[uid])
-                one = definition.guarantee(definition.make_policy())
-                charge = one.for_rewards(definition.rewards_per_person)
+                charge = definition.guarantee_of_person(definition.make_policy())
                 epsilon, delta = (charge.epsilon, charge.delta) if charge.private else (0.0, 0.0)
                 self.ledger.charge_again(
                     definition.population, definition.name, uid, epsilon, delta
@@ -214,11 +220,10 @@ class Service:
         experiment = self.committed(name)
         mine = snapshots.c.experiment == experiment.id
         with self.storage.reading() as connection:
-            count = connection.scalar(select(func.count()).where(mine)) or 0
             ids = list(
                 connection.scalars(select(snapshots.c.id).where(mine).order_by(snapshots.c.id))
             )
-            step = max(1, -(-count // max(points - 1, 1)))
+            step = max(1, -(-len(ids) // max(points - 1, 1)))
             chosen = sorted({*ids[::step], *ids[-1:]})
             wanted = select(snapshots).where(snapshots.c.id.in_(chosen)).order_by(snapshots.c.id)
             rows = connection.execute(wanted).all()

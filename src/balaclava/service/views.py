@@ -158,7 +158,7 @@ def privacy_document(experiment: Experiment, ledger: Ledger) -> dict[str, Any]:
     definition = experiment.definition
     epsilon, delta, restored = ledger.charged(definition.uid)
     guarantee = definition.guarantee(experiment.policy, restored)
-    person = guarantee.for_rewards(definition.rewards_per_person)
+    person = definition.guarantee_of_person(experiment.policy, restored)
     named = experiment.books.anonymous == 0
     population = None
     if definition.population is not None:

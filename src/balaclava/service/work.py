@@ -237,8 +237,7 @@ class Work:
                 self.decisions[row.id] = dict(row._mapping)
 
     def _load_requests(self, keys: Iterable[tuple[str, str]]) -> None:
-        wanted = [(self.by_name[name].id, digest) for name, digest in keys if name in self.by_name]
-        for some in _pieces(wanted, _AT_ONCE // 2):
+        for some in self._pairs(keys):
             place = tuple_(requests.c.experiment, requests.c.digest)
             for row in self.connection.execute(select(requests).where(place.in_(some))):
                 answer = (
@@ -250,11 +249,15 @@ class Work:
                 self.requests[row.experiment, row.digest] = row.body, rows
 
     def _load_persons(self, keys: Iterable[tuple[str, str]]) -> None:
-        wanted = [(self.by_name[name].id, digest) for name, digest in keys if name in self.by_name]
-        for some in _pieces(wanted, _AT_ONCE // 2):
+        for some in self._pairs(keys):
             place = tuple_(persons.c.experiment, persons.c.digest)
             for row in self.connection.execute(select(persons).where(place.in_(some))):
                 self.persons[row.experiment, row.digest] = row.decisions
+
+    def _pairs(self, keys: Iterable[tuple[str, str]]) -> Iterable[Sequence[tuple[int, str]]]:
+        """Experiments' ids in place of their names, in pieces."""
+        known = [(self.by_name[name].id, digest) for name, digest in keys if name in self.by_name]
+        return _pieces(known, _AT_ONCE // 2)
 
     def _end_windows(self, experiment: Experiment) -> None:
         """In the order of decisions, at most so many at once: the rest with the next commit."""
