@@ -24,10 +24,12 @@ import balaclava as bl
 from balaclava.authoring import compiled
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
+from balaclava.simulation.engine import available_cores
 from balaclava.theory.confidence import laplace_scale, log_evidence, mean_interval
 
 CONFIDENCE = 0.95
 HORIZON = 20_000
+PARTS = 16  # of the runs of a line, each with a stream of its own
 PROBLEMS: dict[str, Sequence[float]] = {
     "two, equal": [0.5, 0.5],
     "two, far apart": [0.2, 0.8],
@@ -84,8 +86,8 @@ def failures(policy: Policy, means: Sequence[float], horizon: int, runs: int, se
     threshold = math.log(2.0 * policy.arms / (1.0 - CONFIDENCE))  # two sides, all arms
     params, truth = policy.constants(), np.array(means)
     count(params, truth, 0, 0, threshold, seeded(0))
-    parts = [runs // 2, runs - runs // 2]
-    with ThreadPoolExecutor(len(parts)) as pool:
+    parts = [runs // PARTS + (i < runs % PARTS) for i in range(PARTS)]
+    with ThreadPoolExecutor(available_cores()) as pool:
         jobs = [
             pool.submit(count, params, truth, horizon, part, threshold, seeded(seed, i))
             for i, part in enumerate(parts)
