@@ -64,10 +64,11 @@ examples: $(READY) ## private choices on real data: shares by daily returns, ins
 	$(BIN)/python examples/health_plans.py
 
 docs: $(READY) ## the documentation as a static site in site/
-	$(BIN)/python docs/build.py site
+	$(BIN)/python -m sphinx -q -W --keep-going docs site
+	@echo "open site/index.html"
 
 gallery: $(READY) ## every figure of the papers at quick scale; writes docs/gallery.md
 	$(BIN)/balaclava reproduce --all --out out/gallery --markdown docs/gallery.md
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) .venv-oldest site out build dist
+	rm -rf $(VENV) .venv-oldest site docs/reference docs/project out build dist

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -34,18 +36,46 @@ IN_A_SHELL = ("tutorial.md",)  # pages whose shell blocks are run too, in their 
 
 
 def blocks(path: Path) -> str:
-    """The code of a page as one script, each line where it stands on the page."""
+    """The code of a page as one script, each line where it stands on the page.
+
+    A block of text right after a block of code is what the code prints, and is compared with it.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()
     code = [""] * len(lines)
     fences = [i for i, line in enumerate(lines) if line.startswith("```")]
-    for start, end in zip(fences[::2], fences[1::2], strict=True):
+    pairs = list(zip(fences[::2], fences[1::2], strict=True))
+    shown = {start: "\n".join(lines[start + 1 : end]) for start, end in pairs}
+    for start, end in pairs:
         inside = lines[start + 1 : end]
+        follows = next((i for i in range(end + 1, len(lines)) if lines[i]), end)
+        output = shown[follows] if follows in shown and lines[follows] == "```text" else None
         if lines[start] == "```python":
             code[start + 1 : end] = inside
+            if output is not None:
+                code[start] = "import io, sys; sys.stdout = io.StringIO()"
+                code[end] = (
+                    "printed = sys.stdout.getvalue(); sys.stdout = sys.__stdout__; "
+                    f"assert printed.split() == {output!r}.split(), printed"
+                )
         elif lines[start] == "```sh" and path.name in IN_A_SHELL:
             command = ["bash", "-euc", "\n".join(inside)]
-            code[start] = f"import subprocess; subprocess.run({command!r}, check=True)"
+            code[start] = (
+                f"import subprocess; printed = subprocess.run({command!r}, check=True, text=True, "
+                "stdout=subprocess.PIPE).stdout"
+            )
+            if output is not None:
+                code[end] = f"assert printed.split() == {output!r}.split(), printed"
     return "\n".join(code)
+
+
+def test_what_code_prints_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for shown, right in (("3", True), ("4", False)):
+        page.write_text(
+            f"```python\nprint(1 + 2)\n```\n\n```text\n{shown}\n```\n", encoding="utf-8"
+        )
+        done = subprocess.run([sys.executable, "-c", blocks(page)], capture_output=True)
+        assert (done.returncode == 0) is right
 
 
 LONG = ("tutorial.md", "quickstart.md", "scaling.md")  # minutes: `make test-all` runs them
@@ -76,7 +106,7 @@ def test_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
 
 
 class Page(HTMLParser):
-    """What a page links to, what can be linked to on it, and its words."""
+    """What a page links to, what can be linked to on it, what it loads, and its words."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -85,94 +115,141 @@ class Page(HTMLParser):
         self.loads: list[str] = []
         self.pictures: list[str] = []
         self.words = ""
+        self.formulas = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if given.get("id"):
-            self.anchors.add(str(given["id"]))
-        if tag == "a":
-            self.links.append(str(given["href"]))
+        values = dict(attrs)
+        if values.get("id"):
+            self.anchors.add(str(values["id"]))
+        if tag == "a" and values.get("href"):
+            self.links.append(str(values["href"]))
         if tag == "img":
-            self.pictures.append(str(given["src"]))
-            assert given.get("alt"), given
-        if tag in ("link", "script", "iframe"):
-            self.loads.append(str(given))
+            self.pictures.append(str(values["src"]))
+            assert values.get("alt"), values
+        if tag in ("link", "script", "iframe", "img", "source"):
+            self.loads += [str(values[key]) for key in ("src", "href", "srcset") if key in values]
+        self.formulas += tag == "math"
 
     def handle_data(self, data: str) -> None:
         self.words += data
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    subprocess.run(
-        [sys.executable, ROOT / "docs" / "build.py", folder],
-        check=True,
-        capture_output=True,
-        timeout=120,
+def build(out: Path, *options: str) -> dict[str, Page]:
+    """The site from a copy of the pages; a warning is an error."""
+    pages = out.parent / "pages"
+    made = shutil.ignore_patterns("builder", "reference", "project")
+    shutil.copytree(ROOT / "docs", pages, ignore=made, dirs_exist_ok=True)
+    command = ("-m", "sphinx", "-q", "-W", "--keep-going", "-c", ROOT / "docs", *options)
+    done = subprocess.run(
+        [sys.executable, *command, pages, out], capture_output=True, text=True, timeout=600
     )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def site(folder: Path) -> dict[str, Page]:
+    assert done.returncode == 0, done.stderr[-3000:]
     return {
-        path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
-        for path in folder.rglob("*.html")
+        path.relative_to(out).as_posix(): Page(path.read_text(encoding="utf-8"))
+        for path in out.rglob("*.html")
     }
 
 
-def test_every_policy_and_environment_has_a_page(site: dict[str, Page]) -> None:
-    listed = subprocess.run(  # in a process of its own: other tests register policies too
-        [
-            sys.executable,
-            "-c",
-            "import balaclava as bl\n"
-            "for e in bl.list_policies(): print(f'policies/{e.name}.html')\n"
-            "for e in bl.list_environments(): print(f'environments/{e.name}.html')",
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
-    assert len(listed) > 10
-    assert set(listed) <= set(site)
-    pages = ("index", "tutorial", "scaling", "gallery", "api", "errata", "contributing", "security")
-    assert {f"{page}.html" for page in pages} <= set(site)
-
-
-def test_a_policy_page_says_what_matters(site: dict[str, Page]) -> None:
-    page = site["policies/dp-se.html"]
-    assert {"privacy", "parameters", "example", "references", "see-also"} <= page.anchors
-    for words in ("central, trajectory", "a number above 0", "required", "Sajed"):
-        assert words in page.words
-
-
-def test_public_names_are_on_the_api_page(site: dict[str, Page]) -> None:
-    for name in bl.__all__:
-        assert f"bl{name}".lower() in site["api.html"].anchors, name
-
-
-def test_links_resolve(site: dict[str, Page], folder: Path) -> None:
+def check_links(site: dict[str, Page], folder: Path) -> None:
     checked = 0
     for path, page in site.items():
         for link in page.links:
+            if link == "https://github.com/pradyunsg/furo":  # the theme names itself
+                continue
             assert not re.match(r"\w+:", link), f"{path} links to {link}"
             target, _, anchor = unquote(link).partition("#")
             home = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
-            if home.endswith(".png"):
+            if home not in site:
                 assert (folder / home).is_file(), f"{path} links to {link}"
-                continue
-            assert home in site, f"{path} links to {link}"
-            assert not anchor or anchor in site[home].anchors, f"{path} links to {link}"
+            elif anchor:
+                assert anchor in site[home].anchors, f"{path} links to {link}"
             checked += 1
     assert checked > len(site)
 
 
-def test_pages_fetch_nothing(site: dict[str, Page]) -> None:
-    assert not [(path, page.loads) for path, page in site.items() if page.loads]
-    assert [path for path, page in site.items() if page.pictures] == ["gallery.html"]
+def check_loads(site: dict[str, Page], folder: Path) -> None:
+    """Everything that a page loads lies beside it."""
+    for path, page in site.items():
+        for load in page.loads:
+            file = folder / os.path.dirname(path) / load.partition("?")[0].partition("#")[0]
+            assert load.startswith("data:") or file.exists(), f"{path} loads {load}"
+    for sheet in folder.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(https?:)?//|@import", sheet.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("site") / "out"
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> dict[str, Page]:
+    """The site with the pages of a few policies."""
+    return build(folder, "-D", "selection=dp-se,dp-imed,ucb1")
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    """The pages that are made, as Markdown; in a process of its own: other tests register too."""
+    code = (
+        "import json, pathlib, balaclava as bl, generated_pages as g\n"
+        "names = [entry.name for entry in bl.list_policies()]\n"
+        "print(json.dumps(dict(g.pages_of(pathlib.Path('docs'), names))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT / "docs/builder")])},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    pages: dict[str, str] = json.loads(done.stdout)
+    return pages
+
+
+def test_every_policy_and_environment_has_a_page(generated: dict[str, str]) -> None:
+    names = {path.rpartition("/")[2].removesuffix(".md") for path in generated}
+    for entry in bl.list_policies():
+        if entry.policy.__module__.startswith("balaclava."):
+            assert entry.name in names
+    for each in bl.list_environments():
+        if each.environment.__module__.startswith("balaclava."):
+            assert each.name in names
+    assert {"api", "contributing", "security", "changes"} <= names
+
+
+def test_every_guide_is_on_the_site(site: dict[str, Page]) -> None:
+    assert {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")} <= set(site)
+
+
+def test_a_policy_page_says_what_matters(site: dict[str, Page]) -> None:
+    page = site["reference/policies/dp-se.html"]
+    assert {"privacy", "audit", "parameters", "example", "references", "see-also"} <= page.anchors
+    for words in ("central, trajectory", "a number above 0", "required", "Sajed", "0.1.0"):
+        assert words in page.words
+    assert page.formulas == 3  # R, h and c, set as maths
+
+
+def test_public_names_are_on_the_api_page(site: dict[str, Page]) -> None:
+    anchors = site["reference/api.html"].anchors
+    for name in bl.__all__:
+        assert {f"bl.{name}", f"module-bl.{name}"} & anchors, name
+
+
+def test_links_resolve_and_nothing_is_fetched(site: dict[str, Page], folder: Path) -> None:
+    check_links(site, folder)
+    check_loads(site, folder)
+
+
+@pytest.mark.slow
+def test_the_whole_site_is_built(tmp_path: Path) -> None:
+    site = build(tmp_path / "out")
+    assert len([path for path in site if path.startswith("reference/policies/")]) > 40
+    check_links(site, tmp_path / "out")
+    check_loads(site, tmp_path / "out")
+    assert not [path for path, page in site.items() if OUTSIDE.search(page.words)]
 
 
 def test_the_gallery_shows_every_figure(site: dict[str, Page], folder: Path) -> None:
@@ -190,7 +267,7 @@ def test_the_gallery_shows_every_figure(site: dict[str, Page], folder: Path) -> 
 
 
 def test_a_private_policy_page_shows_its_audit(
-    site: dict[str, Page], monkeypatch: pytest.MonkeyPatch
+    generated: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And how to repeat it: the command has all that the policy requires."""
     audited: list[str] = []
@@ -201,18 +278,54 @@ def test_a_private_policy_page_shows_its_audit(
 
     monkeypatch.setattr("balaclava.auditing.audit.audit", note)
     for entry in bl.list_policies():
-        page = site.get(f"policies/{entry.name}.html")
+        page = generated.get(f"reference/policies/{entry.name}.md")
         if page is None or entry.policy.model == "none":
             continue
-        assert {"privacy", "audit"} <= page.anchors, entry.name
-        command = re.search(rf"balaclava (audit {entry.name} .*)\.\n", page.words)
+        assert "\n## Privacy\n" in page, entry.name
+        assert "\n## Audit\n" in page, entry.name
         if entry.name.startswith("privatised"):  # is made in Python
-            assert "bl.audit(bl.privatise(base, epsilon=1.0" in page.words
+            assert "bl.audit(bl.privatise(base, epsilon=1.0" in page
         else:
+            command = re.search(rf"`balaclava (audit {entry.name} .*)`\.\n", page)
             assert command is not None, entry.name
             done = CliRunner().invoke(main, shlex.split(command[1]))
             assert audited[-1:] == [entry.name], done.output
-    assert "1,000, epsilon 1" in site["policies/dp-imed.html"].words
+    assert "1,000, epsilon 1" in generated["reference/policies/dp-imed.md"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        (
+            "m_a + sqrt(alpha log t / (2 n_a))",
+            r"m_{a}+\sqrt{\frac{\alpha \, \log \, t}{2 \, n_{a}}}",
+        ),
+        ("n^-(1 - v/2)", r"n^{-\left(1-v/2\right)}"),
+        ("e^epsilon_j - 1", r"e^{\varepsilon_{j}}-1"),
+        ("|x|_{V^-1}", r"\left|x\right|_{V^{-1}}"),
+        ("max m - m_a > 2h", r"\max \, m-m_{a}>2 \, h"),
+    ],
+)
+def test_formulas_of_docstrings_are_set_as_they_are_meant(formula: str, expected: str) -> None:
+    from formulas import tex
+
+    assert tex(formula) == expected
+
+
+def test_what_is_no_formula_stays_as_it_is() -> None:
+    from docstrings import markdown
+
+    assert markdown("    a # b") == "    a # b"
+    assert markdown("    x = (1") == "    x = (1"
+
+
+def test_a_formula_goes_on_where_a_bracket_is_open() -> None:
+    from formulas import display_lines
+
+    assert list(display_lines("    a = max{b,\n            c}\n    d = e")) == [
+        "a = max{b, c}",
+        "d = e",
+    ]
 
 
 # Paths of a machine, issue numbers, and whatever else only makes sense outside the project.
@@ -228,12 +341,8 @@ def test_pages_keep_to_the_project(page: Path) -> None:
     assert found is None, f"{page.name} mentions {found[0]!r}" if found else ""
 
 
-def test_generated_pages_keep_to_the_project(site: dict[str, Page]) -> None:
-    assert not [
-        (path, OUTSIDE.findall(page.words))
-        for path, page in site.items()
-        if OUTSIDE.search(page.words)
-    ]
+def test_generated_pages_keep_to_the_project(generated: dict[str, str]) -> None:
+    assert not [path for path, text in generated.items() if OUTSIDE.search(text)]
 
 
 @functools.cache

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from formulas import FormulaError, display_lines, tex
+
 _HEADING = re.compile(
     r"(Privacy|Parameters|Args|Returns|Raises|Example|Examples|References|See Also|Proof):$"
 )
@@ -46,19 +48,20 @@ def _tidy(lines: list[str]) -> str:
 
 
 def markdown(text: str) -> str:
-    """Docstring text as Markdown: examples fenced, `::` gone; indented formulas stay code."""
-    out: list[str] = []
-    fenced = False
-    for line in text.split("\n"):
-        code = line.strip().startswith(">>>")
-        if code and not fenced:
-            out += ["", "```pycon"]
-            fenced = True
-        elif fenced and not line.strip():
-            out.append("```")
-            fenced = False
-        out.append(line.strip() if fenced else re.sub(r"::$", ":", line))
-    return "\n".join(out + ["```"] * fenced)
+    """Docstring text as Markdown: examples fenced, indented formulas set as such, `::` gone."""
+    return "\n\n".join(map(_paragraph, re.split(r"\n{2,}", text)))
+
+
+def _paragraph(text: str) -> str:
+    if text.lstrip().startswith(">>>"):
+        return f"```pycon\n{inspect.cleandoc(text)}\n```"
+    if text.startswith("    "):
+        try:
+            lines = [tex(line) for line in display_lines(text)]
+        except FormulaError:
+            return text
+        return "\n\n".join(f"$$\n{line}\n$$" for line in lines)
+    return re.sub(r"::$", ":", text)
 
 
 def definitions(text: str) -> dict[str, str]:

@@ -1,0 +1,44 @@
+"""How Sphinx builds the site: `make docs`. Nothing is fetched, neither then nor by a reader."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "builder"))
+
+import balaclava as bl  # noqa: E402
+
+project = "balaclava"
+author = "the balaclava developers"
+project_copyright = f"2026, {author}"
+version = release = bl.__version__
+
+extensions = ["myst_nb", "generated_pages", "policy_links", "mathml"]
+root_doc = "index"
+exclude_patterns = ["builder", "gallery"]
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
+myst_disable_syntax = ["html_inline", "html_block"]  # <theta, x> in a docstring is a product
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # the tests run notebooks, and compare what is kept in them
+nb_ipywidgets_js = {}  # these would be fetched
+
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures, many of them other packages'
+python_maximum_signature_line_length = 80
+toc_object_entries_show_parents = "hide"
+smartquotes = False  # two hyphens begin an option
+
+html_theme = "furo"
+html_title = f"balaclava {release}"
+html_math_renderer = "mathml"
+html_static_path = ["builder/static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "default"
+pygments_dark_style = "github-dark"
