@@ -121,7 +121,7 @@ def test_heavy_tails_get_policies_that_truncate(tmp_path: Path) -> None:
     for name in (*private, "dp-imed(clipped)", "at random"):
         assert f"\n{name} " in answer.output  # a line of the table
     assert "Clipping to [0, 20] touches" in answer.output
-    assert "moves averages by 'new' -" in answer.output
+    assert "moves the averages of 'new' by -" in " ".join(answer.output.split())
     # A baseline beside a private policy is tuned as it is.
     assert "\nrobust-ucb(radius_scale=" in answer.output
     largest = max(float(line.split(",")[1]) for line in path.read_text().splitlines()[1:])
@@ -157,6 +157,30 @@ def test_rewards_outside_the_range_can_be_clipped(tmp_path: Path) -> None:
         read(path, arm="page", reward="paid", outside="clip")
     answer = invoke(path, *["--arm", "page", "--reward", "paid", "--range", "0", "3"])
     assert "have the others clipped to it (--outside clip)" in answer.output
+
+
+def test_limits_from_public_data(tmp_path: Path) -> None:
+    """Quantiles of another file, which has no arms; their bias is shown."""
+    rng = np.random.default_rng(5)
+    path = write(tmp_path / "log.csv", {arm: 1 + rng.pareto(1.2, 100) for arm in "ab"})
+    public = tmp_path / "public.csv"
+    public.write_text("year,paid\n" + "".join(f"1999,{i}\n" for i in range(1001)))
+    quantiles = {"clip_from": public, "clip_quantiles": (0.001, 0.005)}
+    log = read(path, arm="page", reward="paid", **quantiles)  # type: ignore[arg-type]
+    assert (log.kind, log.clip) == ("heavy-tailed", (1.0, 5.0))
+    text = " ".join(log.findings())
+    assert "Clipping to [1, 5] touches" in text
+    shift = float(np.mean(np.minimum(log.samples[0], 5) - log.samples[0]))
+    assert f"'a' by {shift:+.2g} ± " in text
+    assert "0.1 % and 0.5 % quantiles of 1,001 rewards in" in text
+    assert "They are few for such quantiles." in text  # one reward is below the lower one
+    for wrong, message in (
+        ({"clip": (0.0, 1.0), "clip_from": public}, "--clip or --clip-from, and not both"),
+        ({"clip_from": public, "clip_quantiles": (0.9, 0.1)}, "the smaller first"),
+        ({"clip_from": "-"}, "clip-from cannot be a pipe"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            read(path, arm="page", reward="paid", **wrong)  # type: ignore[arg-type]
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -312,7 +336,7 @@ def test_worlds_differ_as_much_as_the_log_leaves_open(tmp_path: Path) -> None:
         worlds = draw_worlds(log, 1)
         means = np.empty((400, 2))
         for i in range(400):
-            world, order = next(worlds)
+            world, order, _ = next(worlds)
             means[i, order] = world.means
         errors = np.array([row.error for row in log.arms])
         np.testing.assert_allclose(means.std(axis=0), errors, rtol=0.2)

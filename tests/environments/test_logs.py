@@ -74,6 +74,21 @@ def test_packed_and_typed_files(tmp_path: Path) -> None:
         assert as_lists(read_log(path, arm="arm", reward="reward")) == {3: [1.0], 10: [0.0]}
 
 
+def test_an_environment_is_told_how_to_read_as_compare_is(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes("Größe;reward\nb;1.234\na;2\nb;NA\n".encode("cp1252"))
+    with pytest.raises(ParameterError, match="is empty in row 3"):
+        bl.environment("empirical", path=path, arm="Größe")
+    world = bl.environment(
+        "empirical", path=path, arm="Größe", sep=";", encoding="cp1252", decimal=",",
+        drop_missing=True,
+    )  # fmt: skip
+    assert world.means.tolist() == [2.0, 1234.0]
+    assert bl.environment("empirical", **world.parameters) == world
+    with pytest.raises(ParameterError, match="decimal = ';' is not allowed"):
+        bl.environment("empirical", path=path, decimal=";")
+
+
 def test_yes_and_no(tmp_path: Path) -> None:
     log = read(tmp_path / "log.csv", "arm,reward\na,True\nb,FALSE\na,no\n")
     assert as_lists(log) == {"a": [1.0, 0.0], "b": [0.0]}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -11,20 +9,19 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import Epsilon, Range, check
+from balaclava.advice.arena import Arena
 from balaclava.advice.calibrate import with_scale
 from balaclava.advice.contest import MATTERS
 from balaclava.advice.findings import Log
 from balaclava.advice.people import People
 from balaclava.advice.recommend import RULES, Rewards, recommend
 from balaclava.advice.worlds import draw_worlds
-from balaclava.environments.base import Environment
-from balaclava.errors import MomentWarning
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.delays import Delay
-from balaclava.simulation.engine import Progress, checkpoint_rounds, simulate
+from balaclava.simulation.engine import Progress
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.results import Results, Run
+from balaclava.simulation.results import Results
 from balaclava.simulation.statistics import plus_minus
 
 NOT_PRIVATE = (
@@ -178,7 +175,14 @@ def compare(
     low, high = _ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
     candidates, baselines = _candidates(log, epsilon, rounds)
-    arena = _Arena(log, rounds, seed, Feedback.create(delay, patience), workers)
+    arena = Arena(
+        lambda number: draw_worlds(log, number),
+        log.world,
+        rounds,
+        seed,
+        Feedback.create(delay, patience),
+        workers,
+    )
     candidates, baselines = _with_scales(arena, candidates, baselines)
     policies = {
         AT_RANDOM: make_policy("random", arms=log.world.arms),
@@ -243,65 +247,8 @@ def _labelled(label: str, setting: str) -> str:
     return f"{label[:-1]}, {setting})" if label.endswith(")") else f"{label}({setting})"
 
 
-@dataclass
-class _Arena:
-    """Where policies are played: one drawn world a repetition."""
-
-    log: Log
-    rounds: int
-    seed: int
-    feedback: Feedback
-    workers: int | None
-
-    def play(
-        self, policies: Mapping[str, Policy], count: int, progress: Progress | None, stream: int = 1
-    ) -> tuple[Results, np.ndarray]:
-        """The runs in that many worlds, and the expected regret at random in each."""
-        worlds = draw_worlds(self.log, _number(self.seed, stream))
-        rounds = checkpoint_rounds(200, self.rounds)
-        results = Results.empty(
-            policies,
-            self.log.world,
-            horizon=self.rounds,
-            seed=self.seed,
-            checkpoints=rounds,
-            feedback=self.feedback,
-        )
-        at_random = np.empty(count)
-        each = self.rounds * len(policies)
-        for i, (world, order) in enumerate(itertools.islice(worlds, count)):
-            at_random[i] = self.rounds * float(world.gaps.mean())
-            for run in self._runs(policies, world, _number(self.seed, stream, i)):
-                pulls = np.empty_like(run.pulls)
-                pulls[order] = run.pulls
-                results.add(run._replace(repetition=i, pulls=pulls))
-            if progress is not None:
-                progress((i + 1) * each, count * each)
-        return results, at_random
-
-    def _runs(self, policies: Mapping[str, Policy], world: Environment, seed: int) -> list[Run]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MomentWarning)
-            results = simulate(
-                policies,
-                world,
-                horizon=self.rounds,
-                repetitions=1,
-                seed=seed,
-                delay=self.feedback.delay,
-                patience=self.feedback.settling.patience,
-                workers=self.workers,
-            )
-        return [runs[0] for runs in results.runs.values()]
-
-
-def _number(*words: int) -> int:
-    """A seed that follows from others."""
-    return int(np.random.SeedSequence(words).generate_state(1)[0])
-
-
 def _with_scales(
-    arena: _Arena, candidates: dict[str, Candidate], baselines: dict[str, Policy]
+    arena: Arena, candidates: dict[str, Candidate], baselines: dict[str, Policy]
 ) -> tuple[dict[str, Candidate], dict[str, Policy]]:
     """Each scale that did best on other draws; private policies are kept as proved, too."""
     policies = {**baselines, **{label: each.policy for label, each in candidates.items()}}

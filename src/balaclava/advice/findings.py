@@ -11,6 +11,7 @@ import numpy as np
 from balaclava._core.declared import Outside
 from balaclava.advice.arms import ArmRow, Telling, WeightedRow, arm_row, is_binary, tell_best
 from balaclava.advice.arms import weighted_rows as weigh
+from balaclava.advice.clipping import clipping_findings
 from balaclava.advice.drift import drift_findings
 from balaclava.advice.people import People, count_people
 from balaclava.advice.recommend import Rewards
@@ -36,6 +37,7 @@ class Log:
     given_range: tuple[float, float] | None = None
     outside: Outside = "refuse"  # what happens to rewards outside that range
     clip: tuple[float, float] | None = None  # a range to which they may be clipped instead
+    clip_source: str = ""  # where its limits come from, in a sentence
     left_out: tuple[str, ...] = ()  # what was dropped, in sentences
     propensities: np.ndarray | None = None  # of the arm that was played, for each row
     times: np.ndarray | None = None
@@ -222,7 +224,7 @@ class Log:
                     "The rewards fill a small part of that range, and the noise is made for all of "
                     "it: give a narrower one with --range if you know that no reward leaves it."
                 )
-            return sentences
+            return sentences + self._clipping()
         sentences = []
         if self.tail is not None:
             sentences = [
@@ -239,27 +241,15 @@ class Log:
         return sentences + self._clipping()
 
     def _clipping(self) -> list[str]:
-        """What clipping does to averages."""
-        if self.clip is None:
+        """What clipping does to averages, where it is asked for."""
+        limits = self.given_range if self.outside == "clip" else self.clip
+        if limits is None:
             return []
-        low, high = self.clip
-        clipped = [float(np.clip(rewards, low, high).mean()) for rewards in self.samples]
-        means = [float(rewards.mean()) for rewards in self.samples]
-        biases = ", ".join(
-            f"{label!r} {after - before:+.3g}"
-            for label, before, after in zip(self.labels, means, clipped, strict=True)
+        source = self.clip_source or (
+            "Take the limits from public data (--clip-from) or from what you know: limits tuned on "
+            "this log are outside epsilon."
         )
-        best, after = self.labels[int(np.argmax(means))], self.labels[int(np.argmax(clipped))]
-        order = (
-            "the arm with the highest average stays the same"
-            if best == after
-            else f"the highest average moves from {best!r} to {after!r}: it hides the best arm"
-        )
-        return [
-            f"Clipping to [{low:g}, {high:g}] touches {self.outside_of(self.clip):.2g} of the "
-            f"rewards and moves averages by {biases}; {order}. Take the limits from public data or "
-            "from what you know: limits tuned on this log are outside epsilon."
-        ]
+        return [*clipping_findings(self.labels, self.samples, limits), source]
 
     def outside_of(self, limits: tuple[float, float]) -> float:
         """The share of rewards outside a range."""

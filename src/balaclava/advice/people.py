@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.environments.logs import as_text
+from balaclava.environments.logs import as_labels
 from balaclava.privacy.guarantee import Guarantee
 
 _CAPS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -49,8 +49,7 @@ class People(NamedTuple):
 
 def read_people(where: str, column: Any) -> np.ndarray:
     """The number of each row's person."""
-    numbers: np.ndarray = as_text(where, column).dictionary_encode().indices.to_numpy()
-    return numbers
+    return as_labels(where, column)[1]
 
 
 def rank_within(people: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.declared import Outside, RewardRange, check
+from balaclava.advice.clipping import QUANTILES, public_limits
 from balaclava.advice.drift import read_times
 from balaclava.advice.findings import Log
 from balaclava.advice.people import read_people
@@ -29,6 +30,8 @@ def read(
     reward_range: tuple[float, float] | None = None,
     outside: Outside = "refuse",
     clip: tuple[float, float] | None = None,
+    clip_from: str | os.PathLike[str] | None = None,
+    clip_quantiles: tuple[float, float] = QUANTILES,
     propensity: str | None = None,
     time: str | None = None,
     person: str | None = None,
@@ -38,12 +41,19 @@ def read(
     """Read a log; errors name rows and columns, never rewards.
 
     With outside = "clip" rewards may leave `reward_range`, and policies clip them to it; with
-    `clip` policies that do so are tried beside those that need no range. Arms with fewer than
-    `min_rows` rows are left out.
+    `clip` policies that do so are tried beside those that need no range; `clip_from` takes these
+    limits from quantiles of a public file. Arms with fewer than `min_rows` rows are left out.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
         raise ParameterError('outside = "clip" needs a range; give it with --range')
+    if clip is not None and clip_from is not None:
+        raise ParameterError("give --clip or --clip-from, and not both")
+    clip_source = ""
+    if clip_from is not None:
+        clip, clip_source = public_limits(
+            clip_from, reward=reward, quantiles=clip_quantiles, how=how or Reading()
+        )
     limits = {
         name: _checked_range(name, pair)
         for name, pair in (("range", reward_range), ("clip", clip))
@@ -60,6 +70,7 @@ def read(
         given_range=limits.get("range"),
         outside=outside,
         clip=limits.get("clip"),
+        clip_source=clip_source,
         **_more(path, wanted, rows, kept, None if how is None else how.decimal),
     )
     if "range" in limits and outside == "refuse" and log.clipped:

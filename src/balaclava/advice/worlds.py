@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +18,16 @@ HOW = {
 }
 
 
-def draw_worlds(log: Log, seed: int) -> Iterator[tuple[Environment, np.ndarray]]:
-    """One world after the other, without end, and which arm of the log each of its arms is.
+class Drawn(NamedTuple):
+    """A world, which arm of the log each of its arms is, and what a round at random loses there."""
+
+    world: Environment
+    order: np.ndarray
+    loss: float
+
+
+def draw_worlds(log: Log, seed: int) -> Iterator[Drawn]:
+    """One world after the other, without end.
 
     Arms come in another order each time: a policy that prefers the first gains nothing by it.
 
@@ -37,10 +46,11 @@ def draw_worlds(log: Log, seed: int) -> Iterator[tuple[Environment, np.ndarray]]
             ones = np.multiply(means, effective)
             zeros = np.maximum(effective - ones, 0.0)
             chances = rng.beta(ones + 0.5, zeros + 0.5)
-            yield make_environment("bernoulli", means=chances[order]), order
+            world = make_environment("bernoulli", means=chances[order])
         else:
             drawn = [_resampled(samples[i], log.chances[i], effective[i], rng) for i in order]
-            yield make_environment("empirical", samples=drawn), order
+            world = make_environment("empirical", samples=drawn)
+        yield Drawn(world, order, float(world.gaps.mean()))
 
 
 def _resampled(

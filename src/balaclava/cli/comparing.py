@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from balaclava.advice.compare import Comparison
 
 _READ = (
-    *("reward_range", "outside", "clip", "propensity", "time", "person", "min_rows"),
+    *(
+        "reward_range",
+        "outside",
+        "clip",
+        "clip_from",
+        "clip_quantiles",
+        "propensity",
+        "time",
+        "person",
+        "min_rows",
+    ),
     *("sep", "encoding", "decimal", "drop_missing"),
 )
 
@@ -48,6 +58,19 @@ _READ = (
     type=(float, float),
     metavar="LOW HIGH",
     help="Try clipping to these limits too, beside truncation; take them from public data.",
+)
+@click.option(
+    "--clip-from",
+    metavar="PUBLIC.csv",
+    help="The same, to quantiles of the reward column of a file that is public.",
+)
+@click.option(
+    "--clip-quantiles",
+    type=(float, float),
+    default=(0.001, 0.999),
+    show_default=True,
+    metavar="LOW HIGH",
+    help="Which quantiles.",
 )
 @click.option(
     "--propensity", metavar="COLUMN", help="The chance with which the row's arm was played."

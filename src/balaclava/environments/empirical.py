@@ -12,6 +12,7 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.environments._moments import average_moment, checked_order, checked_rewards
 from balaclava.environments.base import Environment, register
+from balaclava.environments.cells import Reading
 from balaclava.environments.logs import Label, LoggedRewards, in_order, read_log
 from balaclava.errors import ParameterError
 
@@ -47,6 +48,10 @@ class Empirical(Environment):
             are written are detected; `detected` says what.
         arm: the name of the file's column of labels.
         reward: the name of the file's column of rewards.
+        sep: what stands between cells, such as ";" or "tab"; by default detected.
+        encoding: of the text, such as "latin-1"; by default detected.
+        decimal: "." or ",", the mark before the fraction; by default detected.
+        drop_missing: whether rows that lack a value are left out; by default they are an error.
 
     Example:
         >>> import balaclava as bl
@@ -68,6 +73,10 @@ class Empirical(Environment):
     path: str | None = None
     arm: str = "arm"
     reward: str = "reward"
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    drop_missing: bool = False
 
     def __post_init__(self) -> None:
         if (self.samples is None) == (self.path is None):
@@ -77,7 +86,8 @@ class Empirical(Environment):
         super().__post_init__()
         # Kept here, so that what happens later to the list or the file changes nothing.
         if self.path is not None:
-            log = read_log(self.path, arm=self.arm, reward=self.reward)
+            how = Reading(self.sep, self.encoding, self.decimal, self.drop_missing)
+            log = read_log(self.path, arm=self.arm, reward=self.reward, how=how)
         else:
             log = LoggedRewards(self._by_arm(self.samples), ())
         object.__setattr__(self, "samples", log.by_arm)
@@ -113,7 +123,8 @@ class Empirical(Environment):
             samples = {str(label): rewards.tolist() for label, rewards in self._samples.items()}
             if self.arm_labels == tuple(range(self.arms)):
                 samples = list(samples.values())
-        return {"samples": samples, "path": self.path, "arm": self.arm, "reward": self.reward}
+        others = {name: getattr(self, name) for name in self.annotations if name != "samples"}
+        return {"samples": samples, **others}
 
     @property
     def _samples(self) -> dict[Label, np.ndarray]:

@@ -65,7 +65,7 @@ def read_log(
     source, how = os.fspath(path), (how or Reading()).checked()
     columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, how)
     columns, dropped = _without_missing(columns) if how.drop_missing else (columns, 0)
-    labels = as_text(f"{source}: column {arm!r}", columns.cells["arm"])
+    names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
     rewards, notation = read_numbers(
         f"{source}: column {reward!r}",
         columns.cells["reward"],
@@ -74,7 +74,7 @@ def read_log(
     )
     if rewards.size == 0:
         raise ParameterError(f"{source} has no rows; give one for each decision")
-    by_arm, codes = _split(labels, rewards)
+    by_arm, codes = _split(names, codes, rewards)
     return LoggedRewards(
         by_arm,
         (*columns.detected, *notation),
@@ -106,30 +106,39 @@ def _without_missing(columns: Columns) -> tuple[Columns, int]:
     return columns._replace(cells=cells), int((~keep).sum())
 
 
-def as_text(where: str, column: Any) -> Any:
-    """A column of labels, none of them empty."""
+def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
+    """The different labels of a column, none of them empty, and the number of each row's."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     try:
-        labels = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        rows = column.cast(pa.string()).dictionary_encode()
     except pa.ArrowException:
         raise ParameterError(f"{where} holds {column.type}; give whole numbers or text") from None
-    empty = pc.fill_null(pc.equal(labels, ""), True)
-    if pc.any(empty).as_py():
+    _refuse_empty(where, rows.is_null())
+    # Each label is trimmed once, however many rows have it.
+    labels = pc.utf8_trim_whitespace(rows.dictionary).dictionary_encode()
+    codes: np.ndarray = labels.indices.to_numpy()[rows.indices.to_numpy()]
+    empty = np.asarray(pc.utf8_length(labels.dictionary)) == 0
+    _refuse_empty(where, empty[codes])
+    return labels.dictionary, codes
+
+
+def _refuse_empty(where: str, empty: Any) -> None:
+    if np.asarray(empty).any():
         raise ParameterError(
             f"{where} is empty in row {first_row(empty)} {FIRST_ROW}; give every row one"
         )
-    return labels
 
 
-def _split(labels: Any, rewards: np.ndarray) -> tuple[dict[Label, np.ndarray], np.ndarray]:
+def _split(
+    labels: Any, numbers: np.ndarray, rewards: np.ndarray
+) -> tuple[dict[Label, np.ndarray], np.ndarray]:
     """The rewards of each arm, in the order of the file; and the number of each row's arm."""
-    encoded = labels.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
+    names = labels.to_pylist()
     ordered = in_order(names)
     place = {str(label): i for i, label in enumerate(ordered)}
-    codes = np.array([place[name] for name in names])[encoded.indices.to_numpy()]
+    codes = np.array([place[name] for name in names])[numbers]
     ends = np.cumsum(np.bincount(codes))[:-1]
     parts = np.split(rewards[np.argsort(codes, kind="stable")], ends)
     for part in parts:

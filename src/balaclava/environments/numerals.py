@@ -45,6 +45,9 @@ def read_numbers(
 
     notation: list[str] = []
     if pa.types.is_string(column.type):
+        usual = None if decimal == "," or column.null_count else _plain(column)
+        if usual is not None and np.isfinite(usual).all():
+            return usual, notation
         _refuse(where, missing(column), "is empty", _FILL)
         column = pc.utf8_trim_whitespace(column)
         numbers = None if decimal == "," else _plain(column)
