@@ -13,6 +13,7 @@ from balaclava.reporting.charts import escape
 from balaclava.reporting.page import write_page
 from balaclava.reporting.panels import Panel, Story
 from balaclava.reporting.scales import number
+from balaclava.reporting.tables import wide_table
 
 
 def write_comparison(
@@ -113,8 +114,8 @@ def _opening(comparison: Comparison) -> str:
     verdict = verdict if not log.telling.told else f"<p>{escape(log.telling.sentence)}</p>"
     people = ""
     if comparison.people is not None:
-        people = f"<h3>Rewards per person</h3>{_paragraphs(comparison.people.findings())}" + _html(
-            cap_table(comparison), "What a cap on the rewards of a person does"
+        people = f"<h3>Rewards per person</h3>{_paragraphs(comparison.people.findings())}" + _table(
+            "What a cap on the rewards of a person does", cap_table(comparison)
         )
     fitting = "".join(
         f'<li><span class="name">{escape(label)}</span> '
@@ -124,12 +125,13 @@ def _opening(comparison: Comparison) -> str:
     )
     return (
         f'<section id="log"><h2>What the log says</h2>{verdict}'
-        f"{_html(arm_table(comparison), 'The arms')}{_paragraphs(log.findings())}{people}</section>"
+        f"{_table('The arms', arm_table(comparison))}{_paragraphs(log.findings())}"
+        f"{people}</section>"
         f'<section id="fitting"><h2>Which policies fit, and why</h2>'
         f"{_paragraphs(comparison.findings())}<ul>{fitting}</ul>"
         "<p>A policy fits if it takes such rewards and clearly beats playing at random. "
         f"{escape(how_played(comparison))}</p>"
-        f"{_html(standing_table(comparison), 'Policies')}"
+        f"{_table('Policies', standing_table(comparison))}"
         f"{_paragraphs(price_sentences(comparison))}</section>"
     )
 
@@ -138,16 +140,6 @@ def _paragraphs(sentences: Iterable[str]) -> str:
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
-def _html(cells: Sequence[tuple[str, ...]], caption: str) -> str:
+def _table(label: str, cells: Sequence[tuple[str, ...]]) -> str:
     header, *rows = cells
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
-    body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in others)
-        + "</tr>"
-        for first, *others in rows
-    )
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return wide_table(label, header, rows)

@@ -23,6 +23,7 @@ from balaclava.reporting.charts import (
 )
 from balaclava.reporting.panels import BAND, SPREAD, Final, Panel
 from balaclava.reporting.scales import number
+from balaclava.reporting.tables import NUMBER, wide_table
 from balaclava.simulation.statistics import CONFIDENCE
 from balaclava.simulation.winners import recorded
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 CALM = 12  # curves of which bands can still be told apart
 _GROUPS = 10  # of arms, in the chart of pulls
-_NUMBER = ' class="number"'
 
 
 def panel_section(
@@ -78,19 +78,13 @@ def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:
         price = "–"
         if baseline is not None and baseline.mean > 0:
             price = "1" if row is baseline else f"{number(row.mean / baseline.mean)}"
-        lines.append(
-            f'<tr><th scope="row">{escape(scope)}</th><td class="name">{escape(row.label)}</td>'
-            f"<td{_NUMBER}>{number(row.mean)}{_plus_minus(row)}</td><td{_NUMBER}>{price}</td></tr>"
-        )
+        lines.append((scope, row.label, f"{number(row.mean)}{_plus_minus(row)}", price))
+    header = ("promise", "lowest regret", "mean regret", "times the baseline")
     return (
         "<p>Of the policies that make the same promise, the one with the lowest mean regret, and "
         "how many times the regret of the baseline it has: of the best policy here that is not "
         "private. Promises of different scope are not alike: compare within a scope first.</p>"
-        '<div class="wide" tabindex="0" role="region" aria-label="Price of privacy"><table>'
-        '<thead><tr><th scope="col">promise</th><th scope="col">lowest regret</th>'
-        f'<th scope="col"{_NUMBER}>mean regret</th>'
-        f'<th scope="col"{_NUMBER}>times the baseline</th></tr>'
-        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
+        + wide_table("Price of privacy", header, lines, ("name", NUMBER, NUMBER))
     )
 
 
@@ -100,22 +94,11 @@ def _winners(panel: Panel) -> str:
         return ""
     winners = panel.results.winners()
     header, *rows = winners.cells
-    columns = "".join(
-        f'<th scope="col"{_NUMBER if i else ""}>{escape(cell)}</th>'
-        for i, cell in enumerate(header)
-    )
-    lines = "".join(
-        f'<tr><th scope="row">{escape(label)}</th>'
-        + "".join(f"<td{_NUMBER}>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for label, *cells in rows
-    )
     return (
         f"<p>Share of runs whose releases tell, at {winners.confidence:.0%} confidence, which arm "
         "is the best: the right one, a wrong one or none by the horizon. A run stops at the first "
         "checkpoint at which it can be told.</p>"
-        '<div class="wide" tabindex="0" role="region" aria-label="Winners"><table>'
-        f"<thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table></div>"
+        + wide_table("Winners", header, rows, [NUMBER] * (len(header) - 1))
     )
 
 
@@ -291,25 +274,12 @@ _COLUMNS = (
 
 
 def _table(panel: Panel) -> str:
-    head = "".join(
-        f'<th scope="col"{"" if i < 2 else _NUMBER}>{name}</th>' for i, name in enumerate(_COLUMNS)
-    )
-    lines = []
-    for row in panel.final:
-        cells = (
-            str(row.repetitions),
-            number(row.mean),
-            number(row.high - row.mean),
-            *map(number, row.quantiles),
-            f"{row.best_arm_share:.1%}",
-            number(row.bound),
+    rows = [
+        (
+            *(row.label, row.scope, str(row.repetitions)),
+            *(number(row.mean), number(row.high - row.mean), *map(number, row.quantiles)),
+            *(f"{row.best_arm_share:.1%}", number(row.bound)),
         )
-        lines.append(
-            f'<tr><th scope="row">{escape(row.label)}</th><td>{escape(row.scope)}</td>'
-            + "".join(f"<td{_NUMBER}>{cell}</td>" for cell in cells)
-            + "</tr>"
-        )
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="Table of results"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+        for row in panel.final
+    ]
+    return wide_table("Table of results", _COLUMNS, rows, ["", *[NUMBER] * (len(_COLUMNS) - 2)])
