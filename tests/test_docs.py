@@ -32,7 +32,7 @@ PAGES = [
 
 
 WITH_A_SERVICE = ("service.md", "operate.md")  # run in tests/service/test_service_docs.py
-IN_A_SHELL = ("tutorial.md",)  # pages whose shell blocks are run too, in their place
+IN_A_SHELL = ("tutorial.md", "shop.md")  # pages whose shell blocks are run too, in their place
 
 
 def blocks(path: Path) -> str:
@@ -78,7 +78,7 @@ def test_what_code_prints_is_compared(tmp_path: Path) -> None:
         assert (done.returncode == 0) is right
 
 
-LONG = ("tutorial.md", "quickstart.md", "scaling.md")  # minutes: `make test-all` runs them
+LONG = ("tutorial.md", "shop.md", "quickstart.md", "scaling.md")  # `make test-all` runs them
 
 
 @pytest.mark.parametrize(

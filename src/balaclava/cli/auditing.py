@@ -9,6 +9,7 @@ import click
 
 from balaclava.cli.arms import ARMS
 from balaclava.cli.catalogue import complete_policy
+from balaclava.cli.tables import waiting
 
 
 def parameter(text: str) -> tuple[str, Any]:
@@ -52,7 +53,6 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
     Example:
       balaclava audit dp-se --epsilon 1 --horizon 10000
     """
-    from rich.console import Console
 
     from balaclava.auditing.audit import audit as run_audit
     from balaclava.policies.base import REGISTRY
@@ -64,7 +64,7 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
         parameters.setdefault("horizon", 1_000)
     parameters |= dict(parameter(text) for text in others)
     subject = cls.create(parameters)
-    with Console(stderr=True).status(f"trying to refute {policy} ..."):  # on a terminal only
+    with waiting(f"trying to refute {policy} ..."):
         report = run_audit(
             subject,
             trials=options["trials"],

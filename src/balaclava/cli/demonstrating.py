@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava.cli.play import _progress
-from balaclava.cli.tables import print_table
+from balaclava.cli.tables import print_table, waiting
 
 if TYPE_CHECKING:
     from balaclava.auditing.report import AuditReport
@@ -84,12 +84,11 @@ def _demo_policies() -> list[Policy]:
 
 def _audit(results: Results) -> dict[str, AuditReport]:
     """A quick audit of every policy that promises something."""
-    from rich.console import Console
 
     from balaclava.auditing.audit import audit
 
     reports = {}
-    with Console(stderr=True).status("auditing ...") as status:  # on a terminal only
+    with waiting("auditing ...") as status:
         for label, policy in results.policies.items():
             if policy.guarantee.private:
                 status.update(f"trying to refute {label} ...")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from balaclava.cli.tables import waiting
+
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path), required=False)
@@ -57,7 +59,6 @@ def report(
 
 def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
     """The page for a review board."""
-    from rich.console import Console
 
     from balaclava._core.files import atomically, require_place
     from balaclava.cli.play import _progress
@@ -71,7 +72,7 @@ def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
         results = paper.play(progress)
     verdict = None
     if audited:
-        with Console(stderr=True).status(f"trying to refute {paper.policy.name} ..."):
+        with waiting(f"trying to refute {paper.policy.name} ..."):
             verdict = audit_of(paper, trials)
     with atomically(out) as temporary:
         temporary.write_text(
@@ -85,7 +86,6 @@ def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
 
 def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     """The page of results."""
-    from rich.console import Console
 
     from balaclava._core.files import require_place
     from balaclava.reporting.audits import run_audits
@@ -98,7 +98,7 @@ def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     require_place(out)
     audits = None
     if audited:
-        with Console(stderr=True).status("auditing ...") as status:  # on a terminal only
+        with waiting("auditing ...") as status:
             audits = run_audits(
                 story.policies,
                 trials=trials,

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal."""
+"""Tables that fit the terminal, and a line there while something takes long."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -37,3 +38,15 @@ def _console() -> Console:
     if sys.stdout.isatty():
         return Console(**plain)
     return Console(width=100_000, color_system=None, force_terminal=False, **plain)
+
+
+def waiting(words: str) -> Status:
+    """A line that moves while something takes long, on a terminal only.
+
+    rich takes a notebook's cells for terminals, which keep every frame of it.
+    """
+    import sys
+
+    from rich.console import Console
+
+    return Console(stderr=True, force_terminal=sys.stderr.isatty()).status(words)
