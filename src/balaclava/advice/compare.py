@@ -8,13 +8,14 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Epsilon, Range, check
+from balaclava._core.declared import Delta, Epsilon, Range, check
 from balaclava.advice.arena import Arena
 from balaclava.advice.calibrate import with_scale
-from balaclava.advice.contest import MATTERS
+from balaclava.advice.context import Context, weigh_features
 from balaclava.advice.findings import Log
 from balaclava.advice.people import People
 from balaclava.advice.recommend import RULES, Rewards, recommend
+from balaclava.advice.standings import AT_RANDOM, SCALE, Standing, ratio, standing
 from balaclava.advice.worlds import draw_worlds
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
@@ -22,15 +23,12 @@ from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
-from balaclava.simulation.statistics import plus_minus
 
 NOT_PRIVATE = (
     "Looking at a log is not itself private: what is printed and drawn here tells something about "
     "the rewards in it, and is as confidential as the log. Whatever is chosen by it (a policy, a "
     "range, a scale) was chosen by looking at those rewards, outside epsilon."
 )
-AT_RANDOM = "at random"
-SCALE = "radius_scale"
 _SCALES = tuple(2.0**-k for k in range(8))  # that are tried, for private policies and baselines
 _TRIALS = (4, 8)  # worlds to choose a scale on; the fewer the longer the runs
 _TRIAL_ROUNDS = 200_000
@@ -44,20 +42,6 @@ class Candidate(NamedTuple):
     policy: Policy
     why: str
     baseline: str
-
-
-class Standing(NamedTuple):
-    """How a policy did: its regret over worlds that the log leaves possible."""
-
-    label: str
-    guarantee: str
-    mean: float
-    plus_minus: float  # half the width of the 95 % interval for the mean
-    low: float  # 5 % of the worlds
-    high: float  # 95 % of them
-    share: float  # of the regret of playing at random in the same worlds
-    share_plus_minus: float
-    beats_random: bool  # by a margin that matters, beyond chance
 
 
 class Price(NamedTuple):
@@ -79,6 +63,7 @@ class Comparison:
     standings: tuple[Standing, ...]
     prices: tuple[Price, ...]
     people: People | None
+    context: Context | None = None  # what features are worth, where there are some
 
     @property
     def fitting(self) -> dict[str, str]:
@@ -135,6 +120,7 @@ class Comparison:
                 }
                 for row in self.standings
             ],
+            "context": None if self.context is None else self.context.to_dict(),
             "prices": [price._asdict() for price in self.prices],
             "findings": self.findings(),
         }
@@ -144,6 +130,7 @@ def compare(
     log: Log,
     *,
     epsilon: float = 1.0,
+    delta: float = 0.0,
     horizon: int | None = None,
     repetitions: int = 30,
     seed: int = 1,
@@ -156,9 +143,10 @@ def compare(
 
     Each repetition has a world of its own, drawn from the log's uncertainty; all policies meet the
     same worlds. Scales of confidence radii, of private policies and of baselines alike, are chosen
-    on other draws. The horizon is by default the number of rows, within 1,000 and 50,000. `delay`
-    and `patience` are those of `bl.simulate`: how late rewards come, and how long they are waited
-    for.
+    on other draws. The horizon is by default the number of rows, within 1,000 and 50,000. `delta`
+    is for policies with features, which are played where the log has features that clearly help.
+    `delay` and `patience` are those of `bl.simulate`: how late rewards come, and how long they are
+    waited for.
 
     Example:
         >>> import tempfile, pathlib
@@ -171,6 +159,7 @@ def compare(
         ('bounded', {'a': 40, 'b': 40}, True)
     """
     epsilon = check("epsilon", epsilon, Epsilon)
+    delta = check("delta", delta, Delta)
     repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
     low, high = _ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
@@ -191,7 +180,7 @@ def compare(
     }
     results, at_random = arena.play(policies, repetitions, progress)
     standings = tuple(
-        sorted((_standing(results, label, at_random) for label in policies), key=lambda r: r.mean)
+        sorted((standing(results, label, at_random) for label in policies), key=lambda r: r.mean)
     )
     promise = next(iter(candidates.values())).policy.guarantee
     return Comparison(
@@ -201,6 +190,7 @@ def compare(
         standings,
         tuple(_prices(results, candidates, standings)),
         log.per_person(promise),
+        weigh_features(log, arena, repetitions, epsilon, delta),
     )
 
 
@@ -294,34 +284,6 @@ def _with_scales(
     return tuned, tuned_baselines
 
 
-def _standing(results: Results, label: str, at_random: np.ndarray) -> Standing:
-    regret = results.final_regret(label)
-    unit = float(at_random.mean())
-    share, reach = _ratio(regret, at_random)
-    margin = regret - MATTERS * at_random
-    low, high = np.quantile(regret, (0.05, 0.95))
-    return Standing(
-        label,
-        results.guarantee(label),
-        float(regret.mean()),
-        float(plus_minus(regret)),
-        float(low),
-        float(high),
-        share,
-        reach,
-        bool(unit > 0 and margin.mean() + plus_minus(margin) < 0),
-    )
-
-
-def _ratio(values: np.ndarray, units: np.ndarray) -> tuple[float, float]:
-    """The ratio of two means over the same worlds, and its plus-minus; NaN for one that is 0."""
-    unit = float(units.mean())
-    if unit <= 0:
-        return np.nan, np.nan
-    ratio = float(values.mean()) / unit
-    return ratio, float(plus_minus(values - ratio * units)) / unit
-
-
 def _prices(
     results: Results, candidates: Mapping[str, Candidate], standings: Iterable[Standing]
 ) -> Iterable[Price]:
@@ -329,7 +291,7 @@ def _prices(
     learns = {row.label for row in standings if row.beats_random}
     for label, candidate in candidates.items():
         if label in learns and candidate.baseline in learns:
-            times, reach = _ratio(
+            times, reach = ratio(
                 results.final_regret(label), results.final_regret(candidate.baseline)
             )
             yield Price(label, candidate.baseline, times, reach)

@@ -13,6 +13,7 @@ from balaclava.advice.arms import ArmRow, Telling, WeightedRow, arm_row, is_bina
 from balaclava.advice.arms import weighted_rows as weigh
 from balaclava.advice.clipping import clipping_findings
 from balaclava.advice.drift import drift_findings
+from balaclava.advice.features import Features
 from balaclava.advice.people import People, count_people
 from balaclava.advice.recommend import Rewards
 from balaclava.advice.tails import Tail, hill
@@ -42,6 +43,7 @@ class Log:
     propensities: np.ndarray | None = None  # of the arm that was played, for each row
     times: np.ndarray | None = None
     people: np.ndarray | None = None  # the number of each row's person
+    features: Features | None = None  # what was known before each decision
 
     @cached_property
     def _rewards(self) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from balaclava._core.declared import Outside, RewardRange, check
 from balaclava.advice.clipping import QUANTILES, public_limits
 from balaclava.advice.drift import read_times
+from balaclava.advice.features import FEATURE, read_features
 from balaclava.advice.findings import Log
 from balaclava.advice.people import read_people
 from balaclava.environments.base import environment as make_environment
@@ -35,6 +37,7 @@ def read(
     propensity: str | None = None,
     time: str | None = None,
     person: str | None = None,
+    features: Sequence[str] = (),
     min_rows: int | None = None,
     how: Reading | None = None,
 ) -> Log:
@@ -42,7 +45,8 @@ def read(
 
     With outside = "clip" rewards may leave `reward_range`, and policies clip them to it; with
     `clip` policies that do so are tried beside those that need no range; `clip_from` takes these
-    limits from quantiles of a public file. Arms with fewer than `min_rows` rows are left out.
+    limits from quantiles of a public file. `features` are columns that were known before the
+    decision. Arms with fewer than `min_rows` rows are left out.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
@@ -62,6 +66,7 @@ def read(
     path = os.fspath(path)
     columns = {"propensity": propensity, "time": time, "person": person}
     wanted = {name: column for name, column in columns.items() if column is not None}
+    wanted |= {f"{FEATURE}{i + 1}": column for i, column in enumerate(features)}
     rows = read_log(path, arm=arm, reward=reward, others=wanted, how=how)
     path = "the pipe" if path == PIPE else path
     log, kept = _with_enough_rows(path, arm, rows, min_rows)
@@ -142,6 +147,13 @@ def _more(
 ) -> dict[str, Any]:
     """The further columns, as numbers, for the rows that are left."""
     more: dict[str, Any] = {}
+    columns = {
+        column: rows.others[name] for name, column in wanted.items() if name.startswith(FEATURE)
+    }
+    if columns:
+        more["features"] = read_features(
+            path, columns, commas_between_cells=rows.commas_between_cells, decimal=decimal
+        ).of(kept)
     for name, column in wanted.items():
         where = f"{path}: column {column!r}"
         cells = rows.others[name]
@@ -158,6 +170,6 @@ def _more(
             more["propensities"] = chances[kept]
         elif name == "time":
             more["times"] = read_times(where, cells)[kept]
-        else:
+        elif name == "person":
             more["people"] = read_people(where, cells)[kept]
     return more

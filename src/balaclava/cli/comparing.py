@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -18,20 +19,11 @@ from balaclava.cli.tables import print_table
 
 if TYPE_CHECKING:
     from balaclava.advice.compare import Comparison
+    from balaclava.advice.context import Context
 
 _READ = (
-    *(
-        "reward_range",
-        "outside",
-        "clip",
-        "clip_from",
-        "clip_quantiles",
-        "propensity",
-        "time",
-        "person",
-        "min_rows",
-    ),
-    *("sep", "encoding", "decimal", "drop_missing"),
+    *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
+    *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
 )
 
 
@@ -40,6 +32,9 @@ _READ = (
 @click.option("--arm", required=True, metavar="COLUMN", help="The column that names the arm.")
 @click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")
 @click.option("--epsilon", type=float, default=1.0, show_default=True, help="Privacy loss.")
+@click.option(
+    "--delta", type=float, default=0.0, show_default=True, help="Of policies with features."
+)
 @click.option(
     "--range",
     "reward_range",
@@ -77,6 +72,12 @@ _READ = (
 )
 @click.option("--time", metavar="COLUMN", help="When: looks for drift.")
 @click.option("--person", metavar="COLUMN", help="Whose: counts rewards per person.")
+@click.option(
+    "--features",
+    metavar="COLUMN,COLUMN",
+    default="",
+    help="What was known before each decision, and is public: is it worth deciding by?",
+)
 @click.option("--min-rows", type=click.IntRange(min=2), help="Leave out arms with fewer rows.")
 @click.option("--drop-missing", is_flag=True, help="Leave out rows that lack a value.")
 @click.option("--sep", metavar="CHARACTER", help="Between cells; by default detected.")
@@ -119,6 +120,7 @@ def compare(
         require_place(out)
     late = lateness(**{name: options.pop(name) for name in ("delay", "law", "lost", "patience")})
     reading = {name: options.pop(name) for name in _READ}
+    reading["features"] = [name.strip() for name in reading["features"].split(",") if name.strip()]
     how = Reading(*(reading.pop(name) for name in Reading._fields))
     rewards_log = read(log, arm=arm, reward=reward, how=how, **reading)
     if not as_json:
@@ -139,6 +141,7 @@ def _show(comparison: Comparison) -> None:
     from balaclava.reporting.comparison import (
         arm_table,
         cap_table,
+        context_table,
         how_played,
         price_sentences,
         standing_table,
@@ -153,6 +156,8 @@ def _show(comparison: Comparison) -> None:
         header, *rows = cap_table(comparison)
         print_table(header, rows)
         click.echo()
+    if comparison.context is not None:
+        _show_features(comparison.context)
     _say([how_played(comparison), *comparison.findings()])
     if comparison.fitting:
         click.echo("The policies that fit:")
@@ -166,12 +171,35 @@ def _show(comparison: Comparison) -> None:
     print_table(header, rows)
     click.echo()
     _say(price_sentences(comparison))
+    if comparison.context is not None and comparison.context.extra is not None:
+        _say(comparison.context.advice())
+        header, *rows = context_table(comparison.context)
+        print_table(header, rows)
+
+
+def _show_features(context: Context) -> None:
+    """What features are worth, before any policy."""
+    from balaclava.reporting.comparison import value_table
+
+    first, *others = context.findings()
+    _say([first])
+    header, *rows = value_table(context)
+    print_table(header, rows)
+    click.echo()
+    _say(others)
 
 
 def _say(sentences: Iterable[str]) -> None:
     for sentence in sentences:
-        click.echo(textwrap.fill(sentence, 96, break_on_hyphens=False, break_long_words=False))
+        whole = sentence.replace(" %", "\u00a0%")  # a number stays with its sign
+        lines = textwrap.fill(whole, _width(), break_on_hyphens=False, break_long_words=False)
+        click.echo(lines.replace("\u00a0%", " %"))
     click.echo()
+
+
+def _width() -> int:
+    """Of a line: 96 characters, or what the terminal has."""
+    return min(96, shutil.get_terminal_size((96, 24)).columns)
 
 
 def _finite(value: Any) -> Any:

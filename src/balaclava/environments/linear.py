@@ -27,6 +27,7 @@ Kind = Annotated[
     Literal["sphere", "ball", "list", "disjoint"], Range(meaning="where contexts come from")
 ]
 Noise = Annotated[Literal["bernoulli", "uniform"], Range(meaning="law of a reward given its mean")]
+Beyond = Annotated[Literal["refuse", "clip"], Range(meaning="what happens to a mean beyond [0, 1]")]
 _SLACK = 1e-9  # of floating-point norms and means
 
 
@@ -116,7 +117,7 @@ class Linear(ContextualEnvironment):
       its mean is <theta_a, z>.
 
     Contexts come from a stream of their own: in the same repetition all policies meet the same
-    ones. No row is longer than 1, and every mean must lie in [0, 1].
+    ones. No row is longer than 1, and every mean must lie in [0, 1] (or is clipped to it).
 
     Parameters:
         theta: the coefficients; for "disjoint" those of all arms, one arm after the other.
@@ -125,6 +126,8 @@ class Linear(ContextualEnvironment):
         table: for "list" contexts[n, arm, feature], for "disjoint" persons[n, feature].
         order: "random", or "listed": one after the other, again and again.
         noise: "bernoulli", or "uniform": evenly about the mean, as wide as [0, 1] allows.
+        outside: "refuse" (the default) means beyond [0, 1], or "clip" them, for coefficients that
+            were fitted to contexts of a table.
 
     Example:
         >>> import balaclava as bl
@@ -155,6 +158,7 @@ class Linear(ContextualEnvironment):
     table: object = None
     order: Order = "random"
     noise: Noise = "bernoulli"
+    outside: Beyond = "refuse"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,11 +166,13 @@ class Linear(ContextualEnvironment):
         if drawn != (self.table is None):
             why = "is only for" if drawn else "is missing; it goes with"
             raise ParameterError(f"{self._label('table')} {why} contexts 'list' and 'disjoint'")
+        if drawn and self.outside == "clip":
+            raise self.refuse("outside", "is only for contexts 'list' and 'disjoint'")
         if drawn:
             self._check_drawn()
         else:
             object.__setattr__(self, "table", self._checked_table())
-        means = self._extreme_means
+        means = (0.0, 1.0) if self.outside == "clip" else self._extreme_means
         if not (means[0] >= -_SLACK and means[1] <= 1 + _SLACK):
             raise self.refuse(
                 "theta",
@@ -217,19 +223,18 @@ class Linear(ContextualEnvironment):
         return np.ascontiguousarray(table if table.ndim == 3 else table[:, None, :])
 
     @cached_property
-    def _means_of_table(self) -> np.ndarray:
-        """[context, arm]"""
+    def means_of_contexts(self) -> np.ndarray:
+        """[context, arm], where contexts come from a table."""
         theta = self.constants().theta
-        if self.disjoint:
-            return np.asarray(self._table[:, 0, :] @ theta.T)
-        return np.asarray(self._table @ theta[0])
+        means = self._table[:, 0, :] @ theta.T if self.disjoint else self._table @ theta[0]
+        return np.asarray(means if self.outside == "refuse" else np.clip(means, 0.0, 1.0))
 
     @property
     def _extreme_means(self) -> tuple[float, float]:
         if self.table is None:
             middle, reach = self.theta[0], np.linalg.norm(self.theta[1:])
             return (middle - reach) / math.sqrt(2.0), (middle + reach) / math.sqrt(2.0)
-        return float(self._means_of_table.min()), float(self._means_of_table.max())
+        return float(self.means_of_contexts.min()), float(self.means_of_contexts.max())
 
     def constants(self) -> World:
         blocks = self.arms if self.disjoint and self.arms else 1
@@ -246,7 +251,7 @@ class Linear(ContextualEnvironment):
     def means(self) -> np.ndarray:
         if self.table is None:
             return np.full(self.arms or 1, self.theta[0] / math.sqrt(2.0))
-        return np.asarray(self._means_of_table.mean(axis=0))
+        return np.asarray(self.means_of_contexts.mean(axis=0))
 
     @property
     def scene(self) -> Scene:

@@ -99,7 +99,8 @@ def _without_missing(columns: Columns) -> tuple[Columns, int]:
     import pyarrow as pa
 
     # An arm may well be called NA: of a label only "" is missing.
-    gone = [missing(cells, words=name == "reward") for name, cells in columns.cells.items()]
+    labels = ("arm", "person")
+    gone = [missing(cells, words=name not in labels) for name, cells in columns.cells.items()]
     keep = ~np.logical_or.reduce(gone)
     mask = pa.array(keep)
     cells = {name: column.filter(mask) for name, column in columns.cells.items()}

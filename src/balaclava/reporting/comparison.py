@@ -8,6 +8,8 @@ from pathlib import Path
 
 from balaclava.advice.arms import is_binary
 from balaclava.advice.compare import Comparison
+from balaclava.advice.context import Context
+from balaclava.advice.off_policy import METHODS
 from balaclava.advice.worlds import HOW
 from balaclava.reporting.charts import escape
 from balaclava.reporting.page import write_page
@@ -64,6 +66,37 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
             )
         )
     return [header, *rows]
+
+
+def value_table(context: Context) -> list[tuple[str, ...]]:
+    """What policies would have earned a decision, as text; the header first."""
+    header = ["policy"]
+    for method in METHODS:
+        header += [method, "95 % interval"]
+    rows = []
+    for value in context.off_policy.values:
+        cells = [value.policy]
+        for method in METHODS:
+            each = value.estimates[method]
+            cells += [f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
+        rows.append((*cells, f"{value.effective:,.0f}"))
+    return [(*header, "worth rows"), *rows]
+
+
+def context_table(context: Context) -> list[tuple[str, ...]]:
+    """Policies with features and without, best first, as text; the header first."""
+    header = ("policy", "privacy", "regret", "± (95 %)", "of random")
+    rows = () if context.extra is None else context.extra.standings
+    return [
+        header,
+        *(
+            (
+                *(row.label, row.guarantee, number(row.mean), number(row.plus_minus)),
+                f"{row.share:.0%} ± {row.share_plus_minus:.0%}",
+            )
+            for row in rows
+        ),
+    ]
 
 
 def cap_table(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -126,13 +159,38 @@ def _opening(comparison: Comparison) -> str:
     return (
         f'<section id="log"><h2>What the log says</h2>{verdict}'
         f"{_table('The arms', arm_table(comparison))}{_paragraphs(log.findings())}"
-        f"{people}</section>"
+        f"{people}</section>{_gain(comparison.context)}"
         f'<section id="fitting"><h2>Which policies fit, and why</h2>'
         f"{_paragraphs(comparison.findings())}<ul>{fitting}</ul>"
         "<p>A policy fits if it takes such rewards and clearly beats playing at random. "
         f"{escape(how_played(comparison))}</p>"
         f"{_table('Policies', standing_table(comparison))}"
-        f"{_paragraphs(price_sentences(comparison))}</section>"
+        f"{_paragraphs(price_sentences(comparison))}"
+        f"{_with_features(comparison.context)}</section>"
+    )
+
+
+def _gain(context: Context | None) -> str:
+    """What features are worth, before any policy."""
+    if context is None:
+        return ""
+    first, *others = context.findings()
+    return (
+        f'<section id="features"><h2>Deciding by features</h2>'
+        f'<p class="notice strong">{escape(first)}</p>'
+        f"{_table('What policies would have earned a decision', value_table(context))}"
+        f"{_paragraphs(others)}</section>"
+    )
+
+
+def _with_features(context: Context | None) -> str:
+    """How private policies with features did, where features help."""
+    if context is None or context.extra is None:
+        return ""
+    return (
+        f"<h3>With features</h3>{_paragraphs(context.advice())}"
+        f"{_table('With features and without, on drawn worlds', context_table(context))}"
+        "<p>Regret is counted against the best arm for each person's features.</p>"
     )
 
 
