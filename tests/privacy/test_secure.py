@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -319,6 +320,12 @@ def test_secure_randomness_offers_exactly_what_kernels_may_call() -> None:
     arguments["beta"] = (2.0, 3.0)
     for name in DRAWS:
         assert np.isscalar(getattr(RNG, name)(*arguments.get(name, ())))
+
+
+def test_evenly_drawn_numbers_are_53_bits_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = iter([b"\x00" * 8, b"\xff" * 8, b"\x80" + b"\x00" * 7, b"\x00" * 6 + b"\x08\x00"])
+    monkeypatch.setattr(os, "urandom", lambda count: next(words))
+    assert [RNG.random() for _ in range(4)] == [0.0, 1.0 - 2.0**-53, 0.5, 2.0**-53]
 
 
 def test_opendp_is_loaded_on_first_use_only() -> None:

@@ -27,9 +27,9 @@ class SystemRandomness:
 
     Mechanisms are answered with exact noise on an integer grid. The plain draws that kernels may
     call (`DRAWS`: perturbed indices, ties) go to the method of that name of a numpy `Generator`,
-    made for the one call from fresh operating-system entropy; anything else is refused. Nothing
-    is kept between calls: there is no state to seed, to save, to share between threads or to
-    inherit through a fork.
+    made for the one call from fresh operating-system entropy, or are that entropy itself
+    (`random`); anything else is refused. Nothing is kept between calls: there is no state to seed,
+    to save, to share between threads or to inherit through a fork.
     """
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
@@ -39,6 +39,10 @@ class SystemRandomness:
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
         mechanism.require(terms)
         return mechanism.deliver(arguments, mechanism.exact(terms))
+
+    def random(self) -> float:
+        """Evenly from [0, 1), as numpy's: 53 bits. Of the draws the one that is asked for most."""
+        return (int.from_bytes(os.urandom(8)) >> 11) * 2.0**-53
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):

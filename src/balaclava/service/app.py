@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import TypeAdapter
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
@@ -21,7 +22,6 @@ from balaclava.service.guards import Guards
 from balaclava.service.jobs import Outcome
 from balaclava.service.metrics import Metrics
 from balaclava.service.models import (
-    MOST_COUNT,
     DecisionsIn,
     DecisionsOut,
     ExperimentIn,
@@ -31,13 +31,14 @@ from balaclava.service.models import (
     ProblemOfOut,
     ProblemOut,
     RewardIn,
-    RewardOfIn,
     RewardOfOut,
     RewardOut,
+    RewardsIn,
 )
-from balaclava.service.problems import Problem, problem_response
+from balaclava.service.problems import NO_DATABASE, Problem, problem_response
 from balaclava.service.secrets import Key
 from balaclava.service.service import Service
+from balaclava.service.shortcuts import Shortcut, Shortcuts
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
 _OPERATOR = Key("", "admin", "no keys")
@@ -60,13 +61,16 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         description="Decisions that nobody can read a reward off.",
         version="1",
         lifespan=lifespan,
-        root_path=service.root_path,
+        # Nothing is told to whatever collects traces on the machine: paths hold ids of decisions.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         docs_url=None,
         redoc_url=None,
         responses=_PROBLEMS,
     )
     metrics = Metrics(service)
-    app.add_middleware(Guards, metrics=metrics, local=not keys)
+    shortcuts: list[Shortcut] = []
+    app.add_middleware(Shortcuts, shortcuts=shortcuts)
+    app.add_middleware(Guards, metrics=metrics, local=not keys, root_path=service.root_path)
     _add_handlers(app)
     for right, add in (
         ("decide", _add_decisions),
@@ -74,8 +78,15 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         ("read", _add_reading),
         ("admin", _add_administration),
     ):
-        router = APIRouter(dependencies=[Depends(_require(service, keys, right))], tags=[right])
+        who = _require(service, keys, right)
+        router = APIRouter(dependencies=[Depends(who)], tags=[right])
         add(router, service)
+        if add is _add_decisions:
+            bodies: tuple[Any, ...] = (DecisionsIn, RewardIn, RewardsIn)
+            shortcuts += [
+                Shortcut(route, TypeAdapter(body), who)
+                for route, body in zip(router.routes, bodies, strict=True)
+            ]
         if add is _add_administration:
             _add_metrics(router, metrics)
         app.include_router(router)
@@ -121,7 +132,7 @@ def _add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(SQLAlchemyError)
     async def _database(request: Request, error: SQLAlchemyError) -> JSONResponse:
-        return problem_response(Problem(503, "the database does not answer", retry_after=1))
+        return problem_response(NO_DATABASE)
 
 
 def _faults(error: RequestValidationError) -> str:
@@ -157,9 +168,7 @@ def _add_decisions(router: APIRouter, service: Service) -> None:
         return JSONResponse(answer)  # type: ignore[return-value]
 
     @router.post("/v1/rewards")
-    async def rewards(
-        came: Annotated[list[RewardOfIn], Body(max_length=MOST_COUNT)],
-    ) -> list[RewardOfOut | ProblemOfOut]:
+    async def rewards(came: RewardsIn) -> list[RewardOfOut | ProblemOfOut]:
         """Many rewards, an answer for each, in their order."""
         outcomes = [_outcome(each.decision_id, each) for each in came]
         answers = [

@@ -34,14 +34,19 @@ class _RefusedError(Exception):
 class Guards:
     """Plain ASGI: it costs next to nothing."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, local: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, local: bool = False, root_path: str = ""
+    ) -> None:
         self._app, self._metrics, self._local = app, metrics, local
+        self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, unless it is too large."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if self._root_path:
+            scope["root_path"] = self._root_path
         began, sent, status, whole = time.perf_counter(), 0, 500, False
         refusal = _TOO_LARGE if _announced(scope) > LARGEST_BODY else None
         if "\0" in scope["path"]:

@@ -35,8 +35,8 @@ from sqlalchemy.engine import Engine
 
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import Serial
+from balaclava.service.statements import change
 from balaclava.service.storage import (
-    adding_or_setting,
     engine_of,
     make_for_owner,
     path_of,
@@ -68,6 +68,12 @@ counters = Table(
     Column("intended", BigInteger, nullable=False),  # the version of a commit that was begun
     Column("done", BigInteger, nullable=False),  # that of the last one known to be on the disk
 )
+
+_INTEND = (
+    "INSERT INTO counters (uid, intended, done) VALUES (?, ?, ?) "
+    "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done"
+)
+_DONE = "UPDATE counters SET done = ? WHERE uid = ? AND done < ?"
 
 _ONLY_ADDED = {
     "sqlite": [
@@ -121,7 +127,6 @@ class Ledger:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._intend = adding_or_setting(engine, counters, "intended", "done")
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -154,22 +159,15 @@ class Ledger:
 
     def intend(self, versions: Mapping[str, int]) -> None:
         """Note, on the disk, that commits of these versions are about to be made."""
-        rows = [
-            {"uid": uid, "intended": version, "done": max(version - 1, 0)}
-            for uid, version in sorted(versions.items())
-        ]
+        rows = [(uid, version, max(version - 1, 0)) for uid, version in sorted(versions.items())]
         with self._engine.begin() as connection:
-            connection.execute(self._intend, rows)
+            change(connection, _INTEND, rows)
 
     def done(self, versions: Mapping[str, int]) -> None:
         """Note that the commits of these versions are on the disk."""
+        rows = [(version, uid, version) for uid, version in sorted(versions.items())]
         with self._engine.begin() as connection:
-            for uid, version in sorted(versions.items()):
-                connection.execute(
-                    update(counters)
-                    .where(counters.c.uid == uid, counters.c.done < version)
-                    .values(done=version)
-                )
+            change(connection, _DONE, rows)
 
     def counts(self) -> dict[str, Count]:
         """How far each experiment was, by uid."""

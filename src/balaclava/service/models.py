@@ -85,6 +85,9 @@ class RewardOfIn(RewardIn):
     decision_id: Annotated[str, Field(max_length=100)]
 
 
+RewardsIn = Annotated[list[RewardOfIn], Field(max_length=MOST_COUNT)]
+
+
 class RewardOut(Model):
     """It is on the disk."""
 

@@ -39,5 +39,8 @@ def problem_response(problem: Problem) -> JSONResponse:
     )
 
 
+NO_DATABASE = Problem(503, "the database does not answer", retry_after=1)
+
+
 class StartError(Exception):
     """The service cannot start on this database; says why and what to do."""

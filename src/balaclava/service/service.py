@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +153,11 @@ class Service:
 
     async def ask(self, job: Job) -> Any:
         """The same, while others are served."""
-        future: Future[Any] = self.writer.submit(job)
+        answer = asyncio.get_running_loop().create_future()
+        self.writer.submit_for(answer, job)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_SECONDS)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await answer
         except TimeoutError:
             raise Problem(
                 503,

@@ -33,7 +33,6 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
-    Table,
     create_engine,
     event,
     func,
@@ -41,13 +40,13 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, TimeoutError
 from sqlalchemy.pool import QueuePool
 
 from balaclava.service.problems import StartError
-from balaclava.service.schema import experiments, meta, persons
+from balaclava.service.schema import meta
 from balaclava.service.secrets import Vault
+from balaclava.service.statements import VERSIONS, ask
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _CHECK = "a database and its key belong together"
@@ -62,7 +61,6 @@ class Storage:
     def __init__(self, engine: Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # descriptor of the file that keeps a second process out
-        self.count_persons = adding_or_setting(engine, persons, "decisions")
 
     @classmethod
     def open(cls, url: str) -> Storage:
@@ -100,13 +98,8 @@ class Storage:
             yield connection
 
     def locked(self, connection: Connection, ids: list[int]) -> list[Any]:
-        """Id, version and state of experiments, locked, in the order of their ids."""
-        wanted = (
-            select(experiments.c.id, experiments.c.version, experiments.c.state)
-            .where(experiments.c.id.in_(ids))
-            .order_by(experiments.c.id)
-        )
-        return list(connection.execute(wanted.with_for_update()))
+        """Id and version of experiments, locked, in the order of their ids."""
+        return ask(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
 
     def has_key(self) -> bool:
         """Whether it was written under a key."""
@@ -189,16 +182,6 @@ def engine_of(url: str) -> Engine:
     raise StartError(
         "the database's address is not understood; give a path of a file or "
         "postgresql://user:password@host/name (extra balaclava[postgres])"
-    )
-
-
-def adding_or_setting(engine: Engine, table: Table, *columns: str) -> Any:
-    """A statement that adds a row or, where its key is there, sets these columns."""
-    dialect = sqlite if engine.dialect.name == "sqlite" else postgresql
-    adding = dialect.insert(table)
-    return adding.on_conflict_do_update(
-        index_elements=list(table.primary_key),
-        set_={column: adding.excluded[column] for column in columns},
     )
 
 

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, insert, select
 
 from balaclava.errors import BalaclavaError
 from balaclava.service.experiment import Experiment
 from balaclava.service.problems import Problem
-from balaclava.service.schema import OPEN, decisions, experiments, persons, requests, snapshots
+from balaclava.service.schema import OPEN, experiments
+from balaclava.service.statements import (
+    CHANGE_DECISION,
+    CHANGE_EXPERIMENT,
+    CHANGING,
+    COUNT_PERSON,
+    DECISIONS,
+    IDS_OF_NAMES,
+    PERSONS,
+    REQUESTS,
+    REQUESTS_MADE,
+    SNAPSHOTS,
+    ask,
+    change,
+)
 from balaclava.service.storage import Storage, stand_alone
 
 log = logging.getLogger("balaclava.service")
 
-_AT_ONCE = 5_000  # values in one question
 _DUE_AT_ONCE = 2_000  # windows of one experiment that one transaction ends
-
-_UPDATE_EXPERIMENT = (
-    update(experiments)
-    .where(experiments.c.id == bindparam("key"))
-    .values(
-        version=bindparam("version"),
-        state=bindparam("state"),
-        books=bindparam("books"),
-        policy_state=bindparam("policy_state"),
-        next_due=bindparam("next_due"),
-    )
-)
-_UPDATE_DECISION = (
-    update(decisions)
-    .where(decisions.c.id == bindparam("key"))
-    .values(state=bindparam("state"), kind=bindparam("kind"), value=bindparam("value"))
-)
+_STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT {_DUE_AT_ONCE + 1}"
 
 
 @dataclass
@@ -87,7 +85,9 @@ class Work:
         """
         if needs.creates:
             stand_alone(self.connection)
-        ids = self._ids_of(needs)
+        self._load_decisions(needs.decisions)
+        ids = {row["experiment"] for row in self.decisions.values()}
+        ids.update(row[0] for row in ask(self.connection, IDS_OF_NAMES, needs.names))
         due = self._due_ids() if needs.due else set()
         ids |= due
         for row in self._storage.locked(self.connection, sorted(ids)):
@@ -103,7 +103,8 @@ class Work:
                     continue
                 self._kept[row.id] = experiment
             self._enter(experiment)
-        self._load_decisions(needs.decisions)
+        if not self._storage.one_process:
+            self._load_decisions(needs.decisions)  # as those have left them who had the lock
         self._load_requests(needs.requests)
         self._load_persons(needs.persons)
         self.now = max([self.now, *(each.books.time for each in self.by_id.values())])
@@ -185,96 +186,61 @@ class Work:
                 pictures.append(picture)
             if id not in self._created:
                 experiment.version += 1
-            self.connection.execute(_UPDATE_EXPERIMENT, {"key": id, **experiment.columns()})
-        for table, rows in (
-            (requests, self._new_requests),
-            (decisions, self._new_decisions),
-            (snapshots, pictures),
-        ):
-            if rows:
-                self.connection.execute(insert(table), rows)
-        if self._changed:
-            rows = [
-                {"key": id, **{name: row[name] for name in ("state", "kind", "value")}}
-                for id, row in self._changed.items()
-            ]
-            self.connection.execute(_UPDATE_DECISION, rows)
-        self._store_persons()
+            columns = experiment.columns()
+            values = (*(columns[name] for name in CHANGING), id)
+            change(self.connection, CHANGE_EXPERIMENT, [values])
+        REQUESTS_MADE.add(self.connection, self._new_requests)
+        DECISIONS.add(self.connection, self._new_decisions)
+        SNAPSHOTS.add(self.connection, pictures)
+        rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
+        change(self.connection, CHANGE_DECISION, rows)
+        counts = [(*key, self.persons[key]) for key in sorted(self._changed_persons)]
+        change(self.connection, COUNT_PERSON, counts)
         changed = [self.by_id[id] for id in self._touched | self._created]
         return {experiment.definition.uid: experiment.version for experiment in changed}
 
-    def _store_persons(self) -> None:
-        if not self._changed_persons:
-            return
-        self.connection.execute(
-            self._storage.count_persons,
-            [
-                {"experiment": key[0], "digest": key[1], "decisions": self.persons[key]}
-                for key in sorted(self._changed_persons)
-            ],
-        )
-
     # Reading
-
-    def _ids_of(self, needs: Needs) -> set[int]:
-        ids: set[int] = set()
-        for names in _pieces(needs.names):
-            wanted = select(experiments.c.id).where(experiments.c.name.in_(names))
-            ids.update(self.connection.scalars(wanted))
-        for keys in _pieces(needs.decisions):
-            some = select(decisions.c.experiment).where(decisions.c.id.in_(keys)).distinct()
-            ids.update(self.connection.scalars(some))
-        return ids
 
     def _due_ids(self) -> set[int]:
         due = select(experiments.c.id).where(experiments.c.next_due <= self.now)
         return set(self.connection.scalars(due.limit(100)))
 
-    def _load_decisions(self, keys: Iterable[str]) -> None:
-        for some in _pieces(keys):
-            wanted = select(decisions).where(decisions.c.id.in_(some))
-            for row in self.connection.execute(wanted):
-                self.decisions[row.id] = dict(row._mapping)
+    def _load_decisions(self, ids: Iterable[str]) -> None:
+        for row in DECISIONS.read(self.connection, "WHERE id IN (*)", ids):
+            self.decisions[row["id"]] = row
 
     def _load_requests(self, keys: Iterable[tuple[str, str]]) -> None:
-        for some in self._pairs(keys):
-            place = tuple_(requests.c.experiment, requests.c.digest)
-            for row in self.connection.execute(select(requests).where(place.in_(some))):
-                answer = (
-                    select(decisions)
-                    .where(decisions.c.request == row.id)
-                    .order_by(decisions.c.position)
+        for experiment, digests in self._by_experiment(keys):
+            for id, digest, body in ask(self.connection, REQUESTS, digests, experiment):
+                rows = DECISIONS.read(
+                    self.connection, "WHERE request IN (*) ORDER BY position", [id]
                 )
-                rows = [dict(each._mapping) for each in self.connection.execute(answer)]
-                self.requests[row.experiment, row.digest] = row.body, rows
+                self.requests[experiment, digest] = body, rows
 
     def _load_persons(self, keys: Iterable[tuple[str, str]]) -> None:
-        for some in self._pairs(keys):
-            place = tuple_(persons.c.experiment, persons.c.digest)
-            for row in self.connection.execute(select(persons).where(place.in_(some))):
-                self.persons[row.experiment, row.digest] = row.decisions
+        for experiment, digests in self._by_experiment(keys):
+            for digest, count in ask(self.connection, PERSONS, digests, experiment):
+                self.persons[experiment, digest] = count
 
-    def _pairs(self, keys: Iterable[tuple[str, str]]) -> Iterable[Sequence[tuple[int, str]]]:
-        """Experiments' ids in place of their names, in pieces."""
-        known = [(self.by_name[name].id, digest) for name, digest in keys if name in self.by_name]
-        return _pieces(known, _AT_ONCE // 2)
+    def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
+        """Digests by the id of the experiment, in place of its name."""
+        digests: dict[int, list[str]] = defaultdict(list)
+        for name, digest in keys:
+            if name in self.by_name:
+                digests[self.by_name[name].id].append(digest)
+        return digests.items()
 
     def _end_windows(self, experiment: Experiment) -> None:
         """In the order of decisions, at most so many at once: the rest with the next commit."""
         if not experiment.behind:
             return
-        still_open = (
-            select(decisions)
-            .where(decisions.c.experiment == experiment.id, decisions.c.state == OPEN)
-            .order_by(decisions.c.round)
-        )
         experiment.next_due = None
-        rows = self.connection.execute(still_open.limit(_DUE_AT_ONCE + 1)).all()
+        rows = DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
         for place, row in enumerate(rows):
-            if row.closes > experiment.books.time or place == _DUE_AT_ONCE:
-                experiment.next_due = row.closes
+            if row["closes"] > experiment.books.time or place == _DUE_AT_ONCE:
+                experiment.next_due = row["closes"]
                 break
-            known = self.decisions.setdefault(row.id, dict(row._mapping))
+            known = self.decisions.setdefault(row["id"], row)
             experiment.close(known)
             self.change(known)
         self.touch(experiment)
@@ -283,9 +249,3 @@ class Work:
 def unreadable() -> Problem:
     """An experiment whose stored state is damaged. All others go on."""
     return Problem(500, "the experiment's stored state cannot be read; see the log, put it back")
-
-
-def _pieces(values: Iterable[Any], size: int = _AT_ONCE) -> Iterable[Sequence[Any]]:
-    items = list(values)
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -9,6 +9,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
+from balaclava.service.answers import Waiter, give
 from balaclava.service.clock import Clock
 from balaclava.service.experiment import Experiment
 from balaclava.service.jobs import Job, Tick
@@ -30,7 +31,7 @@ _NOT_TAKEN = (
     "request_id"
 )
 
-_Waiting = tuple[Job, "Future[Any]"]
+_Waiting = tuple[Job, Waiter]
 
 
 class Writer:
@@ -76,15 +77,19 @@ class Writer:
     def submit(self, job: Job) -> Future[Any]:
         """Take a job in; its future has the answer once it is on the disk."""
         future: Future[Any] = Future()
+        self.submit_for(future, job)
+        return future
+
+    def submit_for(self, waiter: Waiter, job: Job) -> None:
+        """The same, for one who waits already."""
         with self._wake:
             if self._stopping:
                 raise Problem(503, "the service is stopping; try again", retry_after=5)
             if self._weight and self._weight + job.weight > MOST_WAITING:
                 raise Problem(503, "more is waiting than can be taken in; try again", retry_after=1)
             self._weight += job.weight
-            self._queue.append((job, future))
+            self._queue.append((job, waiter))
             self._wake.notify()
-        return future
 
     def _run(self) -> None:
         while batch := self._next_batch():
@@ -178,27 +183,26 @@ class Writer:
     def _answer(self, batch: list[_Waiting], answers: list[Any]) -> None:
         if len(answers) == 1:
             answers = answers * len(batch)
-        for (job, future), answer in zip(batch, answers, strict=True):
+        ready = []
+        for (job, waiter), answer in zip(batch, answers, strict=True):
             if isinstance(answer, BehindError):
-                self._take_back(job, future)
+                self._take_back(job, waiter)
             elif isinstance(job, Tick):
                 self._next_tick = 0.0 if answer is True else self._next_tick
-            elif future.set_running_or_notify_cancel():
-                if isinstance(answer, Problem):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+            else:
+                ready.append((waiter, answer))
+        give(ready)
 
-    def _take_back(self, job: Job, future: Future[Any]) -> None:
+    def _take_back(self, job: Job, waiter: Waiter) -> None:
         """Windows come first: the next transaction ends more of them."""
         with self._wake:
-            if future.cancelled():
+            if waiter.cancelled():
                 return
-            if self._stopping:
-                future.set_exception(Problem(503, _NOT_TAKEN, retry_after=5))
+            if not self._stopping:
+                self._weight += job.weight
+                self._queue.append((job, waiter))
                 return
-            self._weight += job.weight
-            self._queue.append((job, future))
+        give([(waiter, Problem(503, _NOT_TAKEN, retry_after=5))])
 
     def _note_done(self) -> None:
         versions, self._done = self._done, {}
