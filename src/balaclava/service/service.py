@@ -187,13 +187,13 @@ class Service:
     async def create_key(self, role: Role, label: str) -> dict[str, Any]:
         """A new key, shown once."""
         made = await self.ask(CreateKey(role, label))
-        self._keys_read = -_KEYS_SECONDS
+        await asyncio.to_thread(self._forget_keys)
         return made
 
     async def revoke_key(self, id: str) -> None:
         """A key that is not accepted any more, from this moment on."""
         await self.ask(RevokeKey(id))
-        self._keys_read = -_KEYS_SECONDS
+        await asyncio.to_thread(self._forget_keys)
 
     # Reading
 
@@ -326,10 +326,18 @@ class Service:
 
     def _read_keys(self, age: float) -> None:
         """Read the keys, unless what is known is not as old as that."""
-        now = self.clock.now()
-        if now - self._keys_read < age:
+        if self.clock.now() - self._keys_read < age:
             return
-        with self._lock, self.storage.reading() as connection:
-            rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
+        with self._lock:
+            now = self.clock.now()
+            if now - self._keys_read < age:
+                return  # somebody else has, while this one waited
+            with self.storage.reading() as connection:
+                rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
             self._keys = {row.digest: Key(row.id, row.role, row.label) for row in rows}
             self._keys_read = now
+
+    def _forget_keys(self) -> None:
+        """They have changed; what is being read now may be of before."""
+        with self._lock:
+            self._keys_read = -_KEYS_SECONDS

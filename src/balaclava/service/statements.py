@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Boolean, Connection, Table
 
 from balaclava.service import schema
 
@@ -34,6 +34,7 @@ class Rows:
 
     def __init__(self, table: Table, *without: str) -> None:
         self._names = [column.name for column in table.columns if column.name not in without]
+        self._flags = [column.name for column in table.columns if isinstance(column.type, Boolean)]
         names, places = ", ".join(self._names), ", ".join("?" * len(self._names))
         self._add = f"INSERT INTO {table.name} ({names}) VALUES ({places})"
         self._read = f"SELECT {names} FROM {table.name} "
@@ -48,7 +49,11 @@ class Rows:
     ) -> list[dict[str, Any]]:
         """Rows that fulfil a condition, as `ask` takes it."""
         answer = ask(connection, self._read + condition, values, *first)
-        return [dict(zip(self._names, row, strict=True)) for row in answer]
+        rows = [dict(zip(self._names, row, strict=True)) for row in answer]
+        for name in self._flags:  # SQLite has numbers alone
+            for row in rows:
+                row[name] = bool(row[name])
+        return rows
 
 
 DECISIONS = Rows(schema.decisions)

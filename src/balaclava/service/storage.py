@@ -43,6 +43,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, TimeoutError
 from sqlalchemy.pool import QueuePool
 
+from balaclava.service.checkpoints import PAGES_LEFT_TO_COMMITS, Checkpoints
 from balaclava.service.problems import StartError
 from balaclava.service.schema import meta
 from balaclava.service.secrets import Vault
@@ -61,6 +62,7 @@ class Storage:
     def __init__(self, engine: Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # descriptor of the file that keeps a second process out
+        self._checkpoints: Checkpoints | None = None  # of an SQLite file
 
     @classmethod
     def open(cls, url: str) -> Storage:
@@ -73,6 +75,8 @@ class Storage:
         except DBAPIError as error:
             storage.close()
             raise StartError(f"the database cannot be used: {cause(error)}") from None
+        if storage.one_process:
+            storage._checkpoints = Checkpoints(path_of(engine.url.database))
         return storage
 
     @property
@@ -123,6 +127,9 @@ class Storage:
 
     def close(self) -> None:
         """Disconnect, and let another process have the file."""
+        if self._checkpoints is not None:
+            self._checkpoints.stop()
+            self._checkpoints = None
         self.engine.dispose()
         if self._lock is not None:
             os.close(self._lock)
@@ -203,6 +210,7 @@ def _sqlite_engine(url: URL) -> Engine:
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA cache_size=-65536")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={PAGES_LEFT_TO_COMMITS}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -1,0 +1,87 @@
+"""The short way to an endpoint gives what the whole way gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from balaclava.service.app import create_app
+from balaclava.service.server import first_key
+from balaclava.service.service import Service
+from tests.service.stage import SHOP
+
+WAYS = ("application/json", "application/json; charset=utf-8")  # the short, the whole
+DECISIONS, REWARDS = "/v1/experiments/shop/decisions", "/v1/rewards"
+UNKNOWN = "/v1/decisions/0123456789012345678901/reward"
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Ask on both ways, as an admin unless the headers say otherwise; the two answers."""
+    service = Service.open(str(tmp_path_factory.mktemp("ways") / "service.db"))
+    key = first_key(service)
+
+    with TestClient(create_app(service), base_url="http://localhost") as client:
+
+        def ask(method: str, path: str, body: Any, **headers: str) -> list[tuple[Any, ...]]:
+            answers = []
+            for way in WAYS:
+                sent = {"authorization": f"Bearer {key}", "content-type": way, **headers}
+                answer = client.request(method, path, content=body, headers=sent)
+                answers.append((answer.status_code, dict(answer.headers), answer.content))
+            return answers
+
+        made = client.post("/v1/experiments", json=SHOP, headers={"authorization": f"Bearer {key}"})
+        assert made.status_code == 201
+        yield ask
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", DECISIONS, '{"request_id": "a", "count": 3}', 200),
+        ("POST", DECISIONS, '{"request_id": "b", "person": "\\u00e4"}', 200),
+        ("POST", DECISIONS, '{"count": 1, "request_id": "c", "count": 2}', 200),
+        ("POST", DECISIONS, ' {"request_id"\n: "d"} ', 200),
+        ("POST", "/v1/experiments/none/decisions", "{}", 404),
+        ("POST", "/v1/experiments/a%2Fb/decisions", "{}", 404),
+        ("POST", DECISIONS + "/", '{"request_id": "e"}', 200),  # sent on to the right address
+        ("PUT", DECISIONS, "{}", 405),
+        ("POST", DECISIONS, "", 422),
+        ("POST", DECISIONS, "null", 422),
+        ("POST", DECISIONS, '{"count": "1"}', 422),
+        ("POST", DECISIONS, '{"count": 1.0}', 422),
+        ("POST", DECISIONS, '{"count": true}', 422),
+        ("POST", DECISIONS, '{"count": 0}', 422),
+        ("POST", DECISIONS, '{"colour": 1}', 422),
+        ("POST", DECISIONS, '{"person": "\\ud800"}', 422),
+        ("POST", DECISIONS, b'{"person": "\xff"}', 400),
+        ("POST", DECISIONS, "{" * 5_000, 422),
+        ("PUT", UNKNOWN, '{"value": 1}', 404),
+        ("PUT", UNKNOWN, '{"value": true}', 422),
+        ("PUT", UNKNOWN, '{"value": "1"}', 422),
+        ("PUT", UNKNOWN, '{"value": 1, "report": 1}', 422),
+        ("PUT", UNKNOWN, "{}", 422),
+        ("POST", REWARDS, "[]", 200),
+        ("POST", REWARDS, '[{"decision_id": "x", "value": 1e400}]', 200),
+        ("POST", REWARDS, '[{"decision_id": "x", "value": NaN}]', 200),
+        ("POST", REWARDS, '[{"decision_id": "x"}]', 422),
+        ("POST", REWARDS, f"[{'{},' * 10_000}{{}}]", 422),
+        ("POST", REWARDS, " " * 1_000_001, 413),
+    ],
+)
+def test_both_ways_give_the_same(
+    ways: Any, method: str, path: str, body: str | bytes, status: int
+) -> None:
+    short, whole = ways(method, path, body)
+    assert short == whole
+    assert short[0] == status
+
+
+@pytest.mark.parametrize("key", ["", "Bearer", "Bearer wrong", "Basic eDp5"])
+def test_both_ways_ask_for_a_key(ways: Any, key: str) -> None:
+    short, whole = ways("POST", DECISIONS, "{}", authorization=key)
+    assert short == whole
+    assert short[0] == 401
