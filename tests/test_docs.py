@@ -244,6 +244,13 @@ def test_links_resolve_and_nothing_is_fetched(site: dict[str, Page], folder: Pat
 
 
 @pytest.mark.slow
+def test_the_picture_shows_what_is_measured() -> None:
+    from picture import draw
+
+    assert (ROOT / "docs" / "picture.svg").read_text(encoding="utf-8") == draw()
+
+
+@pytest.mark.slow
 def test_the_whole_site_is_built(tmp_path: Path) -> None:
     site = build(tmp_path / "out")
     assert len([path for path in site if path.startswith("reference/policies/")]) > 40
