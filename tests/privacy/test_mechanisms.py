@@ -412,6 +412,7 @@ def test_rounding_stays_inside() -> None:
     for x in seeded(6).random(1000):
         assert to_unit_grid(x) == to_grid(x, 1.0)
     assert [to_unit_grid(x) for x in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]
+    assert 0.0 < to_unit_grid(2.0**-21 * 1.01) < to_unit_grid(math.nextafter(1.0, 0.0)) == 1.0
 
 
 @pytest.mark.parametrize("order", [1.01, 1.5, math.inf])  # the last: one level for all

@@ -27,7 +27,7 @@ from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 
 GRID_BITS = 20
-_UNIT_STEPS = float(2**GRID_BITS)
+_UNIT_ROUNDING = 2.0 ** (52 - GRID_BITS)
 _LARGEST = 2**62  # OpenDP answers in 64 bits; clamping to less moves no two values apart
 
 
@@ -53,8 +53,12 @@ def to_grid(x: float, width: float) -> float:
 
 @kernel(borrows=True)
 def to_unit_grid(x: float) -> float:
-    """`to_grid(x, 1)` for x in [0, 1], where every nanosecond counts."""
-    return math.floor(x * _UNIT_STEPS + 0.5) / _UNIT_STEPS
+    """`to_grid(x, 1)` for x in [0, 1], a tie to the even step, where every nanosecond counts.
+
+    Floats as large as the summand lie one step apart, so that adding it rounds; taking it away
+    again is exact.
+    """
+    return (x + _UNIT_ROUNDING) - _UNIT_ROUNDING
 
 
 def to_steps(value: float, sensitivity: float) -> tuple[int, int, Fraction]:

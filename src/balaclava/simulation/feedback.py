@@ -70,9 +70,10 @@ class Feedback:
         if patience is not None:
             most = patience
         else:
-            most = max(LEAST_WAIT, MOST_TIMES * delay.longest) + delay.longest
-            if delay.lost < 1.0:  # else no reward comes, and nobody is ever given up
-                most += int(_SCARCE / (1.0 - delay.lost))
+            # Nobody is given up before some rewards came, and then after patience, which is less
+            # than MOST_TIMES the longest wait.
+            scarce = 0 if delay.lost == 1.0 else int(_SCARCE / (1.0 - delay.lost))
+            most = max(LEAST_WAIT, int(MOST_TIMES * delay.longest), delay.longest + scarce)
         most = min(most + 2, horizon + 1)
         if most > _MOST_OPEN:
             raise ParameterError(

@@ -13,14 +13,13 @@ from balaclava.frames.patience import LATE, begin_patience, longest_wait, note_w
 from balaclava.simulation.delays import LOST, delay_within
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.waiting import (
-    ARM,
-    EARLIER,
-    PHASE,
-    REWARD,
+    CLOSED,
     begin_waiting,
+    close,
     first_due,
     given_up,
     wait_for,
+    within,
 )
 
 STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
@@ -148,8 +147,7 @@ def make_late_play(
         law, limit, window = feedback.law, feedback.patience, feedback.window
         longest = limit if window else law.longest if limit == 0 else min(limit, law.longest)
         waiting, patience = begin_waiting(feedback.most_open, longest), begin_patience(limit)
-        missing = prepare(params, feedback.missing)
-        notes, mask = waiting.notes, waiting.is_open.size - 1
+        missing, size = prepare(params, feedback.missing), waiting.arms.size
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
         t, total = 0, 0.0
         for c in range(checkpoints.size):
@@ -161,7 +159,7 @@ def make_late_play(
                         old = given_up(waiting, t - longest_wait(patience))
                         if old == 0:
                             break
-                        arm, phase = int(notes[old & mask, ARM]), int(notes[old & mask, PHASE])
+                        arm, phase = close(waiting, within(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
                     renew(scene, t, context_rng)
                     arm, phase = choose(params, state, t, advise(scene, t), policy_rng)
@@ -175,16 +173,15 @@ def make_late_play(
                     if window:
                         reward, delay = missing if delay == LOST else reward, limit
                     wait_for(waiting, t, arm, phase, reward, delay)
-                    late = first_due(waiting, t)
-                    while late != 0:
-                        i = late & mask
-                        if waiting.is_open[i] or t - late <= LATE:
-                            note_wait(patience, t - late)
-                        if waiting.is_open[i]:
-                            waiting.is_open[i] = False
-                            arm, phase = int(notes[i, ARM]), int(notes[i, PHASE])
-                            learn(params, state, late, arm, notes[i, REWARD], phase, policy_rng)
-                        late = int(notes[i, EARLIER])
+                    place = first_due(waiting, t)
+                    while place < size:
+                        wait, is_open = within(t - place, size), waiting.arms[place] != CLOSED
+                        if is_open or wait <= LATE:
+                            note_wait(patience, wait)
+                        if is_open:
+                            (arm, phase), reward = close(waiting, place), waiting.rewards[place]
+                            learn(params, state, t - wait, arm, reward, phase, policy_rng)
+                        place = waiting.following[place]
                 signals[0] = t
             totals[c] = total
             for arm in range(arms):

@@ -1,8 +1,9 @@
 """The decisions of a simulation whose rewards are still to come: rings of a fixed size.
 
 A decision of round t has the place t modulo the size of the ring. Nothing is allocated while a game
-is played. What belongs to one decision lies side by side, and what is looked at in every round is
-small: a step with delays is mostly waiting for memory.
+is played. What is due in a round is a list in a circle, from its head over the places of decisions
+back to the head, and `last` knows its end: a place is added without a look at whether the list is
+empty, since a processor would guess wrong every other time, and that takes longer than all else.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.simulation.delays import LOST
 
-ARM, PHASE, REWARD, EARLIER = range(4)
+CLOSED = -1  # in place of an arm: the reward came, or the decision was given up
 
 
 class Waiting(NamedTuple):
     """Open decisions, by round; sizes are powers of two."""
 
-    # Arm, phase, reward, and the decision before it that is due in the same round (0 for none).
-    # Floats, all four: whole numbers are exact in them up to 2^53.
-    notes: np.ndarray
-    is_open: np.ndarray
-    last: np.ndarray  # of each round to come: the last decision that is due in it; 0 for none
-    oldest: np.ndarray  # every decision before this one is closed
+    arms: np.ndarray  # CLOSED where nothing is open
+    phases: np.ndarray
+    rewards: np.ndarray
+    following: np.ndarray  # after each place, then after the head of each round to come
+    last: np.ndarray  # of each round to come: the last place that is due, or the head itself
+    oldest: np.ndarray  # one element: every decision before this one is closed
 
 
 @kernel
@@ -36,49 +37,66 @@ def begin_waiting(most_open: int, longest: int) -> Waiting:
         size *= 2
     while rounds < longest + 1:
         rounds *= 2
+    # Without a sign, as an index below 0 counts from the end, and each would be looked at for it.
+    heads = np.arange(size, size + rounds)
     return Waiting(
-        np.zeros((size, 4)),
-        np.zeros(size, np.bool_),
-        np.zeros(rounds, np.int64),
+        np.full(size, CLOSED, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size),
+        np.concatenate((np.zeros(size, np.int64), heads)).astype(np.uint32),
+        heads.astype(np.uint32),
         np.ones(1, np.int64),
     )
 
 
 @kernel(borrows=True)
+def within(number: int, size: int) -> int:
+    """A round's place in a ring of that size."""
+    return number & ((size - 1) & (2**31 - 1))  # the constant says that it is not below 0
+
+
+@kernel(borrows=True)
 def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float, delay: int) -> None:
-    """The decision of round t is made; its reward comes after `delay` rounds."""
-    place = t & (waiting.is_open.size - 1)
-    waiting.is_open[place] = True
-    waiting.notes[place, ARM] = arm
-    waiting.notes[place, PHASE] = phase
-    waiting.notes[place, REWARD] = reward
+    """The decision of round t is made; its reward comes after `delay` rounds, or is LOST."""
+    place = within(t, waiting.arms.size)
+    waiting.arms[place] = arm
+    waiting.phases[place] = phase
+    waiting.rewards[place] = reward
     if delay != LOST:
-        due = (t + delay) & (waiting.last.size - 1)
-        waiting.notes[place, EARLIER] = waiting.last[due]
-        waiting.last[due] = t
+        due = within(t + delay, waiting.last.size)
+        waiting.following[waiting.last[due]] = place
+        waiting.following[place] = waiting.arms.size + due
+        waiting.last[due] = place
 
 
 @kernel(borrows=True)
 def first_due(waiting: Waiting, t: int) -> int:
-    """The first decision that is due in round t, 0 for none; `EARLIER` then leads to later ones."""
-    due, mask = t & (waiting.last.size - 1), waiting.is_open.size - 1
-    decision, later = waiting.last[due], 0
-    waiting.last[due] = 0
-    while decision != 0:
-        earlier = int(waiting.notes[decision & mask, EARLIER])
-        waiting.notes[decision & mask, EARLIER] = later
-        decision, later = earlier, decision
-    return int(later)
+    """The place of the first decision that is due in round t; `following` has the next.
+
+    The list ends with its head, which is no place: not below the number of places.
+    """
+    due = within(t, waiting.last.size)
+    head = waiting.arms.size + due
+    place = waiting.following[head]
+    waiting.following[head] = head
+    waiting.last[due] = head
+    return place
 
 
 @kernel(borrows=True)
 def given_up(waiting: Waiting, before: int) -> int:
-    """Close the oldest open decision of a round below `before` and return it; 0 for none."""
+    """The oldest decision of a round below `before` that is still open, or 0 if there is none."""
     while waiting.oldest[0] < before:
         decision = waiting.oldest[0]
         waiting.oldest[0] += 1
-        place = decision & (waiting.is_open.size - 1)
-        if waiting.is_open[place]:
-            waiting.is_open[place] = False
+        if waiting.arms[within(decision, waiting.arms.size)] != CLOSED:
             return int(decision)
     return 0
+
+
+@kernel(borrows=True)
+def close(waiting: Waiting, place: int) -> tuple[int, int]:
+    """Arm and phase of the decision in that place, which is open no more."""
+    arm = waiting.arms[place]
+    waiting.arms[place] = CLOSED
+    return arm, waiting.phases[place]

@@ -156,8 +156,9 @@ function checkedLevel(level) {
 // Rewards, on their grid
 
 function ontoUnitGrid(value, [low, high]) {
-  const unit = Math.min(Math.max((value - low) / (high - low), 0), 1);
-  return Math.floor(unit * 2 ** GRID_BITS + 0.5) / 2 ** GRID_BITS;
+  const unit = Math.min(Math.max((value - low) * (1 / (high - low)), 0), 1);
+  const large = 2 ** (52 - GRID_BITS); // numbers of this size lie one step apart
+  return unit + large - large;
 }
 
 /** The reward on its grid, or 0 if it is beyond the level. */
