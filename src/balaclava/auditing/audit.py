@@ -33,6 +33,7 @@ _AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorte
 _LONG = 20_000  # rounds beyond which no game is played
 _REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
 _STEPS = 16_000_000  # rounds of all games together, by default
+_LOSS_STEPS = 4_000_000  # on losses: a step draws from a law over the arms, and shows little
 _FEWEST, _MOST = 10_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
 
@@ -76,7 +77,8 @@ def audit(
     confidence = check("confidence", confidence, Annotated[float, inside])
     claim, plan = policy.guarantee, plan_games(policy)
     if trials is None:
-        trials = min(max(_STEPS // plan.long_rounds, _FEWEST), _MOST)
+        steps = _LOSS_STEPS if policy.rewards == "loss" else _STEPS
+        trials = min(max(steps // plan.long_rounds, _FEWEST), _MOST)
     trials = check("trials", trials, Annotated[int, Range(100)])
     seconds = _SECONDS if pairs is None else math.inf
     pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])

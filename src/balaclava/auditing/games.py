@@ -8,6 +8,7 @@ reference". Games are only counted, never stored, so memory does not depend on t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import compiled, kernel
-from balaclava.auditing.lives import Life, copy_state, plain_life
+from balaclava.auditing.lives import Life, packed, plain_life
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
@@ -23,7 +24,8 @@ from balaclava.simulation.engine import available_cores
 
 _WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
-_NOTHING = np.zeros(0, np.int64)
+_FEW_STEPS = 300_000  # that are not worth a thread
+_NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
 
 class Event(NamedTuple):
@@ -72,12 +74,20 @@ def make_play(
     prepare: Callable[..., Any],
     context: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop over games of one life; from the given state, or from the beginning if `fresh`."""
+    """A loop over games of one life.
+
+    Each begins anew if `fresh`, or else with the state's memory as in `origin`, or, if that is
+    empty, where the state is. The decisions of the first `quiet` rounds are those in `arms` and
+    `phases`, and the state is what came of them.
+    """
 
     def play(
         params: Any,
         given_state: Any,
+        memory: np.ndarray,
+        origin: np.ndarray,
         fresh: bool,
+        quiet: int,
         contexts: Any,
         times: np.ndarray,
         rewards: np.ndarray,
@@ -99,22 +109,26 @@ def make_play(
         pulls = np.zeros(rewards.shape[1], np.int64)
         for _ in range(games):
             state = given_state
-            if fresh:
+            if fresh:  # untouched memory costs nothing, a copy of it would
                 state = begin(params)
+            else:
+                memory[: origin.size] = origin
             pulls[:] = 0
             probe, branch, alike = 0, 0, True
             for i in range(rounds):
-                arm, phase = choose(params, state, times[i], context(contexts, i), rng)
-                if arm < 0 or arm >= pulls.size:  # compiled code would write anywhere
-                    return times[i]
-                arms[i], phases[i] = arm, phase
-                for item in items[offsets[i] : offsets[i + 1]]:
-                    s = abs(item) - 1
-                    if item > 0:
-                        reward = prepare(params, rewards[s, arms[s]])
-                        learn(params, state, times[s], arms[s], reward, phases[s], rng)
-                    else:
-                        forget(params, state, times[s], arms[s], phases[s], rng)
+                if i >= quiet:
+                    arm, phase = choose(params, state, times[i], context(contexts, i), rng)
+                    if arm < 0 or arm >= pulls.size:  # compiled code would write anywhere
+                        return times[i]
+                    arms[i], phases[i] = arm, phase
+                    for item in items[offsets[i] : offsets[i + 1]]:
+                        s = abs(item) - 1
+                        if item > 0:
+                            reward = prepare(params, rewards[s, arms[s]])
+                            learn(params, state, times[s], arms[s], reward, phases[s], rng)
+                        else:
+                            forget(params, state, times[s], arms[s], phases[s], rng)
+                arm, phase = arms[i], phases[i]
                 pulls[arm] += 1
                 if i + 1 == place:
                     branch = arm
@@ -139,6 +153,66 @@ def player_of(policy: Policy) -> Callable[..., int]:
     return loop
 
 
+class Start(NamedTuple):
+    """Where games begin: a state, and the rounds that led to it and need not be played again."""
+
+    params: Any
+    state: Any
+    memory: np.ndarray  # in which the state lies
+    origin: np.ndarray  # what the memory holds at the start of each game; empty to play on
+    decisions: np.ndarray  # [2, slots]
+    fresh: bool = False  # whether each game begins at the policy's beginning
+    quiet: int = 0  # rounds that are already in the state
+
+    def copied(self) -> Start:
+        """The same with memory of its own."""
+        state, memory = packed(self.state)
+        return self._replace(state=state, memory=memory, decisions=self.decisions.copy())
+
+    @classmethod
+    def of(cls, policy: Policy, life: Life) -> Start:
+        """At the beginning of a life; every game begins there."""
+        params = policy.constants()
+        origin = policy.kernels.begin(params) if life.start is None else life.start
+        state, memory = packed(origin)
+        return cls(
+            params, state, memory, memory.copy(), decisions_of(life), fresh=life.start is None
+        )
+
+    @classmethod
+    def going_on(cls, params: Any, state: Any, life: Life) -> Start:
+        """In a state that is to be changed: one game, which goes on from there."""
+        return cls(params, state, _EMPTY, _EMPTY, decisions_of(life))
+
+    def after_quiet(self, policy: Policy, life: Life, rewards: np.ndarray) -> Start:
+        """Past the rounds in which nothing is drawn: they are the same in every game.
+
+        They are looked for if they fill at least half of the life.
+        """
+        start, last = self, life.rounds
+        step = (last + 1) // 2
+        while step:
+            step = min(step, last - start.quiet)
+            part = dataclasses.replace(life, offsets=life.offsets[: start.quiet + step + 1])
+            further, rng = start.copied()._replace(fresh=False), seeded(0)
+            before = str(rng.bit_generator.state)
+            play_block(policy, part, rewards, 1, 1, _NOTHING, None, further, rng)
+            if str(rng.bit_generator.state) == before:
+                quiet, origin = part.rounds, further.memory.copy()
+                start = further._replace(quiet=quiet, origin=origin)
+            elif start.quiet == 0:
+                break
+            step //= 2
+        return start
+
+
+def decisions_of(life: Life) -> np.ndarray:
+    """Room for the decisions of a life, with those that were made before it."""
+    decisions = np.zeros((2, len(life.times)), np.int64)
+    decisions[:, life.rounds :] = life.held.T
+    return decisions
+
+
 def play_block(
     policy: Policy,
     life: Life,
@@ -147,11 +221,10 @@ def play_block(
     place: int,
     probes: np.ndarray,
     reference: np.ndarray | None,
-    state: Any,
-    fresh: bool,
+    start: Start,
     rng: Any,
-) -> tuple[Counts, np.ndarray]:
-    """Some games on one random stream, and the decisions of the last: [slots, 2]."""
+) -> Counts:
+    """Some games on one random stream; the decisions of the last are in `start`."""
     watched = min(policy.arms, _WATCHED)
     deepest = int(probes[-1]) + 1 if probes.size else 1
     counts = Counts(
@@ -159,24 +232,23 @@ def play_block(
         np.zeros(life.rounds, np.int64),
         np.zeros(life.rounds, np.int64),
     )
-    decisions = np.zeros((2, len(life.times)), np.int64)
-    decisions[:, life.rounds :] = life.held.T
     columns = (_NOTHING, _NOTHING) if reference is None else np.ascontiguousarray(reference.T)
     lost = player_of(policy)(
-        policy.constants(), state, fresh, life.contexts, life.times, rewards, life.offsets,
-        life.items, decisions[0], decisions[1], games, place, probes, *columns, *counts, rng,
+        start.params, start.state, start.memory, start.origin, start.fresh, start.quiet,
+        life.contexts, life.times, rewards, life.offsets, life.items, *start.decisions, games,
+        place, probes, *columns, *counts, rng,
     )  # fmt: skip
     if lost:
         raise no_such_arm(policy.name, lost, policy.arms)
     counts.pulls[-1] = counts.pulls.sum(axis=0)
-    return counts, decisions.T
+    return counts
 
 
 def warm_up(policy: Policy) -> None:
     """Compile the loop of a policy."""
     life = plain_life(policy, np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts))))
-    state = policy.kernels.begin(policy.constants())
-    play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, state, False, seeded(0))
+    start = Start.of(policy, life)
+    play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, start, seeded(0))
 
 
 def play_life(
@@ -191,31 +263,21 @@ def play_life(
     *path: int,
 ) -> Counts:
     """Many games on a life with these rewards. No probe comes before `place`."""
-    state = policy.kernels.begin(policy.constants())
+    start = Start.of(policy, life).after_quiet(policy, life, rewards)
     sizes = np.full(_BLOCKS, games // _BLOCKS)
     sizes[: games % _BLOCKS] += 1
 
     def block(number: int) -> Counts:
-        rng, size = seeded(seed, *path, number), int(sizes[number])
-        arguments = policy, life, rewards
-        rest = place, probes, reference
-        if life.start is None:
-            return play_block(*arguments, size, *rest, state, True, rng)[0]
-        total = play_block(*arguments, 0, *rest, state, True, rng)[0]
-        for _ in range(size):
-            own = copy_state(life.start)
-            total = _sum(total, play_block(*arguments, 1, *rest, own, False, rng)[0])
-        return total
+        rng, own = seeded(seed, *path, number), start.copied()
+        size = int(sizes[number])
+        return play_block(policy, life, rewards, size, place, probes, reference, own, rng)
 
-    if games * life.rounds < 300_000:
+    if games * (life.rounds - start.quiet) < _FEW_STEPS:
         blocks = [block(number) for number in range(_BLOCKS)]
     else:
         with ThreadPoolExecutor(available_cores()) as pool:
             blocks = list(pool.map(block, range(_BLOCKS)))
-    total = blocks[0]
-    for more in blocks[1:]:
-        total = _sum(total, more)
-    return total
+    return Counts(*(np.sum(each, axis=0) for each in zip(*blocks, strict=True)))
 
 
 def count_games(
@@ -235,7 +297,3 @@ def count_games(
     life = plain_life(policy, rewards[: int(probes[-1])])
     counts = play_life(policy, life, life.rewards, games, place, probes, None, seed, *path)
     return counts.pulls
-
-
-def _sum(one: Counts, other: Counts) -> Counts:
-    return Counts(*(a + b for a, b in zip(one, other, strict=True)))

@@ -16,6 +16,8 @@ import numpy as np
 from balaclava.errors import ContextError
 from balaclava.policies.base import Policy
 
+_ALIGNED = 64  # bytes
+
 
 @dataclass
 class Life:
@@ -137,6 +139,34 @@ def copy_state(state: Any) -> Any:
     return type(state)(
         *(part.copy() if isinstance(part, np.ndarray) else copy_state(part) for part in state)
     )
+
+
+def packed(state: Any) -> tuple[Any, np.ndarray]:
+    """A copy of a state whose arrays lie in one stretch of memory, and that memory.
+
+    Then one copy of the memory puts the whole state back.
+    """
+    memory = np.zeros(_extent(state), np.uint8)
+    copy, _ = _laid(state, memory, 0)
+    return copy, memory
+
+
+def _extent(state: Any) -> int:
+    if isinstance(state, np.ndarray):
+        return -(-state.nbytes // _ALIGNED) * _ALIGNED
+    return sum(map(_extent, state))
+
+
+def _laid(state: Any, memory: np.ndarray, offset: int) -> tuple[Any, int]:
+    if isinstance(state, np.ndarray):
+        copy = np.ndarray(state.shape, state.dtype, memory.data, offset)
+        copy[...] = state
+        return copy, offset + _extent(state)
+    parts = []
+    for part in state:
+        copy, offset = _laid(part, memory, offset)
+        parts.append(copy)
+    return type(state)(*parts), offset
 
 
 def fingerprint(state: Any) -> bytes:

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from balaclava.auditing.games import play_block
+from balaclava.auditing.games import Start, play_block
 from balaclava.auditing.lives import Life, as_arrays, contexts_of, late_events
 from balaclava.auditing.search import reward_limits, reward_stream
 from balaclava.errors import BalaclavaError
@@ -50,7 +50,8 @@ def suspicious_rounds(policy: Policy, seed: int, seconds: float) -> list[int]:
 
 def first_difference(policy: Policy, number: int, seed: int, until: float) -> int:
     """The first round that two streams decide differently; 0 if there was none in time."""
-    states = [policy.kernels.begin(policy.constants()) for _ in range(2)]
+    params = policy.constants()
+    states = [policy.kernels.begin(params) for _ in range(2)]
     rngs = [seeded(seed, number) for _ in range(2)]
     data, limits = np.random.default_rng([seed, number]), reward_limits(policy)
     contexts = contexts_of(policy, _CHUNK, data)
@@ -62,10 +63,10 @@ def first_difference(policy: Policy, number: int, seed: int, until: float) -> in
             rewards = reward_stream(policy, _CHUNK, kind, limits, data, False)
             times = np.arange(first + 1, first + _CHUNK + 1)
             life = Life(times, rewards, contexts, offsets, items)
-            decisions.append(
-                play_block(policy, life, rewards, 1, 1, _NO_PROBES, None, state, False, rng)[1]
-            )
-        differs = (decisions[0] != decisions[1]).any(axis=1)
+            start = Start.going_on(params, state, life)
+            play_block(policy, life, rewards, 1, 1, _NO_PROBES, None, start, rng)
+            decisions.append(start.decisions)
+        differs = (decisions[0] != decisions[1]).any(axis=0)
         if differs.any():
             return first + 1 + int(differs.argmax())
         if time.thread_time() > until:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.auditing.games import play_block
+from balaclava.auditing.games import Start, play_block
 from balaclava.auditing.lives import (
     Life,
     as_arrays,
@@ -141,7 +141,8 @@ def ahead(
     and phases, and their rounds. Where every round draws something, it stands at `target`.
     """
     rng, data = seeded(seed, target), np.random.default_rng([seed, target])
-    state = policy.kernels.begin(policy.constants())
+    params = policy.constants()
+    state = policy.kernels.begin(params)
     held, round_, last = np.zeros((0, 2), np.int64), 0, target + most
     while round_ < last:
         before, tape = copy_state(state), str(rng.bit_generator.state)
@@ -152,11 +153,10 @@ def ahead(
         if round_ == 0 and hold:
             events = [[] if i < hold else [i + 1] for i in range(size)]
             life.offsets, life.items = as_arrays(events)
-        _, decisions = play_block(
-            policy, life, life.rewards, 1, 1, _NO_PROBES, None, state, False, rng
-        )
+        start = Start.going_on(params, state, life)
+        play_block(policy, life, life.rewards, 1, 1, _NO_PROBES, None, start, rng)
         if round_ == 0:
-            held = decisions[:hold].copy()
+            held = start.decisions.T[:hold].copy()
         if round_ >= target and str(rng.bit_generator.state) != tape:
             state = before
             break

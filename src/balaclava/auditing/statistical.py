@@ -196,8 +196,8 @@ def find_neighbours(
 
     Arm 0 and arm 1 pay constant rewards whose difference is chosen by bisection so that the game
     is undecided to various degrees: where the outcome hangs on the noise, one reward shows. All
-    candidates are tried with a few games, the better half of them again with twice as many, and
-    so on until one is left.
+    candidates are tried with a few games, the best quarter of them again with four times as many,
+    and so on until one is left.
     """
     # The first rewards, and, if games are many, later ones too: some batches start later.
     places = {1, min(2, rounds)}
@@ -209,7 +209,8 @@ def find_neighbours(
         for place in sorted(places)
     ]
     few = planned // (4 * len(candidates))  # so that all heats together cost about one stage
-    games, heat = min(max(few, 200), 4 * _FEW_GAMES), 0
+    least = min(max(planned // len(candidates), 50), 200)
+    games, heat = min(max(few, least), 4 * _FEW_GAMES), 0
     while len(candidates) > 1:
         scores = []
         for number, candidate in enumerate(candidates):
@@ -221,8 +222,8 @@ def find_neighbours(
             )
             scores.append(best_event(left, right, games, probes, delta, planned).bound)
         ranked = sorted(range(len(candidates)), key=lambda i: -scores[i])
-        candidates = [candidates[i] for i in ranked[: len(candidates) // 2]]
-        games, heat = 2 * games, heat + 1
+        candidates = [candidates[i] for i in ranked[: max(len(candidates) // 4, 1)]]
+        games, heat = 4 * games, heat + 1
     return candidates[0]
 
 
@@ -305,6 +306,9 @@ def best_event(
 ) -> BestEvent:
     """The event that promises the highest bound from `planned` games on each stream."""
     best = BestEvent(-1.0, Event(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
+    seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
+    least, most = int(seen[0]), int(seen[-1]) + 1  # beyond them an event is certain, or impossible
+    left, right = left[..., least:most], right[..., least:most]
     for at_least in (True, False):
         tails = [tail_counts(histogram, at_least) for histogram in (left, right)]
         for side in (0, 1):
@@ -312,7 +316,7 @@ def best_event(
             branch, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
             bound = float(bounds[branch, arm, probe, pulls])
             if bound > best.bound:
-                pulls = min(pulls, int(probes[probe]))  # at most all of them: always so
+                pulls = min(least + pulls, int(probes[probe]))  # at most all of them: always so
                 event = Event(branch, arm, int(probes[probe]), pulls, at_least)
                 best = BestEvent(bound, event, side)
     return best

@@ -62,6 +62,8 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
         low, high = high, 2.0 * high
     for _ in range(100):
         middle = 0.5 * (low + high)
+        if middle == low or middle == high:
+            break
         if gaussian_excess(middle, epsilon) <= delta:
             low = middle
         else:
@@ -78,15 +80,21 @@ def require_gaussian(terms: Terms) -> None:
         )
 
 
+def require_parts(epsilon: float, parts: int) -> float:
+    """What the parts of an answer cost of epsilon; refuses an epsilon that is no more."""
+    apart = _APART * parts
+    if epsilon <= apart:
+        raise PrivacyError(
+            f"epsilon = {epsilon!r} is too small for exact Gaussian noise in {parts} parts; give "
+            f"more than {apart:g}"
+        )
+    return apart
+
+
 def exact_gaussian_vector(terms: Terms) -> list[float]:
     """The released answer of an array: OpenDP's discrete Gaussian on the grid."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 2.0)
-    apart = _APART * len(positions)
-    if terms.epsilon <= apart:
-        raise PrivacyError(
-            f"epsilon = {terms.epsilon!r} is too small for exact Gaussian noise in "
-            f"{len(positions)} parts; give more than {apart:g}"
-        )
+    apart = require_parts(terms.epsilon, len(positions))
     scale = steps / gaussian_shift(terms.epsilon - apart, terms.delta / (1.0 + apart))
     if scale < _LEAST_SCALE:
         raise PrivacyError(

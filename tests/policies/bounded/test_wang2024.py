@@ -189,7 +189,13 @@ def test_released_indices_keep_to_the_start_phase():
     assert abs(draws.std() / 0.5 - 1) < 6 / math.sqrt(8000)
     draws = np.array([beta_index(rng, 0.25, 1 / 100, 5.0, 0.5) for _ in range(4000)])
     law = bl.policy("dp-ftpl-beta", arms=2, epsilon=5.0, delta=0.5).index_law(100, 25.0)
-    assert abs(draws.mean() - law.mean()) < 6 * law.std() / math.sqrt(4000)
+    same = stats.beta(law.a, law.b)
+    assert abs(draws.mean() - same.mean()) < 6 * same.std() / math.sqrt(4000)
+    for p in (1e-12, 0.3, 0.9):
+        assert law.ppf(p) == pytest.approx(same.ppf(p), rel=1e-12)
+        assert law.isf(p) == pytest.approx(same.isf(p), rel=1e-12)
+        assert law.cdf(p) == pytest.approx(same.cdf(p), rel=1e-11)
+        assert law.sf(p) == pytest.approx(same.sf(p), rel=1e-11)
 
 
 @pytest.mark.parametrize("pulls", [97, 103, 104, 1000, 999_999])
@@ -197,7 +203,8 @@ def test_the_beta_law_is_that_of_the_paper(pulls):
     policy = bl.policy("dp-ftpl-beta", arms=2, epsilon=5.0, delta=0.5)
     for total in (0, 1, pulls // 3, pulls - 1, pulls):
         k = pulls // 8 + 1
-        assert policy.index_law(pulls, total).args == (total + 1 + k, pulls - total + 1 + k)
+        law = policy.index_law(pulls, total)
+        assert (law.a, law.b) == (total + 1 + k, pulls - total + 1 + k)
 
 
 @pytest.mark.statistical

@@ -21,11 +21,12 @@ from balaclava.environments.advisers import (
     panel,
     treacherous,
 )
-from balaclava.errors import ContextError, ParameterError
+from balaclava.errors import ContextError, ParameterError, PrivacyError
 from balaclava.estimators.weights import draw_advised
 from balaclava.policies.expert_advice import practice_advice
 from balaclava.policies.experts.dp_exp4 import DPExp4
 from balaclava.privacy.accounting import advanced_epsilon
+from balaclava.privacy.gaussian import gaussian_shift
 from balaclava.privacy.randomness import seeded
 
 PRIVATE = ["ldp-exp4", "dp-exp4", "dp-htinf-experts", "dp-exp3-experts", "dp-ftpl-experts"]
@@ -603,3 +604,30 @@ def test_batched_exp4_without_delta() -> None:
         bl.policy("dp-exp4", delta=0.0, **many).constants().epsilon
         < bl.policy("dp-exp4", delta=1e-5, **many).constants().epsilon
     )
+
+
+def test_gaussian_noise_in_batched_exp4() -> None:
+    """All sums in one release, for what one loss moves them by; as much noise as n stands for."""
+    policy = make("dp-exp4", noise="gaussian")
+    params, (begin, choose, learn, _), recorder = policy.constants(), policy.kernels, Recorder(3)
+    state, advice = begin(params), some_advice(params.batch)
+    for t in range(1, params.batch + 1):
+        arm, phase = choose(params, state, t, advice[t - 1], recorder)
+        learn(params, state, t, arm, 1.0, phase, recorder)
+    (entry,) = (entry for entry in recorder.tape if entry.terms is not None)
+    assert entry.terms is not None
+    assert entry.terms.sensitivity == pytest.approx(math.sqrt(N) * K / params.mixing)
+    assert entry.terms[2:] == (1.0, 0.01)
+    logs = -params.learning_rate * np.array(entry.answer) / params.batch
+    assert state.weights.logs == pytest.approx(logs - logs.max())
+    deviation = entry.terms.sensitivity / gaussian_shift(1.0, 0.01) / params.batch
+    assert deviation == pytest.approx(math.sqrt(2) * params.noise_scale)
+    assert not state.sums.any()
+    replay = audit_by_replay(policy, policy.guarantee, rounds=300, pairs=60, seed=1)
+    assert replay.verdict == "consistent"
+    assert 0.1 < replay.epsilon <= 1.0
+    assert policy.regret_bound(None, 600) < make("dp-exp4").regret_bound(None, 600)
+    with pytest.raises(ParameterError, match="above 0 for noise"):
+        make("dp-exp4", noise="gaussian", delta=0.0)
+    with pytest.raises(PrivacyError, match="too small for exact Gaussian"):
+        make("dp-exp4", noise="gaussian", epsilon=1e-5)

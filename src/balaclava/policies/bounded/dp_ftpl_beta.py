@@ -7,12 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.frames.start_phase import count_reward, starting_arm
 from balaclava.frames.tally import Tally, begin_tally
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.guarantee import Scope
 from balaclava.privacy.perturbation import (
+    BetaLaw,
     IndexLaw,
     beta_index,
     beta_shape,
@@ -122,8 +122,4 @@ class DPFTPLBeta(PrivateBoundedPolicy):
 
     def index_law(self, pulls: int, total: float) -> IndexLaw:
         """The law of the index of an arm with so many rewards and such a sum of them."""
-        require_part("scipy", "the law of an index")
-        from scipy import stats
-
-        law: IndexLaw = stats.beta(*beta_shape(total / pulls, 1.0 / pulls))
-        return law
+        return BetaLaw(*beta_shape(total / pulls, 1.0 / pulls))

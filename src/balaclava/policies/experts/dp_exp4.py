@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
+from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release, require_parts
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.secure import grid_step
 
 MOST_MIXING = 0.5
+Noise = Literal["laplace", "gaussian"]
 
 
 class Params(NamedTuple):
@@ -38,12 +40,9 @@ class Params(NamedTuple):
     mixing: float  # gamma
     width: float  # K / gamma: what one loss moves an expert's sum by, at most
     step: float  # of the grid on which the sums are exact
-    epsilon: float  # of one expert's release
-
-    @property
-    def noise_scale(self) -> float:
-        """lambda, of the noise in an expert's mean."""
-        return self.width / (self.batch * self.epsilon)
+    epsilon: float  # of one expert's release, or of all together where the noise is Gaussian
+    delta: float  # of the release where the noise is Gaussian, else 0
+    noise_scale: float  # lambda: the noise in an expert's mean has the variance 2 lambda^2
 
 
 ROWS = 4  # batches under way: decisions that wait are fewer than one batch has, and span two
@@ -56,6 +55,7 @@ class State(NamedTuple):
     left: np.ndarray  # [row]: decisions that have no loss and were not given up
     lost: np.ndarray  # [row]: those that were given up
     sums: np.ndarray  # [row, N], in grid steps: raw, and never read but to be released
+    released: np.ndarray  # [N]: the last answers
 
 
 @kernel
@@ -65,6 +65,7 @@ def begin(params: Params) -> State:
         np.zeros(ROWS, np.int64),
         np.zeros(ROWS, np.int64),
         np.zeros((ROWS, params.experts)),
+        np.zeros(params.experts),
     )
 
 
@@ -112,19 +113,32 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, row: int, rng: Any) -> None:
-    """Once nothing of the batch is awaited: one release for each expert, if at least half came."""
+    """Once nothing of the batch is awaited: a release, if at least half of the losses came."""
     state.left[row] -= 1
     if state.left[row] > 0:
         return
     came = params.batch - state.lost[row]
-    for expert in range(params.experts):
-        if 2 * came >= params.batch:
-            total = state.sums[row, expert] * params.step
-            released = laplace_release(rng, total, params.width, params.epsilon)
-            state.weights.logs[expert] -= params.learning_rate * released / came
-        state.sums[row, expert] = 0.0
+    if 2 * came >= params.batch:
+        release(params, state, row, rng)
+        for expert in range(params.experts):
+            state.weights.logs[expert] -= params.learning_rate * state.released[expert] / came
+    state.sums[row, :] = 0.0
     state.lost[row] = 0
     renew_shares(state.weights)
+
+
+@kernel(borrows=True)
+def release(params: Params, state: State, row: int, rng: Any) -> None:
+    """The experts' sums with noise: each by itself, or, with Gaussian noise, all in one."""
+    answers = state.released
+    for expert in range(params.experts):
+        answers[expert] = state.sums[row, expert] * params.step
+    if params.delta > 0.0:
+        length = math.sqrt(params.experts) * params.width  # what one loss moves them by, in L2
+        gaussian_vector_release(rng, answers, length, params.epsilon, params.delta, answers)
+        return
+    for expert in range(params.experts):
+        answers[expert] = laplace_release(rng, answers[expert], params.width, params.epsilon)
 
 
 @register
@@ -135,8 +149,11 @@ class DPExp4(PrivateExpertPolicy):
     N^(1/6) T^(2/3) / epsilon^(1/3), but with constants by which its bound is the least only from
     about 10^5 experts and 10^12 rounds on. Short of that dp-htinf-experts or ldp-exp4 is better;
     `bl.recommend_experts` compares. Horizons that are too short for its batches are refused.
+    Gaussian noise is a quarter of the paper's at epsilon 1 and delta 1e-5, whatever the experts,
+    and less than that of delta = 0 from seven experts on.
 
-    With n = N log(1/delta), or (N/3)^2 for delta = 0, L = log(N T) and l = log N,
+    With n = N log(1/delta), or (N/3)^2 for delta = 0, or N epsilon^2 / (18 m^2) for Gaussian noise,
+    where m is the largest shift that keeps epsilon and delta, L = log(N T) and l = log N,
 
         eta = n^(1/6) L^(1/3) l^(1/3) / (T^(1/3) K^(1/2) epsilon^(1/3))
         tau = n^(1/3) L^(2/3) T^(1/3) / (epsilon^(2/3) l^(1/3)), rounded up
@@ -149,7 +166,8 @@ class DPExp4(PrivateExpertPolicy):
 
     Then w_j <- w_j exp(-eta (m_j + Lap(lambda))), where m_j is the mean of l(I) mu_j(I) / Q(I)
     over the losses of the batch that came, if at least half of them did, and
-    lambda = 3 K n^(1/2) / (gamma tau epsilon). A batch that the horizon cuts off changes nothing.
+    lambda = 3 K n^(1/2) / (gamma tau epsilon); Gaussian noise has the same variance, 2 lambda^2.
+    A batch that the horizon cuts off changes nothing.
     (The printed first branch of gamma lacks log^(1/3)(1/delta).)
 
     Privacy:
@@ -158,10 +176,13 @@ class DPExp4(PrivateExpertPolicy):
         most; each is released once with epsilon_0 = epsilon / (3 n^(1/2)), and N such releases
         come to (epsilon, delta) by advanced composition, or basic where that is less; for
         delta = 0 it is epsilon_0 = epsilon / N, by basic composition (not in the paper). Settings
-        where neither holds are refused (none with epsilon <= 1 and delta <= 1/e). Each term of
-        a sum is rounded onto a grid of 2^-20 of K / gamma, so that sums are exact. Composition
-        leaves a third of epsilon unspent, and decisions show little of one release: audits by
-        games find far less than epsilon.
+        where neither holds are refused (none with epsilon <= 1 and delta <= 1/e). With Gaussian
+        noise (not in the paper either) the N sums are one release of an array, which one loss
+        moves by N^(1/2) K / gamma at most in the L2 norm: the noise is calibrated for that, and
+        there is nothing to compose, as no loss enters two batches. Each term of
+        a sum is rounded onto a grid of 2^-20 of K / gamma, so that sums are exact. Advanced
+        composition leaves a third of epsilon unspent, and decisions show little of one release:
+        audits by games find far less than epsilon.
 
     Parameters:
         experts: N.
@@ -170,6 +191,7 @@ class DPExp4(PrivateExpertPolicy):
         delta: probability outside it. 0 is allowed, and has less noise up to 9 log(1/delta)
             experts, about 100 at delta = 1e-5.
         learning_rate_scale: multiplies eta, from which gamma follows; privacy is untouched.
+        noise: "laplace", as in the paper, or "gaussian", which needs a delta above 0.
         outstanding: decisions that may wait for their losses at once; older ones are given up.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
@@ -182,6 +204,10 @@ class DPExp4(PrivateExpertPolicy):
         (2791, 0.224288, 0.363607)
         >>> round(policy.regret_bound(None, 10**6))
         649609
+        >>> gaussian = bl.policy("dp-exp4", arms=5, experts=20, horizon=10**6, epsilon=1.0,
+        ...                      delta=1e-5, noise="gaussian")
+        >>> round(gaussian.regret_bound(None, 10**6))
+        401672
 
     References:
         Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
@@ -199,13 +225,14 @@ class DPExp4(PrivateExpertPolicy):
     epsilon: Epsilon
     delta: Delta
     learning_rate_scale: LearningRateScale = 1.0
+    noise: Noise = "laplace"
     outstanding: Outstanding = 4096
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each = self._epsilon_of_a_release
+        each = self.epsilon / (3.0 * math.sqrt(self._cost))
         total = min(self.experts * each, advanced_epsilon(each, self.experts, self.delta))
-        if total > self.epsilon * (1.0 + 1e-12):
+        if self.noise == "laplace" and total > self.epsilon * (1.0 + 1e-12):
             raise self.refuse(
                 "delta",
                 f"is too large for epsilon = {self.epsilon:g}: the noise of the paper would cost "
@@ -221,14 +248,16 @@ class DPExp4(PrivateExpertPolicy):
 
     @property
     def _cost(self) -> float:
-        """n, by which a release has epsilon / (3 sqrt(n))."""
+        """n, by which a release has epsilon / (3 sqrt(n)), or Gaussian noise of that variance."""
+        if self.noise == "gaussian":
+            if self.delta == 0.0:
+                raise self.refuse("delta", 'must be above 0 for noise = "gaussian"; raise it')
+            require_parts(self.epsilon, self.experts)
+            shift = gaussian_shift(self.epsilon, self.delta)
+            return self.experts / 18.0 * (self.epsilon / shift) ** 2
         if self.delta == 0.0:
             return (self.experts / 3.0) ** 2
         return self.experts * -math.log(self.delta)
-
-    @property
-    def _epsilon_of_a_release(self) -> float:
-        return self.epsilon / (3.0 * math.sqrt(self._cost))
 
     def constants(self) -> Params:
         K, T, epsilon, n = float(self.arms), float(self.horizon), self.epsilon, self._cost
@@ -240,6 +269,7 @@ class DPExp4(PrivateExpertPolicy):
             12.0 * eta * K * n**0.5 * L / (epsilon * tau),
         )
         batch, width = math.ceil(tau), K / gamma
+        each, gaussian = epsilon / (3.0 * math.sqrt(n)), self.noise == "gaussian"
         return Params(
             self.experts,
             min(self.outstanding, batch),
@@ -248,7 +278,9 @@ class DPExp4(PrivateExpertPolicy):
             gamma,
             width,
             grid_step(width),
-            self._epsilon_of_a_release,
+            epsilon if gaussian else each,
+            self.delta if gaussian else 0.0,
+            width / (batch * each),
         )
 
     def propensity(self, state: Any, arm: int) -> float | None:
@@ -259,7 +291,9 @@ class DPExp4(PrivateExpertPolicy):
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.
 
         The proof of Theorem 4.5 with the variance of the noise, 2 lambda^2, where it has a bound
-        on the square of the largest draw, 10 lambda^2 L^2.
+        on the square of the largest draw, 10 lambda^2 L^2. It asks that no draw is beyond
+        4 lambda L, which N T draws keep but for (N T)^-3; Gaussian ones of that variance are
+        beyond it more rarely, with a chance of exp(-4 L^2) each.
         """
         if horizon > self.horizon:
             return None
