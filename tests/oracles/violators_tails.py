@@ -212,7 +212,8 @@ class QuarterNoise(dp_exp4.DPExp4):
     name = "quarter-noise"
 
     def constants(self) -> Any:
-        return super().constants()._replace(epsilon=4.0 * self._epsilon_of_a_release)
+        params = super().constants()
+        return params._replace(epsilon=4.0 * params.epsilon)
 
 
 @bl.kernel

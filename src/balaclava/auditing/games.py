@@ -66,6 +66,13 @@ def context_of_round(contexts: Any, i: int) -> Any:
     return contexts[i]
 
 
+@kernel(borrows=True)
+def count_pulls(histogram: Any, pulls: Any) -> None:
+    """One game more with so many pulls of each arm."""
+    for arm in range(histogram.shape[0]):
+        histogram[arm, pulls[arm]] += 1
+
+
 def make_play(
     begin: Callable[..., Any],
     choose: Callable[..., Any],
@@ -108,11 +115,8 @@ def make_play(
         rounds, watched = offsets.size - 1, histogram.shape[1]
         pulls = np.zeros(rewards.shape[1], np.int64)
         for _ in range(games):
-            state = given_state
-            if fresh:  # untouched memory costs nothing, a copy of it would
-                state = begin(params)
-            else:
-                memory[: origin.size] = origin
+            memory[: origin.size] = origin
+            state = begin(params) if fresh else given_state
             pulls[:] = 0
             probe, branch, alike = 0, 0, True
             for i in range(rounds):
@@ -134,12 +138,11 @@ def make_play(
                     branch = arm
                 if reference_arms.size > 0:
                     as_before = arm == reference_arms[i] and phase == reference_phases[i]
-                    alike = alike and as_before
+                    alike &= as_before
                     same[i] += as_before
                     prefix[i] += alike
                 if probe < probes.size and i + 1 == probes[probe]:
-                    for a in range(watched):
-                        histogram[min(branch, watched), a, probe, pulls[a]] += 1
+                    count_pulls(histogram[min(branch, watched), :, probe], pulls)
                     probe += 1
         return 0
 
@@ -175,9 +178,9 @@ class Start(NamedTuple):
         params = policy.constants()
         origin = policy.kernels.begin(params) if life.start is None else life.start
         state, memory = packed(origin)
-        return cls(
-            params, state, memory, memory.copy(), decisions_of(life), fresh=life.start is None
-        )
+        fresh = life.start is None  # untouched memory costs nothing, a copy of it would
+        begun = memory[:0] if fresh else memory.copy()
+        return cls(params, state, memory, begun, decisions_of(life), fresh)
 
     @classmethod
     def going_on(cls, params: Any, state: Any, life: Life) -> Start:

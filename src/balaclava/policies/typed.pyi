@@ -129,6 +129,7 @@ def policy(
     delta: float,
     outside: Literal["refuse", "clip"] = ...,
     learning_rate_scale: float = ...,
+    noise: Literal["laplace", "gaussian"] = ...,
     outstanding: int = ...,
 ) -> DPExp4: ...
 @overload
