@@ -11,6 +11,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.auditing.audit import plan_games
+from balaclava.auditing.games import Start, play_block
 from balaclava.auditing.limits import clopper_pearson, epsilon_lower, log_wealth
 from balaclava.auditing.lives import plain_life
 from balaclava.auditing.recording import record
@@ -24,6 +25,7 @@ from balaclava.auditing.statistical import (
     tail_counts,
 )
 from balaclava.errors import ParameterError
+from balaclava.privacy.randomness import seeded
 from balaclava.testing import examples
 from tests.oracles.violators import HONEST, VIOLATORS, Exp3
 
@@ -283,3 +285,19 @@ def test_tail_counts():
     histogram = np.array([[[1, 2, 3]]])
     assert tail_counts(histogram, True).tolist() == [[[6, 5, 3]]]
     assert tail_counts(histogram, False).tolist() == [[[1, 3, 6]]]
+
+
+def test_rounds_that_draw_nothing_are_played_once() -> None:
+    """The same games, to the last one, as when each is played from its beginning."""
+    policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
+    rounds, probes = 2 * policy.start_phase + 3, np.array([5, 2 * policy.start_phase + 3])
+    life = plain_life(policy, np.linspace(0.0, 1.0, 2 * rounds).reshape(rounds, 2))
+    start = Start.of(policy, life)
+    later = start.after_quiet(policy, life, life.rewards)
+    assert later.quiet == 2 * policy.start_phase
+    counts = [
+        play_block(policy, life, life.rewards, 50, 2, probes, None, each, seeded(4))
+        for each in (start, later)
+    ]
+    assert np.array_equal(counts[0].pulls, counts[1].pulls)
+    assert counts[0].pulls[-1, 0, -1].max() < 50  # chance decides some of the rounds

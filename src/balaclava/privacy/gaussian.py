@@ -62,7 +62,7 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
         low, high = high, 2.0 * high
     for _ in range(100):
         middle = 0.5 * (low + high)
-        if middle == low or middle == high:
+        if not low < middle < high:
             break
         if gaussian_excess(middle, epsilon) <= delta:
             low = middle
