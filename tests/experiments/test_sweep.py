@@ -650,6 +650,19 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = invoke("simulate", path, "--out", out)
     assert answer.stdout.startswith(summary)
     assert "nothing was played" in answer.stdout
+    cell = min((out / "cells").iterdir())
+    whole = cell.read_bytes()
+    cell.write_bytes(whole[: len(whole) // 2])
+    answer = invoke("simulate", path, "--out", out, "--list")
+    assert answer.stdout.count("\ndamaged  ") + answer.stdout.startswith("damaged") == 1
+    assert "17 of 18 cells are done, 1 damaged, which will be played again; " in answer.stdout
+    answer = invoke("simulate", path, "--out", out)
+    assert "was damaged" in answer.stderr
+    assert "nothing was played" not in answer.stdout
+    assert (
+        "18 of 18 cells are done; 0 rounds"
+        in invoke("simulate", path, "--out", out, "--list").stdout
+    )
     other = written(tmp_path, SWEEP.replace("seed = 1", "seed = 2"), "other.toml")
     answer = invoke("simulate", other, "--out", out)
     assert answer.exit_code == 2

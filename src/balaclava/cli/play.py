@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava.cli.delays import delay_options, lateness
-from balaclava.cli.summarising import print_json
+from balaclava.cli.summarising import print_json, print_summary
 
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
@@ -114,21 +114,29 @@ def simulate(
     if not finished:
         words = f"\nwrote {_write(sweep, quiet=as_json)} to {out}"
     elif not as_json:
-        click.echo((out / SUMMARY).read_text(encoding="utf-8"))
+        _print_tables(sweep)
     if as_json:
         print_json([(setting[0], sweep.results(*setting)) for setting in sweep.settings()])
     click.echo(words, err=as_json)
 
 
 def _list(sweep: Sweep) -> None:
-    """A line for each cell, finished ones marked."""
+    """A line for each cell, finished ones marked; those that cannot be read, too."""
+    from balaclava.experiments.running import cell_state
+
     cells = sweep.cells
-    for cell in cells:
-        state = "done" if cell.done else "-"
-        click.echo(f"{state:4}  {cell.key[:12]}  {cell}, seed {cell.seed}")
-    rounds = sum(cell.horizon * cell.repetitions for cell in cells if not cell.done)
-    finished = sum(cell.done for cell in cells)
-    click.echo(f"{finished} of {len(cells)} cells are done; {rounds:.3g} rounds are to be played")
+    states = [cell_state(cell) for cell in cells]
+    for cell, state in zip(cells, states, strict=True):
+        click.echo(f"{state:7}  {cell.key[:12]}  {cell}, seed {cell.seed}")
+    todo = [cell for cell, state in zip(cells, states, strict=True) if state != "done"]
+    rounds = sum(cell.horizon * cell.repetitions for cell in todo)
+    damage = ""
+    if "damaged" in states:
+        damage = f", {states.count('damaged')} damaged, which will be played again"
+    click.echo(
+        f"{len(cells) - len(todo)} of {len(cells)} cells are done{damage}; {rounds:.3g} rounds are "
+        "to be played"
+    )
 
 
 def _tell_what_is_kept(sweep: Sweep) -> None:
@@ -161,17 +169,26 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
         tables.append(str(results.summary()))
         if len(settings) > 1:
             tables[-1] = f"{setting[0]}: {tables[-1]}"
-        if not quiet:
-            click.echo(tables[-1] + ("\n" if setting != settings[-1] else ""))
         if len(results.labels) <= len(COLOURS) * len(STYLES):  # more cannot be told apart
             name = "regret.png" if len(settings) == 1 else f"regret-{_file_name(*setting)}.png"
             results.plot(sweep.folder / name)
             pictures.append(name)
+    if not quiet:
+        _print_tables(sweep)
     with atomically(sweep.folder / SUMMARY) as temporary:
         temporary.write_text("\n\n".join(tables) + "\n", encoding="utf-8")
     if len(settings) == 1:
         return ", ".join(["results.parquet", *pictures]) + f" and {SUMMARY}"
     return f"{len(sweep.cells)} cells, {len(pictures)} pictures and {SUMMARY}"
+
+
+def _print_tables(sweep: Sweep) -> None:
+    """A table for each setting."""
+    settings = sweep.settings()
+    for i, setting in enumerate(settings):
+        heading = f"{setting[0]}: " if len(settings) > 1 else ""
+        click.echo("\n" * (i > 0) + heading, nl=False)
+        print_summary(sweep.results(*setting))
 
 
 def _file_name(environment: str, horizon: int, seed: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +13,44 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
+_BETWEEN = 2  # spaces between columns
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns side by side; cells fold where the terminal is narrow."""
+    """Columns side by side, folded between words; a row a paragraph where that does not fit."""
     from rich.table import Table
 
     console = _console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, title in enumerate(header):
-        table.add_column(title, no_wrap=i == 0, overflow="fold")
+    widths = [
+        max(_word(cell) if i else len(cell) for cell in column)
+        for i, column in enumerate(zip(header, *rows, strict=True))
+    ]
+    if sum(widths) + _BETWEEN * len(widths) > console.width:
+        _print_paragraphs(header, rows, console.width)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, _BETWEEN, 0, 0), header_style="bold")
+    for i, (title, width) in enumerate(zip(header, widths, strict=True)):
+        table.add_column(title, no_wrap=i == 0, overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*row)
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def _word(cell: str) -> int:
+    """The length of the longest word."""
+    return max(map(len, cell.split()), default=0)
+
+
+def _print_paragraphs(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
+    """Each row as its first cell, and below it the others under their names."""
+    indent = {"initial_indent": "  ", "subsequent_indent": "  "}
+    for first, *others in rows:
+        click.echo(first)
+        parts = [f"{title}: {cell}" for title, cell in zip(header[1:], others, strict=True)]
+        text = "; ".join(part.replace(" ", "\u00a0") for part in parts)
+        click.echo(textwrap.fill(text, width, **indent).replace("\u00a0", " "))  # type: ignore[arg-type]
 
 
 def _console() -> Console:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from balaclava._core.declared import Range, check
 from balaclava.errors import DamageWarning, ResultsFileError
@@ -108,14 +108,22 @@ def run_sweep(
 def _discard_damaged(sweep: Sweep) -> None:
     """A finished cell that cannot be read is none: it is played again."""
     for cell in sweep.cells:
-        if cell.done:
-            try:
-                read_cell(cell)
-            except ResultsFileError:
-                cell.path.unlink(missing_ok=True)
-                warnings.warn(
-                    f"{cell.path} was damaged: {cell} is played again", DamageWarning, stacklevel=4
-                )
+        if cell_state(cell) == "damaged":
+            cell.path.unlink(missing_ok=True)
+            warnings.warn(
+                f"{cell.path} was damaged: {cell} is played again", DamageWarning, stacklevel=4
+            )
+
+
+def cell_state(cell: Cell) -> Literal["done", "damaged", "-"]:
+    """Whether a cell is finished, as its file reads; the digest in it is checked."""
+    if not cell.done:
+        return "-"
+    try:
+        read_cell(cell)
+    except ResultsFileError:
+        return "damaged"
+    return "done"
 
 
 def _play_here(

@@ -57,7 +57,7 @@ def parameters_of(cls: type[Policy]) -> list[str]:
     entries = []
     for field in dataclasses.fields(cls):
         kind = kind_of(cls.annotations[field.name])
-        if field.name == "arms":
+        if field.name in ("arms", "features"):  # by number, or by name
             kind = "int | Sequence[str]"
         entries.append((not is_required(field), f"{field.name}: {kind}"))
     if "horizon" not in cls.annotations:  # taken and ignored
