@@ -142,32 +142,62 @@ def _shrunk(row: ArmRow, binary: bool) -> tuple[float, float]:
 
 
 def weighted_rows(
-    labels: list[str], arms: np.ndarray, rewards: np.ndarray, propensities: np.ndarray
+    labels: list[str],
+    arms: np.ndarray,
+    rewards: np.ndarray,
+    propensities: np.ndarray,
+    people: np.ndarray | None = None,
 ) -> list[WeightedRow]:
-    """Inverse propensity weights (IPS), plain and self-normalised, with 95 % intervals."""
-    count = rewards.size
+    """Inverse propensity weights (IPS), plain and self-normalised, with 95 % intervals.
+
+    The intervals of rewards 0 and 1 are Wilson's, also where an arm has no success.
+    """
+    binary = is_binary(rewards)
     rows = []
     for i, label in enumerate(labels):
         played = arms == i
         weights = np.where(played, 1 / propensities, 0.0)
+        row = arm_row(
+            label, rewards[played], weights[played], None if people is None else people[played]
+        )
         terms = weights * rewards
-        ips, reach = float(terms.mean()), _reach(terms)
-        total = float(weights.mean())
-        snips = ips / total
-        offsets = weights * (rewards - snips)
-        half = NORMAL_REACH * float(np.sqrt((offsets**2).sum())) / (total * count)
+        ips, error = float(terms.mean()), _error(terms, people)
+        low, high = ips - NORMAL_REACH * error, ips + NORMAL_REACH * error
+        if binary:
+            low, high = _wilson_of_sums(terms, weights, error)
         rows.append(
             WeightedRow(
                 label,
                 float(weights.sum() ** 2 / (weights**2).sum()),
-                *(ips, ips - reach, ips + reach),
-                *(snips, snips - half, snips + half),
-                total,
-                _reach(weights) / NORMAL_REACH,
+                *(ips, low, high),
+                *(row.mean, row.low, row.high),
+                float(weights.mean()),
+                _error(weights, people),
             )
         )
     return rows
 
 
-def _reach(values: np.ndarray) -> float:
-    return NORMAL_REACH * float(values.std(ddof=1)) / math.sqrt(values.size)
+def _error(values: np.ndarray, people: np.ndarray | None) -> float:
+    """The standard error of a mean over all rows; rows of one person count as one."""
+    offsets = values - values.mean()
+    sums = offsets if people is None else np.bincount(people, weights=offsets)
+    return float(np.sqrt((sums**2).sum())) / values.size
+
+
+def _wilson_of_sums(terms: np.ndarray, weights: np.ndarray, error: float) -> tuple[float, float]:
+    """Wilson's interval for the mean of rewards 0 and 1, each multiplied by its weight.
+
+    As if all successes had one weight, which is exact where they do: then a share is estimated.
+
+    >>> low, high = _wilson_of_sums(np.zeros(42), np.full(42, 2.0), 0.0)
+    >>> low, round(high, 3)
+    (0.0, 0.168)
+    """
+    values = terms if terms.any() else weights
+    unit = float((values**2).sum() / values.sum())
+    share = float(terms.mean()) / unit
+    spread = share * (1 - share) * unit**2
+    rows = min(spread / error**2, terms.size) if error > 0 and spread > 0 else terms.size
+    low, high = wilson(share, rows)
+    return unit * low, unit * high

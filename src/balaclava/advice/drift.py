@@ -12,7 +12,9 @@ from balaclava.errors import ParameterError
 
 PERIODS = 4  # with equally many rows
 _LEAST = 10  # rows of an arm in a period
-_CHANCE = 0.05  # of seeing a drift where there is none, over all arms together
+_CHANCE = (
+    0.025  # of seeing a drift where there is none: of rewards, of all arms together; of shares
+)
 
 
 def read_times(where: str, column: Any) -> np.ndarray:

@@ -104,7 +104,8 @@ class Log:
         """Each arm by inverse propensity weights, where there are propensities."""
         if self.propensities is None:
             return []
-        return weigh(self.labels, self.rows_read.arms, self.rows_read.rewards, self.propensities)
+        rows = self.rows_read
+        return weigh(self.labels, rows.arms, rows.rewards, self.propensities, self.people)
 
     def per_person(self, guarantee: Guarantee) -> People | None:
         """Rewards per person, and what they make of a guarantee for one."""
