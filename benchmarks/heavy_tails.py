@@ -3,11 +3,13 @@
     python benchmarks/heavy_tails.py            # 10^7 rounds: about a quarter of an hour
     python benchmarks/heavy_tails.py --quick    # 10^6 rounds, few runs
     python benchmarks/heavy_tails.py --device cuda --runs 20000   # what is tried, on a GPU
+    python benchmarks/heavy_tails.py --adaptive --horizon 1000000 --runs 2000   # the latter alone
 
 First every policy at the constants of its proof. Then dpr-se and dpr-batch-ucb with a radius_scale
 that was calibrated on S1 and S2 and is tried on S3, and dpr-adaptive-ucb, which is told nothing but
 epsilon; a run has locked if it pulled the best arm in less than half of the rounds. Locked runs
-carry the mean: the median and the quantiles stand beside it.
+carry the mean: the median and the quantiles stand beside it. With --adaptive, dpr-adaptive-ucb is
+tried alone, on all three.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ MEANS = {
     "S3": [0.9, 0.85, 0.7, 0.45, 0.1],
 }
 SEED = 20_261
+SPREAD = ("mean regret ± 95 %", "median", "99 %", "99.9 %", "worst", "locked")
 
 
 def world(name: str, v: float) -> bl.Environment:
@@ -40,14 +43,43 @@ def mean(results: bl.Results, label: str) -> float:
     return float(results.final_regret(label).mean())
 
 
+def tried(
+    label: str, policy: bl.Policy, w: bl.Environment, horizon: int, runs: int, device: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The regret of each run, and the cells that tell of it."""
+    play = {"horizon": horizon, "repetitions": runs, "seed": SEED + 1, "checkpoints": 1}
+    results = bl.simulate({label: policy}, w, device=device, **play)
+    final = results.final_regret(label)
+    locked = int((results.pulls(label)[:, 0] < horizon / 2).sum())
+    half = 1.96 * final.std(ddof=1) / np.sqrt(final.size)
+    quantiles = *np.quantile(final, (0.5, 0.99, 0.999)), final.max()
+    spread = f"{final.mean():,.0f} ± {half:,.0f}", *(f"{value:,.0f}" for value in quantiles)
+    return final, (*spread, f"{locked} of {runs}")
+
+
+def adaptive_alone(horizon: int, runs: int, epsilons: list[float], device: str) -> None:
+    """dpr-adaptive-ucb on S1 to S3, line by line as they come."""
+    print(table(("", "v", "epsilon", *SPREAD), []), flush=True)
+    for v, epsilon, name in product((0.9, 0.5), epsilons, MEANS):
+        policy = bl.policy("dpr-adaptive-ucb", arms=5, epsilon=epsilon)
+        _, cells = tried("dpr-adaptive-ucb", policy, world(name, v), horizon, runs, device)
+        print("| " + " | ".join(map(str, (name, v, epsilon, *cells))) + " |", flush=True)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true")
     arguments.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.5])
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments.add_argument("--runs", type=int, default=200, help="of what is tried on S3")
+    arguments.add_argument("--adaptive", action="store_true", help="dpr-adaptive-ucb alone")
+    arguments.add_argument("--horizon", type=int, help="with --adaptive; 10^7 by default")
     arguments.add_argument("--scale", type=float, help="of dpr-batch-ucb, in place of calibrating")
     options = arguments.parse_args()
+    if options.adaptive:
+        horizon = options.horizon or 10**7
+        adaptive_alone(horizon, options.runs, options.epsilon, options.device)
+        return
     horizon, few, many = (10**6, 4, 20) if options.quick else (10**7, 10, options.runs)
     proved, tuned = [], []
     for v, epsilon in product((0.9, 0.5), options.epsilon):
@@ -82,45 +114,14 @@ def main() -> None:
             policies[f"{name} at {calibration.scale:.3g}"] = calibration.policy
         for name, w in worlds.items():
             runs = many if name == "S3" or options.device == "cuda" else max(few, 20)
-            results = bl.simulate(
-                policies,
-                w,
-                horizon=horizon,
-                repetitions=runs,
-                seed=SEED + 1,
-                checkpoints=1,
-                device=options.device,
-            )
-            for label in policies:
-                final = results.final_regret(label)
-                locked = int((results.pulls(label)[:, 0] < horizon / 2).sum())
-                half = 1.96 * final.std(ddof=1) / np.sqrt(final.size)
-                middle, high, rare = np.quantile(final, (0.5, 0.99, 0.999))
-                spread = (
-                    f"{final.mean():,.0f} ± {half:,.0f}",
-                    f"{middle:,.0f}",
-                    f"{high:,.0f}",
-                    f"{rare:,.0f}",
-                    f"{final.max():,.0f}",
-                )
+            for label, policy in policies.items():
+                final, cells = tried(label, policy, w, horizon, runs, options.device)
                 less = f"{at_one[name] / final.mean():,.0f}"
-                tuned.append((name, v, epsilon, label, *spread, f"{locked} of {runs}", less))
+                tuned.append((name, v, epsilon, label, *cells, less))
     heads = ("", "v", "epsilon", "dpr-se", "dpr-ucb", "dpr-batch-ucb", "times less")
     print(f"At the constants of the proofs, {horizon:,} rounds:\n")
     print(table(heads, proved), "\n")
-    heads = (
-        "",
-        "v",
-        "epsilon",
-        "policy",
-        "mean regret ± 95 %",
-        "median",
-        "99 %",
-        "99.9 %",
-        "worst",
-        "locked",
-        "times less than dpr-se at 1",
-    )
+    heads = ("", "v", "epsilon", "policy", *SPREAD, "times less than dpr-se at 1")
     print("Calibrated on S1 and S2:\n")
     print(table(heads, tuned))
 

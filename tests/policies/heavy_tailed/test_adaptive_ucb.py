@@ -1,4 +1,4 @@
-"""dpr-adaptive-ucb: bins, levels, privacy for any rewards, scale, limits, and regret."""
+"""dpr-adaptive-ucb: grades, privacy for any rewards, scale, limits, and regret."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ import balaclava as bl
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.errors import ParameterError
-from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import (
-    BINS,
-    SIDE,
-    bin_of,
-    fullest,
-    last_seen,
-    level_on,
-)
+from balaclava.estimators.dyadic import SIDE
+from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import advantage, leading_arm, open_grade
 
 NAME = "dpr-adaptive-ucb"
 S1 = [0.9, 0.7, 0.5, 0.3, 0.1]
@@ -40,50 +34,42 @@ def pulls_of(policy, rewards, rounds, seed=1):
     return pulls
 
 
-def test_bins():
-    middle = SIDE
-    for tiny in (0.0, -0.0, 1e-300, -1e-300, 2.0**-64, -(2.0**-64)):
-        assert bin_of(tiny) == middle
-    assert bin_of(1.0) == middle + 64  # a power of two is the largest of its bin
-    assert bin_of(math.nextafter(1.0, 2.0)) == middle + 65
-    assert bin_of(0.51) == bin_of(0.99) == middle + 64
-    assert bin_of(-1.0) == middle - 64
-    assert bin_of(2.0**64) == bin_of(1e300) == BINS - 1
-    assert bin_of(-1e300) == 0
-
-
-def state_with(shares, grain):
-    """A state in which arm 0 has these shares, by bin from the middle."""
+def state_with(shares, *, tops=(0, 0), means=(0.0, 0.0)):
+    """A state in which the arms have these shares, by bin from the middle, and means of grade 0."""
     policy = make()
-    state = policy.kernels.begin(policy.constants())
-    for k, share in shares.items():
-        state.shares[0, SIDE + k] = share
-    state.grains[0] = grain
-    return policy.constants(), state
+    params = policy.constants()
+    state = policy.kernels.begin(params)
+    for arm, bins in enumerate(shares):
+        for k, share in bins.items():
+            state.shares[arm, SIDE + k] = share
+        state.known[arm] = True
+        state.top[arm], state.means[arm, 0] = tops[arm], means[arm]
+    return params, state
 
 
-def test_what_noise_may_have_made_is_not_seen():
-    _, state = state_with({64: 0.5, 65: 3.9e-3, 100: 11e-3, -64: 4.1e-3}, 1e-3)
-    assert fullest(state, 0) == 64
-    assert last_seen(state, 0, 1, 64) == 64
-    assert last_seen(state, 0, -1, 64) == 64
-    state.shares[0, SIDE + 100] = 12e-3  # far from all others more is needed
-    assert last_seen(state, 0, 1, 64) == 100
-    _, state = state_with({64: 11e-3}, 1e-3)
-    assert fullest(state, 0) == -1
+def test_one_grade_has_the_same_levels_for_all_arms():
+    """Those of the widest arm; an arm that cannot be best any more has no say in the next."""
+    params, state = state_with([{64: 1.0}, {60: 0.5, -70: 0.5}], tops=(-1, -1))
+    assert open_grade(params, state, 0, -1, 1)
+    assert (state.low[0], state.high[0]) == (-(2.0**6), 1.0)
+    assert state.sizes[0] == 80
+    state.top[:], state.means[0, 0] = 0, 1.0
+    assert open_grade(params, state, 1, 0, 100)
+    assert (state.low[1], state.high[1], state.sizes[1]) == (0.0, 1.0, 80)
+    state.means[1, 0] = 2.0  # too late: what is fixed stays
+    assert open_grade(params, state, 1, 0, 100)
+    assert (state.low[1], state.high[1]) == (0.0, 1.0)
 
 
-def test_the_level_follows_the_tail():
-    # No tail: the last bin that was seen.
-    params, state = state_with({64: 0.5, 63: 0.5}, 1e-6)
-    assert level_on(params, state, 0, 1, 64, 100) == 1.0
-    assert level_on(params, state, 0, -1, 0, 100) == 0.0
-    # P(X > 2^k) = 4^-k goes on below what can be seen: n 4^-k <= 10 from k = 8 on for n = 5e5.
-    shares = {64 + k: 0.75 * 4.0 ** -(k - 1) for k in range(1, 20)}
-    params, state = state_with(shares, 0.75 * 4.0**-5.5 / 4.0 * 1e-3)
-    assert level_on(params, state, 0, 1, 64 + 6, 500_000) == 2.0**8
-    assert level_on(params, state, 0, 1, 64 + 6, 8_000_000) == 2.0**10
-    assert level_on(params, state, 0, 1, 64 + 6, 100) == 2.0**6
+def test_a_rival_is_compared_with_the_leader_at_its_own_grade():
+    params, state = state_with([{64: 1.0}, {64: 1.0}], tops=(0, 2), means=(0.5, 0.4))
+    state.means[1, :3] = 0.4, 0.8, 0.9  # the leader at higher levels
+    assert leading_arm(state) == 1
+    assert advantage(params, state, 0, 1, 100) == pytest.approx(0.1)
+    state.variances[:, 0], state.noises[:, 0] = 0.02, 0.03
+    log_t = math.log(100)
+    radius = math.sqrt(0.04 * log_t) + 0.5 * log_t * math.hypot(0.03, 0.03)
+    assert advantage(params, state, 0, 1, 100) == pytest.approx(0.1 + radius)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e300, 1e-12])
@@ -181,8 +167,8 @@ def test_regret(world):
 
 def test_without_noise_it_is_careful_still():
     """With epsilon at its largest the first batch is that of epsilon 1, and the best arm wins."""
-    assert make(epsilon=1e9).constants().first_batch == 60
-    assert make(epsilon=0.1).constants().first_batch == 600
+    assert make(epsilon=1e9).constants().first_batch == 80
+    assert make(epsilon=0.1).constants().first_batch == 800
     assert pulls_of(make(epsilon=1e9), [0.2, 0.8], 2000)[1] > 1700
 
 
