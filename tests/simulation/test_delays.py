@@ -288,3 +288,25 @@ def test_command_line(tmp_path: Path):
     assert "fixed delay of 3, 5 % lost, patience 20" in done.output
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["settings"][0]["feedback"]["delay"]["mean"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--delay", "-3"], "mean = -3"),
+        (["--delay", "3", "--lost", "1.5"], "lost = 1.5"),
+        (["--delay", "2.5", "--law", "fixed"], "whole number"),
+        (["--law", "fixed"], "--delay"),
+        (["--law", "normal"], "geometric"),
+        (["--patience", "0"], "patience = 0"),
+    ],
+)
+@pytest.mark.parametrize("command", ["simulate", "calibrate"])
+def test_bad_options_are_refused_before_anything_is_played(tmp_path, command, options, word):
+    path = tmp_path / "late.toml"
+    path.write_text(FILE.replace("{mean}", "8"))
+    more = {"simulate": ["--out", str(tmp_path / "out")], "calibrate": ["--policy", "ucb1"]}
+    refusal = CliRunner().invoke(main, [command, str(path), *more[command], *options])
+    assert refusal.exit_code == 2
+    assert word in refusal.output
+    assert not (tmp_path / "out").exists()

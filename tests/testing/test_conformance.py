@@ -8,7 +8,7 @@ import balaclava as bl
 from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 
 # A second loop is compiled for this check; `make test` tries one policy of each way to keep books,
-# `make test-all` tries every example of every policy.
+# `make test-all` tries every example of every policy. The same loop is interpreted for all of them.
 LATE = "compiles_to_what_it_says_with_delays"
 QUICK = {"ucb1", "dp-imed", "dp-se", "dpr-batch-ucb", "dp-linucb", "ldp-ucb-bernoulli"}
 POLICIES = [

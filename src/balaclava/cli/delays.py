@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from balaclava.errors import ParameterError
+
 
 def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--delay, --law, --lost and --patience."""
@@ -34,6 +36,8 @@ def lateness(
     """What the options ask for, as `bl.simulate` takes it; {} where they ask for nothing."""
     from balaclava.simulation.delays import Delay
 
+    if law is not None and delay is None:
+        raise ParameterError(f"--law {law} goes with a mean delay; give --delay as well")
     arguments: dict[str, Any] = {}
     if delay is not None or law is not None or lost is not None:
         settings = {"law": law, "lost": lost}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -225,10 +226,14 @@ def player(
     feedback: Feedback = PROMPT,
     *,
     winners: bool = False,
+    interpreted: bool = False,
 ) -> Play:
-    """What plays a repetition of a pair: all it depends on are the arguments. Compiled now."""
+    """What plays a repetition of a pair: all it depends on are the arguments.
+
+    Compiled now, unless it is to be interpreted: a thousand times slower, and ready at once.
+    """
     recorded = winners and policy.estimation is not None
-    prepared = _prepared(policy, environment, rounds, feedback, recorded)
+    prepared = _prepared(policy, environment, rounds, feedback, recorded, interpreted)
     streams = _streams(feedback)
 
     def play(repetition: int, signals: np.ndarray) -> Run:
@@ -248,8 +253,9 @@ def _prepared(
     rounds: np.ndarray,
     feedback: Feedback,
     recorded: bool,
+    interpreted: bool,
 ) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The compiled loop of a pair with everything but its streams filled in, compiled now."""
+    """The loop of a pair with everything but its streams filled in."""
     fixed: tuple[Any, ...] = (policy.constants(), environment.constants(), environment.arms)
     kernels: tuple[Callable[..., Any], ...] = (
         *policy.kernels,
@@ -265,6 +271,8 @@ def _prepared(
         fixed += (feedback.constants(int(rounds[-1])),)
     if recorded and policy.estimation is not None:
         kernels += (policy.estimation.shown,)
+    if interpreted:
+        return functools.partial(make(*kernels), *fixed, rounds)
     streams = len(_streams(feedback))
     if any(is_foreign(function) for function in kernels):
         # Python checks every index, which compiled code does not, and names the faulty line.
@@ -274,7 +282,7 @@ def _prepared(
     with compiling(f"{policy.name} on {environment.name}"):
         # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
         play(*fixed, rounds[:0], *map(seeded, range(streams)), np.zeros(2, np.int64))
-    return lambda *streams_and_signals: play(*fixed, rounds, *streams_and_signals)
+    return functools.partial(play, *fixed, rounds)
 
 
 def _streams(feedback: Feedback) -> tuple[int, ...]:

@@ -147,8 +147,18 @@ def compiles_to_what_it_says(policy: Policy) -> None:
         )
 
 
+def decides_alike_with_delays(policy: Policy) -> None:
+    """An agent and the simulator's loop, interpreted, where rewards come late or never."""
+    agrees_with_delays(policy, interpreted=True)
+
+
 def compiles_to_what_it_says_with_delays(policy: Policy) -> None:
-    """The same where rewards come late, out of order, or never, and are given up."""
+    """An agent and the compiled loop, where rewards come late or never."""
+    agrees_with_delays(policy, interpreted=False)
+
+
+def agrees_with_delays(policy: Policy, interpreted: bool) -> None:
+    """Rewards come late, out of order, or never, and are given up; or count after a window."""
     environment = matching_environment(policy)
     missing = policy.accepts[0] if math.isfinite(policy.accepts[0]) else 0.0
     for feedback in (
@@ -156,12 +166,14 @@ def compiles_to_what_it_says_with_delays(policy: Policy) -> None:
         Feedback.create(Delay(mean=3, law="uniform", lost=0.1), 5, "window", missing),
     ):
         rounds = np.arange(1, ROUNDS + 1)
-        play = player(policy.name, policy, environment, rounds, SEED, feedback)
+        play = player(
+            policy.name, policy, environment, rounds, SEED, feedback, interpreted=interpreted
+        )
         run = play(0, np.zeros(2, np.int64))
         regret = regret_of(environment, *late_run(policy, environment, 0, feedback))
         require(
             np.allclose(run.regret, regret, rtol=1e-12, atol=1e-9),
-            f"{policy.name}: with delays ({feedback}) compiled decisions differ from interpreted",
+            f"{policy.name}: with delays ({feedback}) an agent and the simulator differ",
         )
 
 
@@ -422,6 +434,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     repeats_with_the_seed,
     does_not_depend_on_workers,
     compiles_to_what_it_says,
+    decides_alike_with_delays,
     compiles_to_what_it_says_with_delays,
     survives_save_and_restore,
     takes_late_rewards,
