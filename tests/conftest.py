@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import balaclava as bl
 from tests.browser import NO_BROWSER
 
 # The same examples in every run, and no limit on time: a test passes or fails by the code alone.
@@ -20,12 +21,26 @@ FOLDERS = {"testing": "conformance", "oracles": "oracle"}  # elsewhere a mark sa
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test without the mark of a layer has that of its folder, or is a unit test."""
+    """A test without the mark of a layer has that of its folder, or is a unit test.
+
+    Tests of one policy, and the others of one file, share what one of them has compiled: with
+    `--dist loadgroup` one process runs them all.
+    """
+    policies = {entry.name for entry in bl.list_policies()}
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(policy_of(item, policies) or str(item.path)))
         if not any(item.get_closest_marker(layer) for layer in LAYERS):
             inside = item.path.is_relative_to(TESTS)
             folder = item.path.relative_to(TESTS).parts[0] if inside else ""
             item.add_marker(FOLDERS.get(folder, "unit"))
+
+
+def policy_of(item: pytest.Item, policies: set[str]) -> str | None:
+    """The policy that a test is about: a parameter of it, or the file whose example it is."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else [item.path.stem]
+    names = [getattr(value, "name", value) for value in values]
+    names = [name.replace("_", "-") for name in names if isinstance(name, str)]
+    return next((name for name in names if name in policies), None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

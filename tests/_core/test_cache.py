@@ -8,11 +8,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import balaclava
-from balaclava._core.cache import fingerprint
+from balaclava._core.cache import cache_directory, fingerprint
+from balaclava._core.kernels import compiled
 
 POLICY = """
     import balaclava as bl
@@ -41,14 +43,17 @@ HELPER = """
         return t + OFFSET
 """
 RUN = """
-    import json, time, walk
+    import json, sys, walk
     import balaclava as bl
+    from balaclava._core.cache import cache_directory
     from balaclava._core.kernels import compiled
     from balaclava.simulation.engine import make_play
     policy = bl.policy("walk", arms=3)
     world = bl.environment("bernoulli", means=[0.1, 0.5, 0.9])
-    pulls = bl.simulate(policy, world, horizon=7, repetitions=1, seed=1).pulls("walk")
     kernels = *policy.kernels[:3], policy.prepare(), world.draw, world.advise, *world.scene
+    if sys.argv[1:] == ["place"]:
+        sys.exit(print(json.dumps(cache_directory(make_play, *kernels).name)))
+    pulls = bl.simulate(policy, world, horizon=7, repetitions=1, seed=1).pulls("walk")
     play = compiled(make_play, *kernels)
     hits = sum(play.stats.cache_hits.values())
     print(json.dumps({"pulls": pulls[0].tolist(), "hits": hits}))
@@ -63,10 +68,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(project: Path) -> dict:
+def run(project: Path, *arguments: str) -> Any:
     environment = {**os.environ, "BALACLAVA_CACHE_DIR": str(project / "cache")}
     done = subprocess.run(
-        [sys.executable, "run.py"],
+        [sys.executable, "run.py", *arguments],
         cwd=project,
         env=environment,
         capture_output=True,
@@ -87,17 +92,24 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def test_cache_is_used_and_never_stale(project):
-    first = run(project)
-    assert first == {"pulls": [2, 3, 2], "hits": 0}
+    assert run(project) == {"pulls": [2, 3, 2], "hits": 0}
     assert run(project) == {"pulls": [2, 3, 2], "hits": 1}
-    # A constant of the policy's file, a constant of a file that it uses, the code of that file.
-    edit(project / "walk.py", "STEP = 1", "STEP = 3")
-    assert run(project) == {"pulls": [7, 0, 0], "hits": 0}
-    edit(project / "walk.py", "STEP = 3", "STEP = 1")
     edit(project / "helper.py", "OFFSET = 0", "OFFSET = 1")
     assert run(project) == {"pulls": [2, 2, 3], "hits": 0}
-    edit(project / "helper.py", "t + OFFSET", "t - OFFSET")
-    assert run(project) == {"pulls": [3, 2, 2], "hits": 0}
+
+
+def test_every_edit_has_its_own_place(project):
+    """A constant of the policy's file, a constant of a file that it uses, the code of that file."""
+    places = [run(project, "place"), run(project, "place")]
+    for file, old, new in (
+        ("walk.py", "STEP = 1", "STEP = 3"),
+        ("helper.py", "OFFSET = 0", "OFFSET = 1"),
+        ("helper.py", "t + OFFSET", "t - OFFSET"),
+    ):
+        edit(project / file, old, new)
+        places.append(run(project, "place"))
+    assert places[0] == places[1]
+    assert len(set(places)) == 4
 
 
 def test_editing_the_package_makes_a_new_generation(tmp_path, monkeypatch):
@@ -112,14 +124,19 @@ def test_editing_the_package_makes_a_new_generation(tmp_path, monkeypatch):
     assert _kernel.package_digest.__wrapped__() != before
 
 
-def test_unwritable_cache_is_no_obstacle(project):
-    blocked = project / "blocked"
+def test_unwritable_cache_is_no_obstacle(tmp_path, monkeypatch):
+    blocked = tmp_path / "blocked"
     blocked.write_text("a file, not a folder")
-    environment = {**os.environ, "BALACLAVA_CACHE_DIR": str(blocked)}
-    done = subprocess.run(
-        [sys.executable, "run.py"], cwd=project, env=environment, capture_output=True, text=True
-    )
-    assert json.loads(done.stdout) == {"pulls": [2, 3, 2], "hits": 0}, done.stderr
+    monkeypatch.setenv("BALACLAVA_CACHE_DIR", str(blocked))
+    assert cache_directory(make_twice) is None
+    assert compiled(make_twice)(3) == 6
+
+
+def make_twice():
+    def twice(number):
+        return 2 * number
+
+    return twice
 
 
 def test_fingerprint_follows_closures():
@@ -154,7 +171,6 @@ def test_every_public_name_exists():
 
 def test_loops_of_different_kernels_have_different_names():
     """Two processes number their machine code alike; loaded together it must not share symbols."""
-    from balaclava._core.kernels import compiled
     from balaclava.simulation.engine import make_play
 
     world = balaclava.environment("bernoulli", means=[0.1, 0.5])
