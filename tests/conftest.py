@@ -17,30 +17,34 @@ settings.load_profile("fixed")
 TESTS = Path(__file__).parent
 LAYERS = ("unit", "conformance", "oracle", "statistical", "crash", "browser")
 FOLDERS = {"testing": "conformance", "oracles": "oracle"}  # elsewhere a mark says it
+FAMILIES = {entry.name: entry.policy.__module__.split(".")[2] for entry in bl.list_policies()}
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test without the mark of a layer has that of its folder, or is a unit test.
 
-    Tests of one policy, and the others of one file, share what one of them has compiled: with
-    `--dist loadgroup` one process runs them all.
+    What one test has compiled serves the others of the same process. So `--dist loadgroup` gives
+    one process all tests of a family of policies, or of a file, but for those marked otherwise.
     """
-    policies = {entry.name for entry in bl.list_policies()}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(policy_of(item, policies) or str(item.path)))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(family_of(item) or str(item.path)))
         if not any(item.get_closest_marker(layer) for layer in LAYERS):
             inside = item.path.is_relative_to(TESTS)
             folder = item.path.relative_to(TESTS).parts[0] if inside else ""
             item.add_marker(FOLDERS.get(folder, "unit"))
 
 
-def policy_of(item: pytest.Item, policies: set[str]) -> str | None:
-    """The policy that a test is about: a parameter of it, or the file whose example it is."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else [item.path.stem]
+def family_of(item: pytest.Item) -> str | None:
+    """The family of the policy that a test is about: by a parameter of it, or by its folder."""
+    callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec is not None else ()
     names = [getattr(value, "name", value) for value in values]
-    names = [name.replace("_", "-") for name in names if isinstance(name, str)]
-    return next((name for name in names if name in policies), None)
+    policies = [name for name in names if isinstance(name, str) and name in FAMILIES]
+    if policies:
+        return FAMILIES[policies[0]]
+    return next((part for part in item.path.parts if part in FAMILIES.values()), None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

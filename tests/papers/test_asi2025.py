@@ -28,6 +28,8 @@ from balaclava.papers.harness.slopes import (
 )
 from balaclava.simulation.results import Run
 
+pytestmark = pytest.mark.xdist_group("adversarial")  # their policies are compiled there
+
 NAMES = ("fig1", "table1", "table2", "lemma51", "learning-rate")
 TITLES = ("What the paper shows", "What we see", "Where they differ, and why")
 

@@ -20,6 +20,8 @@ from balaclava.papers.harness.registry import figures
 from balaclava.papers.harness.statements import smaller
 from balaclava.simulation.statistics import mean_of_regret
 
+pytestmark = pytest.mark.xdist_group("heavy_tailed")  # their policies are compiled there
+
 NAMES = [
     *(f"tao2022-{name}" for name in ("fig1", "fig2", "fig3", "fig4", "local-rate")),
     *(f"wu2023-{name}" for name in ("alpha", "epsilon", "moment", "range")),

@@ -21,6 +21,8 @@ from balaclava.papers.harness.statements import below, only, strays
 from balaclava.papers.wang2024 import common, regret
 from balaclava.papers.wang2024.regions import feasible, neighbours
 
+pytestmark = pytest.mark.xdist_group("bounded")  # their policies are compiled there
+
 NAMES = [f"wang2024-fig{i}" for i in range(1, 8)]
 PNG = b"\x89PNG\r\n"
 

@@ -194,10 +194,11 @@ def survives_save_and_restore(policy: Policy) -> None:
         changed = [key for key in saved if saved[key] != again[key] and key not in own]
         require(not changed, f"{policy.name}: restoring changes {', '.join(changed)} of a save")
         waiting = before[-1][1] if before else []
-        rest = played(policy, restored, ROUNDS, delay=4, start=step + 1, pending=waiting)
+        last = ROUNDS if step == 50 else min(step + 40, ROUNDS)
+        rest = played(policy, restored, last, delay=4, start=step + 1, pending=waiting)
         decisions += [decision[1:] for decision, _ in rest]
         require(
-            decisions == expected,
+            decisions == expected[:last],
             f"{policy.name}: an agent restored at step {step} goes on differently",
         )
 
@@ -248,7 +249,7 @@ def does_without_missing_rewards(policy: Policy) -> None:
     agent = policy.agent(seed=SEED)
     lost = np.random.default_rng(SEED)
     rewards = reward_source(policy)
-    for t in range(7 * ROUNDS):
+    for t in range(4 * ROUNDS):
         decision = agent.ask(policy.practice_context)
         require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm}")
         if t < ROUNDS // 3 or lost.random() < 0.3:  # nothing at all comes at first

@@ -587,6 +587,6 @@ def test_audit_says_that_exp3_is_not_private() -> None:
 def test_replay_clears_the_conversions(name) -> None:
     for epsilon in (0.25, 1.0, 4.0):
         policy = bl.policy(name, arms=3, horizon=600, epsilon=epsilon)
-        found = audit_by_replay(policy, policy.guarantee, rounds=64, pairs=100, seed=1)
+        found = audit_by_replay(policy, policy.guarantee, rounds=64, pairs=40, seed=1)
         assert (found.verdict, found.epsilon) == ("consistent", pytest.approx(epsilon))
         assert found.moved > 10

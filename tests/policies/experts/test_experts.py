@@ -319,7 +319,7 @@ def test_a_cancelled_decision_frees_its_note() -> None:
 @pytest.mark.parametrize("name", PRIVATE)
 def test_decisions_see_released_losses_only(name: str) -> None:
     policy = make(name)
-    audit = audit_by_replay(policy, policy.guarantee, rounds=200, pairs=40, seed=1)
+    audit = audit_by_replay(policy, policy.guarantee, rounds=100, pairs=30, seed=1)
     assert audit.verdict == "consistent", str(audit)
     assert audit.moved > 10
     if name != "dp-exp4":
