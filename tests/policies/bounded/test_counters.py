@@ -175,7 +175,7 @@ def test_agrees_with_an_independent_version(name: str, more: dict[str, Any]) -> 
     world = bl.environment("bernoulli", means=MEANS)
     ours = bl.simulate(policy, world, horizon=horizon, repetitions=1000, seed=5).final_regret(name)
     version = independent_interval_regret if name == "dp-ucb-int" else independent_regret
-    theirs = np.array([version(policy, horizon, seed) for seed in range(100)])
+    theirs = np.array([version(policy, horizon, seed) for seed in range(200)])
     error = math.sqrt(ours.var(ddof=1) / ours.size + theirs.var(ddof=1) / theirs.size)
     assert abs(ours.mean() - theirs.mean()) < 4 * error
     assert error < 7  # of at most 210: the comparison has some power
