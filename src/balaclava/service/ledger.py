@@ -26,6 +26,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    func,
     insert,
     inspect,
     select,
@@ -259,6 +260,13 @@ class Ledger:
             math.fsum(row.delta for row in charged),
             sum(row.event == RESTORED for row in rows),
         )
+
+    def restores(self) -> dict[str, int]:
+        """How often each experiment was restored, by uid; those that never were are left out."""
+        wanted = select(entries.c.uid, func.count()).where(entries.c.event == RESTORED)
+        with self._engine.begin() as connection:
+            rows = connection.execute(wanted.group_by(entries.c.uid)).all()
+        return {uid: count for uid, count in rows}
 
     def entries(self) -> list[dict[str, Any]]:
         """Everything that was ever written, oldest first."""

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from balaclava.privacy.laplace import laplace_release
@@ -199,9 +199,12 @@ class Service:
 
     def experiments(self) -> list[dict[str, Any]]:
         """Every experiment, oldest first."""
+        wanted = select(experiments.c.name, experiments.c.version).order_by(experiments.c.id)
         with self.storage.reading() as connection:
-            names = list(connection.scalars(select(experiments.c.name).order_by(experiments.c.id)))
-        return [self.experiment(name) for name in names]
+            rows = connection.execute(wanted).all()
+            listed = [self._as_of(connection, *row) for row in rows]
+        restores = self.ledger.restores()
+        return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
 
     def experiment(self, name: str) -> dict[str, Any]:
         """What it is, how far it is, what it promises."""
@@ -273,13 +276,15 @@ class Service:
             )
             if version is None:
                 raise Problem(404, "there is no such experiment")
-            known = self._seen.get(name)
-            if known is not None and known.version == version:
-                return known
+            return self._as_of(connection, name, version)
+
+    def _as_of(self, connection: Connection, name: str, version: int) -> Experiment:
+        """The experiment of a version that the connection sees; read if it is not known yet."""
+        known = self._seen.get(name)
+        if known is None or known.version != version:
             row = connection.execute(select(experiments).where(experiments.c.name == name)).one()
-        experiment = Experiment.from_row(row)
-        self._seen[name] = experiment
-        return experiment
+            known = self._seen[name] = Experiment.from_row(row)
+        return known
 
     def ready(self) -> bool:
         """Whether decisions can be made."""
