@@ -214,6 +214,7 @@ GOOD = [0, 1] * 20
         ),
         ("page,paid\na,1\nb,\n", "is empty in row 2"),
         ("page,paid\na,1\nb,inf\n", "is not finite in row 2"),
+        ("page,paid\na,1\nb,-9e307\n", "is beyond 1e+100 in row 2"),
         (f"page,paid\na,1\nb,{SECRET},{SECRET}\n", "not a well-formed CSV"),
     ],
 )

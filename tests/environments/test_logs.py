@@ -52,6 +52,7 @@ def as_lists(log: Any) -> dict[Any, list[float]]:
             "utf-8",
             ("commas between thousands",),
         ),
+        ("sep=;\n" + PLAIN.replace(",", ";"), "utf-8", ("semicolons between cells",)),
         ("arm,reward\nb,$0.50\na,$1\nb,$1234.5\n", "utf-8", ("amounts with a currency sign",)),
         ("arm,reward\nb,50%\na,100 %\nb,123450%\n", "utf-8", ("percentages as shares of 1",)),
     ],

@@ -21,6 +21,7 @@ from balaclava.environments.logs import LoggedRewards, read_log
 from balaclava.environments.numerals import FIRST_ROW, first_row, read_numbers
 from balaclava.errors import ParameterError
 
+_LARGEST = 1e100  # of a reward: sums of squares stay finite
 LEAST_ROWS = 20  # of an arm; with fewer an average is hardly one
 
 
@@ -69,6 +70,7 @@ def read(
     wanted |= {f"{FEATURE}{i + 1}": column for i, column in enumerate(features)}
     rows = read_log(path, arm=arm, reward=reward, others=wanted, how=how)
     path = "the pipe" if path == PIPE else path
+    _refuse_huge(f"{path}: column {reward!r}", rows.rewards)
     log, kept = _with_enough_rows(path, arm, rows, min_rows)
     log = dataclasses.replace(
         log,
@@ -87,6 +89,15 @@ def read(
     if log.clip is not None and log.kind == "bounded" and log.given_range is None:
         log = dataclasses.replace(log, given_range=log.clip, outside="clip", clip=None)
     return log
+
+
+def _refuse_huge(where: str, rewards: np.ndarray) -> None:
+    beyond = np.abs(rewards) > _LARGEST
+    if beyond.any():
+        raise ParameterError(
+            f"{where} is beyond {_LARGEST:g} in row {first_row(beyond)} {FIRST_ROW}; is it a mark "
+            "for what is missing? Remove or replace it"
+        )
 
 
 def _checked_range(name: str, pair: tuple[float, float]) -> tuple[float, float]:

@@ -28,6 +28,7 @@ _MARKS = {  # the bytes that some encodings begin with
 }
 _USUAL = ("utf-8", "utf-8-sig")
 _HEADER_CHARACTERS = 1 << 16
+_EXCEL_MARK = re.compile(r"sep=([,;|\t])\r?\n")
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _EXPORT = (
@@ -136,7 +137,9 @@ def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Column
 
 def _from_text(source: str, data: bytes, wanted: Mapping[str, str], how: Reading) -> Columns:
     text, encoding = _decoded(source, data, how.encoding)
-    separator, names = _header(text, wanted, how.sep)
+    mark = _EXCEL_MARK.match(text)  # a first line that says what stands between cells
+    text = text[mark.end() :] if mark else text
+    separator, names = _header(text, wanted, how.sep or (mark[1] if mark else None))
     places = _places(source, names, wanted)
     table = _parsed(source, text, separator, len(names), places)
     detected = [] if encoding in _USUAL else [f"text in {encoding}"]
