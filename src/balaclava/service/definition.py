@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from balaclava._core.declared import LARGEST_EPSILON
@@ -112,7 +113,7 @@ class Definition:
         """Canonical JSON."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
-    @property
+    @cached_property
     def uid(self) -> str:
         """Its name in the ledger: the same definition under the same name is the same."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
