@@ -24,10 +24,10 @@ from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.laplace import laplace_release, laplace_vector_release
 from balaclava.privacy.mechanism import Loss, Terms, mechanism
-from tests.oracles import broken, broken_again, correct
+from tests.oracles import broken, broken_again, broken_third, correct
 
-BROKEN = {**broken.policies(), **broken_again.policies()}
-CORRECT = correct.policies()
+BROKEN = {**broken.policies(), **broken_again.policies(), **broken_third.policies()}
+CORRECT = {**correct.policies(), **broken_third.correct_policies()}
 # What shows in games of their own only: long runs, other laws, reports.
 ELSEWHERE = {
     "raw-after-5000",
