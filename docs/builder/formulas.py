@@ -50,7 +50,7 @@ def display_lines(block: str) -> Iterator[str]:
 def tex(formula: str) -> str:
     """A formula as TeX."""
     pieces = []
-    for part in re.split(r"\s{2,}(?!=)", formula.strip()):  # a wide gap is a gap
+    for part in re.split(r"\s{2,}(?![\s=])", formula.strip()):  # a wide gap is a gap
         reader = Reader(tokens(part))
         pieces.append(reader.expression(""))
         if reader.rest:
