@@ -178,6 +178,7 @@ def test_limits_from_public_data(tmp_path: Path) -> None:
         ({"clip": (0.0, 1.0), "clip_from": public}, "--clip or --clip-from, and not both"),
         ({"clip_from": public, "clip_quantiles": (0.9, 0.1)}, "the smaller first"),
         ({"clip_from": "-"}, "clip-from cannot be a pipe"),
+        ({"clip_from": path}, "is the log itself"),
     ):
         with pytest.raises(ParameterError, match=message):
             read(path, arm="page", reward="paid", **wrong)  # type: ignore[arg-type]

@@ -168,6 +168,7 @@ def test_features_that_help_are_played_with_privacy(tmp_path: Path) -> None:
     [
         ("agee", "has no column 'agee' (feature 1); did you mean 'age'?"),
         ("age,age", "feature 1 and feature 2 are both 'age'"),
+        ("age,", "give names of columns with commas between them"),
         ("came", "reward and feature 1 are both 'came'"),
     ],
 )

@@ -52,10 +52,9 @@ def read(
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
         raise ParameterError('outside = "clip" needs a range; give it with --range')
-    if clip is not None and clip_from is not None:
-        raise ParameterError("give --clip or --clip-from, and not both")
     clip_source = ""
     if clip_from is not None:
+        _require_public(path, clip, clip_from)
         clip, clip_source = public_limits(
             clip_from, reward=reward, quantiles=clip_quantiles, how=how or Reading()
         )
@@ -89,6 +88,19 @@ def read(
     if log.clip is not None and log.kind == "bounded" and log.given_range is None:
         log = dataclasses.replace(log, given_range=log.clip, outside="clip", clip=None)
     return log
+
+
+def _require_public(
+    path: str | os.PathLike[str], clip: object, clip_from: str | os.PathLike[str]
+) -> None:
+    """One source of limits, and another file than the log, whose rewards are to be protected."""
+    if clip is not None:
+        raise ParameterError("give --clip or --clip-from, and not both")
+    if os.path.exists(path) and os.path.exists(clip_from) and os.path.samefile(path, clip_from):
+        raise ParameterError(
+            f"clip-from = {os.fspath(clip_from)!r} is the log itself, whose rewards are to be "
+            "protected; give a file that is public"
+        )
 
 
 def _refuse_huge(where: str, rewards: np.ndarray) -> None:

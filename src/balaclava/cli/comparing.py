@@ -75,7 +75,6 @@ _READ = (
 @click.option(
     "--features",
     metavar="COLUMN,COLUMN",
-    default="",
     help="What was known before each decision, and is public: is it worth deciding by?",
 )
 @click.option("--min-rows", type=click.IntRange(min=2), help="Leave out arms with fewer rows.")
@@ -120,7 +119,7 @@ def compare(
         require_place(out)
     late = lateness(**{name: options.pop(name) for name in ("delay", "law", "lost", "patience")})
     reading = {name: options.pop(name) for name in _READ}
-    reading["features"] = [name.strip() for name in reading["features"].split(",") if name.strip()]
+    reading["features"] = _names(reading["features"])
     how = Reading(*(reading.pop(name) for name in Reading._fields))
     rewards_log = read(log, arm=arm, reward=reward, how=how, **reading)
     if not as_json:
@@ -195,6 +194,17 @@ def _say(sentences: Iterable[str]) -> None:
         lines = textwrap.fill(whole, _width(), break_on_hyphens=False, break_long_words=False)
         click.echo(lines.replace("\u00a0%", " %"))
     click.echo()
+
+
+def _names(text: str | None) -> list[str]:
+    """Columns that are parted by commas, as they were given."""
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise click.BadParameter(
+            "give names of columns with commas between them, such as age,visits",
+            param_hint="--features",
+        )
+    return names
 
 
 def _width() -> int:
