@@ -24,10 +24,10 @@ demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a pictu
 	$(BIN)/balaclava demo --out out/demo
 
 test: $(READY) lint ## everything that must hold before a change lands
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=10
 
 test-all: $(READY) lint ## with the long statistical tests too
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
 
 test-oldest: ## the oldest versions that pyproject.toml allows, in an environment of their own
 	$(PYTHON) -m venv --clear .venv-oldest

@@ -94,6 +94,7 @@ def test_every_second_implementation_is_compared() -> None:
 QUICK = ("dpr-batch-ucb", "dp-htinf", "dp-exp3", "ldpr-se", "robust-ucb")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # moment bounds that are wrong on purpose
 @pytest.mark.parametrize(
     "one",
     [
