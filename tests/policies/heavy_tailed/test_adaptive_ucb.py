@@ -75,7 +75,7 @@ def test_a_rival_is_compared_with_the_leader_at_its_own_grade():
 @pytest.mark.parametrize("size", [1.0, 1e300, 1e-12])
 def test_moves_of_a_changed_reward(size):
     """Two counts by 1 and the sum by its sensitivity at most, at a total of epsilon."""
-    policy = make(first_batch=30, epsilon=1.5)
+    policy = make(first_batch=40, epsilon=1.5)
     params = policy.constants()
     begin, choose, learn, _ = policy.kernels
 
@@ -83,7 +83,7 @@ def test_moves_of_a_changed_reward(size):
         state, recorder = begin(params), Recorder(3)
         for t in range(1, 401):
             arm, phase = choose(params, state, t, None, recorder)
-            reward = size * (1 + t % 3)
+            reward = size * (1.2 + t % 3 / 10)
             before = len(recorder.tape)
             learn(params, state, t, arm, changed if t == place else reward, phase, recorder)
             if t >= place and len(recorder.tape) > before:
@@ -91,8 +91,8 @@ def test_moves_of_a_changed_reward(size):
         return [entry.terms for entry in recorder.tape if entry.terms]
 
     moved_sums = 0
-    for place in (5, 142):  # in a batch without a level, and in one with a level
-        plain, other = tape(size * (1 + place % 3)), tape(-size)
+    for place in (5, 100):  # in a batch without levels, and in one with levels
+        plain, other = tape(size * (1.2 + place % 3 / 10)), tape(-size)
         loss = defaultdict(float)
         for one, two in zip(plain, other, strict=True):
             if one.value != two.value:
@@ -100,7 +100,7 @@ def test_moves_of_a_changed_reward(size):
                 loss["epsilon"] += one.epsilon
                 moved_sums += one.sensitivity != 1.0
         assert 0 < loss["epsilon"] <= policy.epsilon * (1 + 1e-12)
-    assert moved_sums or size == 1.0
+    assert moved_sums
 
 
 def test_replay_is_consistent():
@@ -146,23 +146,27 @@ def test_powers_of_two_change_nothing():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    "world",
-    [
-        bl.environment("pareto", means=S1, shape=1.95),
-        bl.environment("pareto", means=[1000 * mean for mean in S1], shape=1.55),
-    ],
-    ids=["pareto", "pareto-1000"],
-)
-def test_regret(world):
-    """Fixed seed. The usual run has 1 % of the regret of chance; a few in a hundred lock."""
-    horizon, gap = 100_000, float(world.gaps.mean())
+def test_regret():
+    """Fixed seed. The usual run has 1 % of the regret of chance."""
+    world, horizon = bl.environment("pareto", means=S1, shape=1.95), 100_000
     results = bl.simulate(
         make(arms=5), world, horizon=horizon, repetitions=10, seed=1, checkpoints=1
     )
-    regret = results.final_regret(NAME) / (gap * horizon)
+    regret = results.final_regret(NAME) / (float(world.gaps.mean()) * horizon)
     assert np.median(regret) < 0.03
-    assert (regret < 0.1).sum() >= 8
+    assert (regret < 0.1).all()
+
+
+@pytest.mark.statistical
+def test_no_run_locks():
+    """Fixed seed. With levels of its own for each arm, one run in seven locked on these arms: 20
+    runs would pass with a chance of 0.05."""
+    means = [1000 * mean for mean in (0.9, 0.85, 0.7, 0.45, 0.1)]
+    world, horizon = bl.environment("pareto", means=means, shape=1.55), 300_000
+    results = bl.simulate(
+        make(arms=5), world, horizon=horizon, repetitions=20, seed=1, checkpoints=1
+    )
+    assert (results.pulls(NAME)[:, 0] > horizon / 2).all()
 
 
 def test_without_noise_it_is_careful_still():

@@ -149,14 +149,16 @@ def rival_of(params: Any, state: State, lead: int, t: int, now: bool) -> int:
     for arm in range(params.arms):
         if arm != lead and (free(state, arm) or not now):
             value = advantage(params, state, arm, lead, t)
-            if rival < 0 or value > most:
+            # Of arms without a mean, the most promising comes first.
+            tie = value == most and state.pools.means[arm] > state.pools.means[rival]
+            if rival < 0 or value > most or tie:
                 rival, most = arm, value
     return rival
 
 
 @kernel(borrows=True)
 def likely_arm(params: Any, state: State) -> int:
-    """The arm whose histograms have the highest mean; where none stands out, the least pulled."""
+    """The arm with the highest mean so far; where no histogram stands out, the least pulled."""
     likely = -1
     for arm in range(params.arms):
         ahead = likely < 0 or state.pools.means[arm] > state.pools.means[likely]
@@ -169,14 +171,16 @@ def likely_arm(params: Any, state: State) -> int:
 
 @kernel(borrows=True)
 def arm_to_play(params: Any, state: State, t: int) -> int:
-    """A rival that may be better than the leader and has seen less than it, or the leader."""
+    """A rival that may be better than the leader and is of a lower grade, or the leader."""
     lead = leading_arm(state)
     rival = rival_of(params, state, lead, t, True)
-    if lead < 0:
-        return rival if rival >= 0 else likely_arm(params, state)
-    if rival < 0 or state.top[rival] == state.top[lead]:
-        return lead
-    return rival if advantage(params, state, rival, lead, t) > 0.0 else lead
+    below = rival >= 0 and (lead < 0 or state.top[rival] < state.top[lead])
+    if below and advantage(params, state, rival, lead, t) > 0.0:
+        return rival
+    for arm in range(params.arms):
+        if state.top[arm] < 0 <= state.newest[arm]:  # a leader before its first mean is no leader
+            return likely_arm(params, state)
+    return lead if lead >= 0 else likely_arm(params, state)
 
 
 @kernel(borrows=True)
@@ -197,7 +201,8 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
             state.newest[arm] = g
             state.grade[arm, row] = g
             state.centre[arm, row] = pools.means[arm]
-            if not new:
+            # Histograms alone are kept short: the arm must fill one before it has levels.
+            if not new and (g >= 0 or pools.number[arm] % 4 == 0):
                 state.next_size[arm] = min(2 * size, 2**53)
     return hand_out(pools, arm)
 
@@ -290,6 +295,9 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
         state.top[arm] = max(state.top[arm], g)
         go_by(pools, arm, state.means[arm, state.top[arm]], n)
         return
+    if not state.known[arm]:
+        longer = min(2 * pools.sizes[arm, row], 2**53)
+        state.next_size[arm] = max(state.next_size[arm], longer)
     pools.settled[arm] += 1
     empty_row(pools, arm, row)
     if state.top[arm] < 0:
