@@ -114,6 +114,10 @@ def simulate(
         check("workers", workers, _whole(1, 1024)) if workers is not None else available_cores()
     )
     winners = check("winners", winners, bool)
+    if progress is not None and not callable(progress):
+        raise ParameterError(
+            "progress is no function; give one of two numbers, the rounds played and all of them"
+        )
     rounds = checkpoint_rounds(checkpoints, horizon)
     feedback = Feedback.create(delay, patience, settle, missing)
     labelled = label_policies(policies)

@@ -11,6 +11,7 @@ import pytest
 
 import balaclava as bl
 from balaclava._core.kernels import compiled
+from balaclava.authoring import seeded
 from balaclava.errors import ContextError, DeviceError, IncompatibleError, ParameterError
 from balaclava.frames.ridge import (
     add_row,
@@ -178,6 +179,32 @@ def test_the_radius_of_noise_is_the_bound_of_its_own_release(delta: float) -> No
         return math.sqrt(square * (values.sum() + 2 * frobenius * math.sqrt(y) + 2 * largest * y))
 
     assert bound(values[-1]) <= noise_radius(params, episodes, 0) <= bound(frobenius)
+
+
+def test_dp_lin_ts_follows_bayes_rule() -> None:
+    """theta given the releases: each is N(G theta, v^2 G + s^2 I), and theta N(0, S^2/d I)."""
+    policy = make(
+        "dp-lin-ts", features=3, ridge=1.0, first_episode=5, parameter_bound=2.0, radius_scale=0.7
+    )
+    params, rng = policy.constants(), seeded(3)
+    begin, choose, learn = policy.kernels[:3]
+    state, contexts = begin(params), np.random.default_rng(4)
+    precision, sums = 3 / 4.0 * np.eye(3), np.zeros(3)
+    gram, released = np.zeros((3, 3)), np.zeros(3)
+    for t in range(1, 200):
+        context = contexts.normal(size=(3, 3)) / 4.0
+        arm, phase = choose(params, state, t, context, rng)
+        learn(params, state, t, arm, float(contexts.random() < 0.5), phase, rng)
+        if not np.array_equal(released, state.episodes.released[0]):
+            known = state.episodes.known.gram[0] - np.eye(3)
+            G, b = known - gram, state.episodes.released[0] - released
+            gram, released = known, state.episodes.released[0].copy()
+            weight = G @ np.linalg.inv((0.7 * 0.5) ** 2 * G + params.deviation**2 * np.eye(3))
+            precision, sums = precision + weight @ G, sums + weight @ b
+    assert state.episodes.draws[0] > 2
+    mean = np.linalg.solve(precision, sums)
+    assert np.allclose(state.precision[0], precision)
+    assert np.allclose(np.linalg.solve(state.factor[0].T, state.white[0]), mean)
 
 
 @pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts"])

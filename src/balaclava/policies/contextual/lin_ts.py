@@ -65,6 +65,15 @@ def draw_widths(params: Params, t: int) -> float:
 
 
 @kernel(borrows=True)
+def draw_coefficients(state: Any, v: float, rng: Any) -> None:
+    """theta~ of each block: L'^-1 (L^-1 b + v z), z standard normal."""
+    for block in range(state.white.shape[0]):
+        for i in range(state.work.size):
+            state.work[i] = state.white[block, i] + v * rng.standard_normal()
+        solve_transposed(state.factor[block], state.work, state.drawn[block])
+
+
+@kernel(borrows=True)
 def best_arm(theta: np.ndarray, context: np.ndarray, arms: int) -> int:
     """The arm with the highest mean by coefficients theta[block]; the lowest of several."""
     best, highest = 0, -math.inf
@@ -79,11 +88,7 @@ def best_arm(theta: np.ndarray, context: np.ndarray, arms: int) -> int:
 def choose(
     params: Params, state: Posterior, t: int, context: np.ndarray, rng: Any
 ) -> tuple[int, int]:
-    v = draw_widths(params, t)
-    for block in range(state.sums.shape[0]):
-        for i in range(params.features):
-            state.work[i] = state.white[block, i] + v * rng.standard_normal()
-        solve_transposed(state.factor[block], state.work, state.drawn[block])
+    draw_coefficients(state, draw_widths(params, t), rng)
     arm = best_arm(state.drawn, context, params.arms)
     keep_row(params, context[row_of(context, arm)], state.pending.notes[new_note(state.pending)])
     return arm, state.pending.count[0]

@@ -58,7 +58,6 @@ from balaclava.privacy.laplace import laplace_vector_release
 from balaclava.privacy.secure import grid_step
 
 RIDGE = 25.0  # of the ridge, in deviations of the noise times feature_bound
-FIRST = 4.0  # of the decisions of an episode a feature, in deviations over feature_bound
 
 FirstEpisode = Annotated[int, Range(1, 2**53, "decisions of an episode, at least")]
 EpisodeGrowth = Annotated[
@@ -149,6 +148,11 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
             raise self.refuse("epsilon", "is too large for Gaussian noise; set delta = 0")
 
     @property
+    def shortest(self) -> float:
+        """Of an episode's decisions by default, a feature and deviation of the noise."""
+        return 4.0
+
+    @property
     def deviation(self) -> float:
         """The standard deviation of the noise in a coordinate of a release."""
         if self.delta > 0.0:
@@ -161,7 +165,7 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
         ridge = self.ridge if self.ridge is not None else max(RIDGE * noise * bound, bound**2)
         first = self.first_episode
         if first is None:
-            first = math.ceil(min(max(FIRST * noise / bound * self.features, 1.0), 2.0**53))
+            first = math.ceil(min(max(self.shortest * noise / bound * self.features, 1.0), 2.0**53))
         growth = math.log(self.episode_growth)
         return Params(
             **shared,
