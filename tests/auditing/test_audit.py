@@ -12,7 +12,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.audit import plan_games
 from balaclava.auditing.games import Start, play_block
-from balaclava.auditing.limits import clopper_pearson, epsilon_lower, log_wealth
+from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.lives import plain_life
 from balaclava.auditing.recording import record
 from balaclava.auditing.replay import audit_by_replay
@@ -240,14 +240,6 @@ def test_bad_numbers_are_named(name, wrong):
 def test_only_policies_can_be_audited():
     with pytest.raises(ParameterError, match=r"bl\.policy"):
         bl.audit("dp-se")
-
-
-def test_clopper_pearson_against_closed_forms():
-    low, high = clopper_pearson(np.array([0, 10]), 10, 0.05)
-    assert low[0] == 0.0
-    assert high[1] == 1.0
-    assert high[0] == pytest.approx(1 - 0.05 ** (1 / 10))
-    assert low[1] == pytest.approx(0.05 ** (1 / 10))
 
 
 def test_the_bound_holds_as_often_as_it_says():

@@ -7,22 +7,7 @@ import math
 import numpy as np
 
 from balaclava._core.parts import require_part
-
-
-def clopper_pearson(
-    successes: np.ndarray | int, trials: np.ndarray | int, error: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """One-sided bounds on a probability, each wrong with probability at most `error`."""
-    require_part("scipy", "an audit")
-    from scipy.stats import beta
-
-    successes = np.asarray(successes, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        low = np.where(successes > 0, beta.ppf(error, successes, trials - successes + 1), 0.0)
-        high = np.where(
-            successes < trials, beta.ppf(1 - error, successes + 1, trials - successes), 1.0
-        )
-    return low, high
+from balaclava.simulation.statistics import clopper_pearson
 
 
 def epsilon_lower(

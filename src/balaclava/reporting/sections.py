@@ -25,6 +25,7 @@ from balaclava.reporting.panels import BAND, SPREAD, Final, Panel
 from balaclava.reporting.scales import number
 from balaclava.reporting.tables import NUMBER, wide_table
 from balaclava.simulation.statistics import CONFIDENCE
+from balaclava.simulation.tails import HEADER, tail_cells
 from balaclava.simulation.winners import recorded
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def panel_section(
             "Regret against epsilon": _against_epsilon(panel, looks),
             "Which arms were pulled": _pulls(panel, looks),
             "Winners": _winners(panel),
+            "Tails": _tails(panel),
             "Table": _table(panel),
         }
     charts = "".join(
@@ -99,6 +101,19 @@ def _winners(panel: Panel) -> str:
         "is the best: the right one, a wrong one or none by the horizon. A run stops at the first "
         "checkpoint at which it can be told.</p>"
         + wide_table("Winners", header, rows, [NUMBER] * (len(header) - 1))
+    )
+
+
+def _tails(panel: Panel) -> str:
+    """High quantiles, where there are runs enough."""
+    rows = tail_cells(panel.results)
+    if not rows:
+        return ""
+    return (
+        "<p>Quantiles of the final regret: what one run in 100, 1,000 or 10,000 exceeds. Each lies "
+        f"between the two numbers beside it with {CONFIDENCE:.0%} confidence; those of which the "
+        "runs say nothing are left out.</p>"
+        + wide_table("Tails", HEADER, rows, [NUMBER] * (len(HEADER) - 1))
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.declared import Range, check
 from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment
 from balaclava.errors import UnknownNameError, nearest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from balaclava.simulation.summary import Summary
+    from balaclava.simulation.tails import BadRuns, Tail
     from balaclava.simulation.winners import Winners
 
 
@@ -114,6 +116,31 @@ class Results:
         from balaclava.simulation.summary import summarise
 
         return summarise(self)
+
+    def tails(self, label: str) -> tuple[Tail, ...]:
+        """The 99, 99.9 and 99.99 % quantiles of the final regret, where the runs allow for them.
+
+        Each with the two runs between which it lies with 95 % confidence.
+        """
+        from balaclava.simulation.tails import tails_of
+
+        return tails_of(self.final_regret(label))
+
+    def bad_runs(
+        self, factor: float = 5.0, medians: Mapping[str, float] | None = None
+    ) -> dict[str, BadRuns]:
+        """For each policy the share of runs that cost more than `factor` medians.
+
+        The median is the policy's own, unless `medians` has another for its label: that of what it
+        is compared with. The interval is exact, at 95 %.
+        """
+        from balaclava.simulation.tails import bad_runs
+
+        factor = check("factor", factor, Annotated[float, Range(0, open_low=True)])
+        medians = {} if medians is None else medians
+        for label in medians:
+            self._of(label)
+        return bad_runs(self, factor, medians)
 
     def winners(self, confidence: float = 0.95) -> Winners:
         """How many runs name the right arm, the wrong one or none, and when: print it.

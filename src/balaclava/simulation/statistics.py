@@ -35,6 +35,32 @@ def plus_minus(values: np.ndarray) -> Any:
     return reach * np.std(values, axis=0, ddof=1) / math.sqrt(count)
 
 
+def clopper_pearson(
+    successes: np.ndarray | int, trials: np.ndarray | int, error: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """One-sided bounds on a probability, each wrong with probability at most `error`."""
+    require_part("scipy", "an interval for a share")
+    from scipy.stats import beta
+
+    successes = np.asarray(successes, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        low = np.where(successes > 0, beta.ppf(error, successes, trials - successes + 1), 0.0)
+        high = np.where(
+            successes < trials, beta.ppf(1 - error, successes + 1, trials - successes), 1.0
+        )
+    return low, high
+
+
+def share_interval(successes: int, trials: int) -> tuple[float, float]:
+    """The exact 95 % interval for a probability (Clopper and Pearson 1934).
+
+    >>> tuple(round(end, 3) for end in share_interval(1, 10))
+    (0.003, 0.445)
+    """
+    low, high = clopper_pearson(successes, trials, (1 - CONFIDENCE) / 2)
+    return float(low), float(high)
+
+
 def mean_of_regret(results: Results, label: str) -> tuple[float, float]:
     """The mean final regret of a policy, and its plus-minus."""
     final = results.final_regret(label)

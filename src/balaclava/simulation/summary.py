@@ -10,6 +10,7 @@ import numpy as np
 
 from balaclava._core.markup import html_table
 from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
+from balaclava.simulation.tails import HEADER, tail_cells
 from balaclava.simulation.winners import Winners, recorded
 
 if TYPE_CHECKING:
@@ -41,13 +42,18 @@ class SummaryRow(NamedTuple):
 
 
 class Summary(Sequence[SummaryRow]):
-    """The rows, and a table of them as text; with winners, where they were recorded."""
+    """The rows, and a table of them as text; with tails and winners, where there are any."""
 
     def __init__(
-        self, title: str, rows: Sequence[SummaryRow], winners: Winners | None = None
+        self,
+        title: str,
+        rows: Sequence[SummaryRow],
+        winners: Winners | None = None,
+        tails: Sequence[tuple[str, ...]] = (),
     ) -> None:
         self.title = title
         self.winners = winners
+        self.tails = tuple(tails)
         self._rows = tuple(rows)
 
     @overload
@@ -69,22 +75,27 @@ class Summary(Sequence[SummaryRow]):
         return [_HEADER, *(_cells(row) for row in self._rows)]
 
     def __str__(self) -> str:
-        cells = self.cells
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < _LEFT else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in cells
-        ]
         winners = [] if self.winners is None else ["", str(self.winners)]
-        return "\n".join([self.title, "", *lines, *winners])
+        tails = ["", *_lines([HEADER, *self.tails])] if self.tails else []
+        return "\n".join([self.title, "", *_lines(self.cells), *tails, *winners])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, _HEADER, map(_cells, self._rows))
+        tails = html_table("Tails", HEADER, self.tails) if self.tails else ""
+        return html_table(self.title, _HEADER, map(_cells, self._rows)) + tails
+
+
+def _lines(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    """A table as text: the first columns to the left."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < _LEFT else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    ]
 
 
 def summarise(results: Results) -> Summary:
@@ -94,7 +105,8 @@ def summarise(results: Results) -> Summary:
     if str(results.feedback):
         title += f", {results.feedback}"
     rows = [_row(results, label) for label in results.labels]
-    return Summary(title, rows, results.winners() if recorded(results) else None)
+    winners = results.winners() if recorded(results) else None
+    return Summary(title, rows, winners, tail_cells(results))
 
 
 def _row(results: Results, label: str) -> SummaryRow:
