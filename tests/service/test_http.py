@@ -351,4 +351,8 @@ def test_a_damaged_experiment_holds_up_no_other(open_service: Callable[..., Serv
     assert client.post("/v1/experiments/shop/decisions", json={}).status_code == 500
     assert reward(client, decision, 1.0).status_code == 500
     assert client.post("/v1/experiments", json=SHOP).status_code == 500
+    assert client.get("/v1/experiments/shop/results").status_code == 500
+    assert [each["name"] for each in client.get("/v1/experiments").json()["experiments"]] == [
+        "other"
+    ]
     assert len(decide(client, "other")) == 1

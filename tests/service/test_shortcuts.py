@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 
 from balaclava.service.app import create_app
+from balaclava.service.models import DecisionsIn
 from balaclava.service.server import first_key
 from balaclava.service.service import Service
+from balaclava.service.shortcuts import Shortcut, Shortcuts
 from tests.service.stage import SHOP
 
 WAYS = ("application/json", "application/json; charset=utf-8")  # the short, the whole
@@ -85,3 +93,37 @@ def test_both_ways_ask_for_a_key(ways: Any, key: str) -> None:
     short, whole = ways("POST", DECISIONS, "{}", authorization=key)
     assert short == whole
     assert short[0] == 401
+
+
+def test_a_body_in_pieces_is_one_body_on_both_ways() -> None:
+    async def endpoint(name: str, asked: DecisionsIn) -> PlainTextResponse:
+        return PlainTextResponse(f"{name} {asked.count}")
+
+    async def anybody(request: Request) -> None:
+        return None
+
+    async def whole_way(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
+
+    async def ask(body: bytes) -> bytes:
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/shop", "headers": headers}
+        pieces = [
+            {"type": "http.request", "body": body[n : n + 1], "more_body": n + 1 < len(body)}
+            for n in range(len(body))
+        ]
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return pieces.pop(0)
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await Shortcuts(whole_way, shortcuts=[shortcut])(scope, receive, send)
+        return b"".join(message.get("body", b"") for message in sent)
+
+    route = Route("/{name}", endpoint, methods=["POST"])
+    shortcut = Shortcut(route, TypeAdapter(DecisionsIn), anybody)
+    assert asyncio.run(ask(b'{"count": 2}')) == b"shop 2"
+    assert asyncio.run(ask(b'{"count": 0}')) == b'{"count": 0}'

@@ -189,6 +189,15 @@ def test_a_ledger_in_memory_is_refused() -> None:
         Ledger.open(":memory:")
 
 
+def test_the_log_of_a_ledger_stays_short(tmp_path: Path) -> None:
+    """Nobody moves it beside the commits."""
+    ledger = Ledger.open(str(tmp_path / "ledger"))
+    with ledger._engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar()
+    ledger.close()
+    assert pages == 1_000
+
+
 @pytest.fixture
 def ledger(database: str):
     """An empty ledger."""

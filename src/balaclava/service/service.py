@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -36,6 +37,7 @@ from balaclava.service.views import (
     privacy_document,
     results_document,
 )
+from balaclava.service.work import read_experiment
 from balaclava.service.writer import Writer
 
 ANSWER_SECONDS = 30.0
@@ -198,11 +200,14 @@ class Service:
     # Reading
 
     def experiments(self) -> list[dict[str, Any]]:
-        """Every experiment, oldest first."""
+        """Every experiment that can be read, oldest first; of the others the log says why."""
         wanted = select(experiments.c.name, experiments.c.version).order_by(experiments.c.id)
         with self.storage.reading() as connection:
             rows = connection.execute(wanted).all()
-            listed = [self._as_of(connection, *row) for row in rows]
+            listed = []
+            for row in rows:
+                with contextlib.suppress(Problem):
+                    listed.append(self._as_of(connection, *row))
         restores = self.ledger.restores()
         return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
 
@@ -283,7 +288,7 @@ class Service:
         known = self._seen.get(name)
         if known is None or known.version != version:
             row = connection.execute(select(experiments).where(experiments.c.name == name)).one()
-            known = self._seen[name] = Experiment.from_row(row)
+            known = self._seen[name] = read_experiment(row)
         return known
 
     def ready(self) -> bool:

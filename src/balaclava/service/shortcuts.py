@@ -55,12 +55,13 @@ async def _take(
 ) -> Receive | None:
     """Answer the request; where its body does not fit, what the whole way receives instead."""
     message = await receive()
-    body = message.get("body", b"")
+    pieces = [message.get("body", b"")]
     while message.get("more_body", False):
         message = await receive()
-        body += message.get("body", b"")
+        pieces.append(message.get("body", b""))
     if message["type"] != "http.request":
         return _again(message, receive)  # it was cut off
+    body = b"".join(pieces)  # at once: a million pieces would be copied a million times
     try:
         content = shortcut.body.validate_json(body)
     except ValidationError:

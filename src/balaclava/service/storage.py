@@ -67,7 +67,7 @@ class Storage:
     @classmethod
     def open(cls, url: str) -> Storage:
         """Connect, and bring the tables up to date."""
-        engine = engine_of(url)
+        engine = engine_of(url, PAGES_LEFT_TO_COMMITS)
         lock = _lock_file(engine.url.database) if engine.dialect.name == "sqlite" else None
         storage = cls(engine, lock)
         try:
@@ -169,12 +169,15 @@ def stand_alone(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_ALONE)))
 
 
-def engine_of(url: str) -> Engine:
-    """An engine for an address: a path of a file, sqlite:///path or postgresql://..."""
+def engine_of(url: str, pages: int = 1_000) -> Engine:
+    """An engine for an address: a path of a file, sqlite:///path or postgresql://...
+
+    A commit that leaves more than so many `pages` in SQLite's log moves them into its file.
+    """
     try:
         address = make_url(url if "://" in url else f"sqlite:///{url}")
         if address.get_backend_name() == "sqlite":
-            return _sqlite_engine(address)
+            return _sqlite_engine(address, pages)
         if address.get_backend_name() == "postgresql":
             return create_engine(
                 address.set(drivername="postgresql+psycopg"),
@@ -192,7 +195,7 @@ def engine_of(url: str) -> Engine:
     )
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, pages: int) -> Engine:
     engine = create_engine(
         url,
         poolclass=QueuePool,
@@ -210,7 +213,7 @@ def _sqlite_engine(url: URL) -> Engine:
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA cache_size=-65536")
-        cursor.execute(f"PRAGMA wal_autocheckpoint={PAGES_LEFT_TO_COMMITS}")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={pages}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

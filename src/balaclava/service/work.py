@@ -96,9 +96,8 @@ class Work:
                 whole = select(experiments).where(experiments.c.id == row.id)
                 stored = self.connection.execute(whole).one()
                 try:
-                    experiment = Experiment.from_row(stored)
-                except BalaclavaError as error:
-                    log.error("experiment %d cannot be read: %s", row.id, error)
+                    experiment = read_experiment(stored)
+                except Problem:
                     self._unreadable.add(stored.name)
                     continue
                 self._kept[row.id] = experiment
@@ -244,6 +243,15 @@ class Work:
             experiment.close(known)
             self.change(known)
         self.touch(experiment)
+
+
+def read_experiment(row: Any) -> Experiment:
+    """The experiment of a row; a Problem, and the reason in the log, if it is damaged."""
+    try:
+        return Experiment.from_row(row)
+    except BalaclavaError as error:
+        log.error("experiment %d cannot be read: %s", row.id, error)
+        raise unreadable() from None
 
 
 def unreadable() -> Problem:
