@@ -47,7 +47,11 @@ def trajectory_policies(arms: int, epsilon: float, horizon: int) -> dict[str, bl
     usual = {"arms": arms, "epsilon": epsilon, "horizon": horizon, "delta": 0.01}
     policies = {"imed": bl.policy("imed", arms=arms)}
     for entry in bl.list_policies():
-        if entry.guarantee == "central, trajectory" and entry.rewards == "bounded":
+        if (
+            entry.guarantee == "central, trajectory"
+            and entry.rewards == "bounded"
+            and "features" not in entry.policy.annotations
+        ):
             fields = [field.name for field in dataclasses.fields(entry.policy)]  # type: ignore[arg-type]
             parameters: dict[str, Any] = {key: usual[key] for key in usual if key in fields}
             policies[entry.name] = bl.policy(entry.name, **parameters)

@@ -180,3 +180,33 @@ def test_loops_of_different_kernels_have_different_names():
         play = compiled(make_play, *policy.kernels[:3], policy.prepare(), world.draw, world.advise)
         names.add(play.py_func.__qualname__)
     assert len(names) == 2
+
+
+MINE = """
+    import balaclava as bl
+    from balaclava.policies.classic.ucb1 import UCB1
+
+    @bl.register
+    class Mine(UCB1):
+        "UCB1 under another name."
+        name = "mine"
+"""
+PLAY = """
+    import sys
+    import balaclava as bl
+    if sys.argv[1] == "mine":
+        import mine
+    world = bl.environment("bernoulli", means=[0.1, 0.9])
+    policy = bl.policy(sys.argv[1], arms=2)
+    print(bl.simulate(policy, world, horizon=9, repetitions=1, seed=1).pulls(sys.argv[1]).sum())
+"""
+
+
+@pytest.mark.slow
+def test_a_subclass_with_the_same_kernels_spoils_nothing(project: Path) -> None:
+    """Its types lie in the same index, which must be read where its module is unknown."""
+    (project / "mine.py").write_text(textwrap.dedent(MINE))
+    (project / "run.py").write_text(textwrap.dedent(PLAY))
+    assert run(project, "mine") == 9
+    (project / "mine.py").unlink()
+    assert run(project, "ucb1") == 9

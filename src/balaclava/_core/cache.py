@@ -37,7 +37,9 @@ def keep_on_disk(dispatcher: Any, directory: Path) -> None:
 
     class Cache(caching.FunctionCache):
         def _index_key(self, sig: Any, codegen: Any) -> Any:
-            return sig, codegen.magic_tuple()  # the directory's name stands for the code
+            # The directory's name stands for the code. Types go in as text: an index that held a
+            # user's own classes could be read only where these can be imported.
+            return tuple(map(_type_name, sig)), codegen.magic_tuple()
 
     before = config.CACHE_DIR
     config.CACHE_DIR = str(directory)
@@ -47,6 +49,13 @@ def keep_on_disk(dispatcher: Any, directory: Path) -> None:
         pass  # nowhere to write: compile in every process
     finally:
         config.CACHE_DIR = before
+
+
+def _type_name(kind: Any) -> str:
+    """A numba type as text, with the modules of the named tuples in it."""
+    owner = getattr(kind, "instance_class", None)
+    parts = "".join(_type_name(part) for part in getattr(kind, "types", ()))
+    return f"{owner.__module__ if owner else ''} {kind} {parts}"
 
 
 def cache_directory(*functions: Callable[..., Any]) -> Path | None:
