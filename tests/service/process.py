@@ -22,11 +22,12 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__])
 
 ARRIVAL, WINDOWS = "arrival", "windows"
+OFTEN = {"epsilon": 20.0, "batch_ratio": 1.01}  # released, so that every life has some to lose
 DEFINITIONS: list[dict[str, Any]] = [
     {
         "name": ARRIVAL,
         "policy": "dp-imed",
-        "parameters": {"epsilon": 20.0},
+        "parameters": OFTEN,
         "arms": ["plain", "friendly", "map"],
         "reward_window": 1e6,
         "rewards_per_person": 2,
@@ -35,7 +36,7 @@ DEFINITIONS: list[dict[str, Any]] = [
     {
         "name": WINDOWS,
         "policy": "dp-imed",
-        "parameters": {"epsilon": 20.0},
+        "parameters": OFTEN,
         "arms": ["plain", "map"],
         "reward_window": 0.5,
         "default_reward": 0.0,

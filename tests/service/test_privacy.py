@@ -109,6 +109,11 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+def without_rewards(lines: list[str]) -> list[str]:
+    """Requests with rewards, and their commits, are counted by whichever process had them."""
+    return [line for line in lines if "reward" not in line and "commits" not in line]
+
+
 def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **more: Any) -> None:
     happenings = events(place)
     learns = range(place - place % EACH, len(happenings), EACH)
@@ -126,8 +131,7 @@ def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **
     cost = sum(move.share * move.terms.epsilon for move in player.moves)
     assert cost <= POLICIES[policy]["epsilon"] * (1 + 1e-9)
     if change != "it never came":  # a request less is one less that the metrics count, for admins
-        sent = [line for line in one.metrics if "reward" not in line]
-        assert sent == [line for line in other.metrics if "reward" not in line]
+        assert without_rewards(one.metrics) == without_rewards(other.metrics)
 
 
 def test_another_value_looks_alike(
