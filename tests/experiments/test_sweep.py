@@ -23,6 +23,7 @@ from balaclava.cli import main
 from balaclava.errors import (
     ClusterError,
     DamageWarning,
+    DeviceError,
     ExperimentFileError,
     IncompatibleError,
     MissingPartError,
@@ -36,6 +37,7 @@ from balaclava.experiments.files import Experiment, Plan, read_experiment, read_
 from balaclava.experiments.grids import expand, values_of
 from balaclava.experiments.running import run_sweep
 from balaclava.experiments.sweep import open_sweep, plan_sweep
+from balaclava.simulation.gpu.device import gpu_fault
 
 SWEEP = """
 horizon = [300, 1000]
@@ -326,6 +328,7 @@ def alone(**changes: Any) -> Experiment:
         {"repetitions": 3},
         {"seed": 2},
         {"checkpoints": 11},
+        {"device": "cuda"},
     ],
 )
 def test_a_key_depends_on_all_that_decides(change: dict[str, Any]) -> None:
@@ -341,6 +344,42 @@ def test_a_key_depends_on_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(sweep, "sources", lambda: "edited")
     assert only_key(alone()) != key
+
+
+def test_a_key_of_a_gpu_depends_on_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, cuda = alone(device="cpu"), alone(device="cuda")
+    keys = only_key(cpu), only_key(cuda)
+    assert keys[0] == only_key(alone())
+    monkeypatch.setattr(sweep, "compiler_version", lambda: "0.1")
+    assert only_key(cpu) == keys[0]
+    assert only_key(cuda) != keys[1]
+
+
+def test_a_device_is_checked_when_a_file_is_read(tmp_path: Path) -> None:
+    delayed = f"{SWEEP}[delay]\nmean = 5\n"
+    for text, words in (
+        ('device = "tpu"' + SWEEP, "'tpu'"),
+        ('device = "cuda"' + delayed, "delays"),
+    ):
+        with pytest.raises(ExperimentFileError, match=rf"small\.toml: device = .*{words}"):
+            read_plan(written(tmp_path, text))
+    plan = read_plan(written(tmp_path, 'device = "cuda"' + SWEEP))
+    assert {cell.device for cell in plan_sweep(plan, "nowhere").cells} == {"cuda"}
+
+
+@pytest.mark.skipif(not gpu_fault(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_played_or_lost(tmp_path: Path) -> None:
+    file, out = written(tmp_path, SWEEP), tmp_path / "out"
+    command = ["simulate", str(file), "--out", str(out), "--device"]
+    done = CliRunner().invoke(main, [*command, "cuda"])
+    assert (done.exit_code, tree(out)) == (2, {})
+    assert "device = 'cuda' cannot be used" in done.output
+    assert CliRunner().invoke(main, [*command, "auto"]).exit_code == 0
+    before = tree(out)
+    for more in ([], ["--extend"]):
+        assert CliRunner().invoke(main, [*command, "cuda", *more]).exit_code == 2
+    assert tree(out) == before
+    assert {cell.device for cell in open_sweep(out).cells} == {"cpu"}
 
 
 def test_a_key_depends_on_the_code_of_ones_own_policy() -> None:
@@ -667,7 +706,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = invoke("simulate", other, "--out", out)
     assert answer.exit_code == 2
     assert "another experiment" in answer.stderr
-    assert "the file has other parameters or another seed for " in answer.stderr
+    assert "the file has other parameters, another seed or another device for " in answer.stderr
     assert "lacks" not in answer.stderr
     assert (out / "summary.txt").read_text(encoding="utf-8") == summary
 
@@ -744,6 +783,15 @@ def test_workers_with_other_software_are_refused(
         run_sweep(plan, tmp_path / "out", scheduler=cluster.scheduler_address)
     with pytest.raises(ClusterError, match="that was given a cell has numba"):
         module._require_same(said, {**said, "numba": "0.2"})
+
+
+@pytest.mark.skipif(not gpu_fault(), reason="there is a GPU")
+def test_workers_without_a_gpu_are_refused(plan: Plan, tmp_path: Path, cluster: Any) -> None:
+    there = plan.with_device("cuda")
+    with pytest.raises(DeviceError, match=r"the worker at .*(numba-cuda|GPU)"):
+        run_sweep(there, tmp_path / "out", scheduler=cluster.scheduler_address)
+    assert {cell.device for cell in open_sweep(tmp_path / "out").cells} == {"cuda"}
+    assert not tree(tmp_path / "out" / "cells")
 
 
 def test_what_goes_wrong_on_a_worker_is_told() -> None:

@@ -16,6 +16,14 @@ from balaclava.cli.summarising import print_json, print_summary
 
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
+    from balaclava.simulation.engine import Device
+
+
+device_option = click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "auto"]),
+    help="Where to play: cuda is a GPU; by default what the file says, or the CPU.",
+)
 
 
 @click.command()
@@ -47,6 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--winners", is_flag=True, help="Say how many runs name the right arm, and when, from releases."
 )
+@device_option
 @delay_options
 @click.pass_context
 def simulate(
@@ -57,6 +66,7 @@ def simulate(
     show: bool,
     winners: bool,
     as_json: bool,
+    device: Device | None,
     delay: float | None,
     law: str | None,
     lost: float | None,
@@ -97,6 +107,7 @@ def simulate(
     if arguments:
         plan = plan.with_feedback(**arguments)
     plan = plan.with_winners() if winners else plan
+    plan = plan.with_device(device) if device else plan
     out = Path(f"{file.stem}-results") if out is None else out
     sweep = plan_sweep(plan, out)
     if show:

@@ -19,22 +19,24 @@ import numpy as np
 from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment
 from balaclava.errors import BalaclavaError, ClusterError
-from balaclava.experiments.sweep import Cell, sources
+from balaclava.experiments.sweep import Cell, gpu_software, sources
 from balaclava.policies.base import Policy
-from balaclava.simulation.engine import Progress, player
+from balaclava.simulation.engine import Device, Progress, chosen_device, player
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.files import versions
+from balaclava.simulation.gpu.device import gpu_fault, unusable
 from balaclava.simulation.results import Run
 
 TASK_ROUNDS = 100_000_000  # a few seconds: long beside a message, short beside a mishap
+GPU_TASK_ROUNDS = 50_000_000_000  # the same there, and thousands of games at once
 _AT_ONCE = 1000  # tasks that the scheduler knows of
 _CHATTER = ("distributed.client", "distributed.core", "distributed.utils")
 _AGAIN = "what was finished is kept: run the same command again to go on"
 
 
-def software() -> dict[str, str]:
+def software(gpu: bool = True) -> dict[str, str]:
     """What must be the same on every machine for the numbers to be."""
-    return {**versions(), "sources": sources()}
+    return {**versions(), "sources": sources(), **(gpu_software() if gpu else {})}
 
 
 def play_part(
@@ -44,11 +46,17 @@ def play_part(
     seed: int,
     feedback: Feedback,
     winners: bool,
+    device: Device,
     repetitions: list[int],
     expected: dict[str, str],
 ) -> list[Run]:
     """The task: runs on a worker."""
     _require_same(expected, software())
+    if chosen_device(device, feedback, winners, environment) == "cuda":
+        from balaclava.simulation.gpu.engine import some_on_device
+
+        pair = policy.name, policy, environment
+        return list(some_on_device(*pair, checkpoints, seed, repetitions))
     play = player(policy.name, policy, environment, checkpoints, seed, feedback, winners=winners)
     return [play(repetition, np.zeros(2, np.int64)) for repetition in repetitions]
 
@@ -64,8 +72,11 @@ def play_there(
     if not work:
         return
     with _connected(address, timeout) as client:
-        expected = software()
+        gpu = any(cell.device == "cuda" for cell, _ in work)
+        expected = software(gpu)
         _require_workers(client, address, timeout, expected)
+        if gpu:
+            _require_gpus(client)
         worlds: dict[int, Any] = {}
 
         def submit(cell: Cell, repetitions: list[int]) -> Any:
@@ -81,6 +92,7 @@ def play_there(
                 cell.seed,
                 cell.feedback,
                 cell.winners,
+                cell.device,
                 repetitions,
                 expected,
                 key=f"balaclava-{cell.key}-{repetitions[0]}-{len(repetitions)}",
@@ -105,7 +117,8 @@ def play_there(
 def _tasks(work: list[tuple[Cell, list[int]]]) -> Iterator[tuple[Cell, list[int]]]:
     """The work in pieces of a few seconds."""
     for cell, repetitions in work:
-        size = max(1, TASK_ROUNDS // cell.horizon)
+        most = GPU_TASK_ROUNDS if cell.device == "cuda" else TASK_ROUNDS
+        size = max(1, most // cell.horizon)
         for start in range(0, len(repetitions), size):
             yield cell, repetitions[start : start + size]
 
@@ -190,6 +203,12 @@ def _require_workers(client: Any, address: str, timeout: float, expected: dict[s
                 "install the same version there"
             )
         _require_same(expected, answer, worker)
+
+
+def _require_gpus(client: Any) -> None:
+    for worker, fault in client.run(gpu_fault).items():
+        if fault:
+            raise unusable(f"the worker at {worker}: {fault}")
 
 
 def _require_same(

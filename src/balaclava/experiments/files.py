@@ -44,6 +44,8 @@ Rewards may come late, or never::
     law = "geometric"                                # or "fixed", "uniform"; or values = [...]
     lost = 0.02
 
+With `device = "cuda"` a GPU plays, from streams of its own; with "auto", if there is one.
+
 With `winners = true` what was released is recorded at the checkpoints, and tables and pages say how
 many runs name the right arm, and when. It takes a policy that offers estimates, such as dp-imed.
 """
@@ -67,18 +69,20 @@ from balaclava.experiments.grids import expand, values_of
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import (
+    Device,
     Progress,
     checkpoint_rounds,
     require_compatible,
     simulate,
 )
 from balaclava.simulation.feedback import PROMPT, Feedback
+from balaclava.simulation.gpu.device import refusal, unusable
 from balaclava.simulation.results import Results
 
 _NUMBERS = {"horizon": 1, "repetitions": 1, "seed": 0}  # each with the smallest allowed
 _SETTLING = ("patience", "settle", "missing")
 _SECTIONS = ("delay", "environment", "environments", "policies")
-_KEYS = (*_NUMBERS, "checkpoints", "workers", "winners", *_SETTLING, *_SECTIONS)
+_KEYS = (*_NUMBERS, "checkpoints", "workers", "winners", "device", *_SETTLING, *_SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Experiment:
     environment_label: str = ""
     feedback: Feedback = PROMPT
     winners: bool = False
+    device: Device = "cpu"
 
     def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
         """Simulate it; `workers` overrides the file's."""
@@ -109,6 +114,7 @@ class Experiment:
             delay=self.feedback.delay,
             **self.feedback.settling._asdict(),
             winners=self.winners,
+            device=self.device,
             progress=progress,
         )
 
@@ -140,6 +146,22 @@ class Plan:
         return replace(
             self, experiments=tuple(replace(each, winners=True) for each in self.experiments)
         )
+
+    def with_device(self, device: Device) -> Plan:
+        """The same on another device."""
+        check("device", device, Device)
+        changed = tuple(replace(each, device=device) for each in self.experiments)
+        for each in changed:
+            require_played(each)
+        return replace(self, experiments=changed)
+
+
+def require_played(experiment: Experiment) -> None:
+    """Refuse what no GPU plays, whether there is one or not."""
+    if experiment.device == "cuda":
+        fault = refusal(experiment.environment, experiment.feedback, experiment.winners)
+        if fault:
+            raise unusable(f"{fault} ({experiment.environment_label})")
 
 
 def _require_estimates(policies: Iterable[Policy]) -> None:
@@ -235,7 +257,8 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     )
     plan = Plan(path.stem, experiments, workers)
     with _blame(f"{path}"):
-        return plan.with_winners() if winners else plan
+        plan = plan.with_winners() if winners else plan
+        return plan.with_device(content.get("device", "cpu"))
 
 
 def _parse(path: Path) -> dict[str, Any]:

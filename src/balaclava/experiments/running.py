@@ -27,6 +27,7 @@ from balaclava.experiments.sweep import (
     write_runs,
 )
 from balaclava.simulation.engine import Job, Pool, Progress, available_cores, player
+from balaclava.simulation.gpu.device import gpu_fault, unusable
 from balaclava.simulation.moments import warn_of_moments
 from balaclava.simulation.results import Run
 
@@ -69,6 +70,8 @@ def run_sweep(
     sweep = plan_sweep(plan, folder)
     threads = workers or plan.workers or available_cores()
     check("workers", threads, Annotated[int, Range(1, 1024)])
+    if scheduler is None:
+        _require_gpu(sweep)
     with _claimed(sweep, extend):
         _discard_damaged(sweep)
         keeper = _Keeper(sweep, keep_every)
@@ -105,6 +108,15 @@ def run_sweep(
     return sweep
 
 
+def _require_gpu(sweep: Sweep) -> None:
+    """Refuse, before anything is written, what is still to be played where no GPU is."""
+    if all(setting.get("device") != "cuda" for setting in sweep.manifest["settings"]):
+        return
+    fault = gpu_fault()
+    if fault and any(c.device == "cuda" and cell_state(c) != "done" for c in sweep.cells):
+        raise unusable(fault)
+
+
 def _discard_damaged(sweep: Sweep) -> None:
     """A finished cell that cannot be read is none: it is played again."""
     for cell in sweep.cells:
@@ -129,10 +141,23 @@ def cell_state(cell: Cell) -> Literal["done", "damaged", "-"]:
 def _play_here(
     work: Work, workers: int, rounds: int, progress: Progress
 ) -> Generator[tuple[Cell, list[Run]]]:
-    """On threads of this process; those of one cell's end already play the next cell."""
+    """On a GPU, then on threads of this process, where one cell's end plays the next already."""
+    rounds_so_far = 0
+
+    def report(further: int) -> None:
+        nonlocal rounds_so_far
+        rounds_so_far += further
+        progress(rounds_so_far, rounds)
+
+    for cell, repetitions in work:
+        if cell.device == "cuda":
+            for run in play_on_gpu(cell, repetitions, report):
+                yield cell, [run]
 
     def jobs() -> Iterator[_CellJob]:
         for cell, repetitions in work:
+            if cell.device == "cuda":
+                continue
             play = player(
                 cell.policy.name,
                 cell.policy,
@@ -146,8 +171,26 @@ def _play_here(
                 yield _CellJob(play, repetition, cell.horizon, cell=cell)
 
     with Pool(workers) as pool:
-        for job, run in pool.finished(jobs(), rounds, progress):
+        before = rounds_so_far
+        for job, run in pool.finished(
+            jobs(), rounds, lambda further, whole: progress(before + further, whole)
+        ):
             yield job.cell, [run]
+
+
+def play_on_gpu(cell: Cell, repetitions: list[int], report: Callable[[int], None]) -> Iterator[Run]:
+    """These repetitions of a cell; `report` is told of further rounds."""
+    from balaclava.simulation.gpu.engine import some_on_device
+
+    return some_on_device(
+        cell.policy.name,
+        cell.policy,
+        cell.environment,
+        cell.checkpoints,
+        cell.seed,
+        repetitions,
+        report,
+    )
 
 
 @dataclass(eq=False)

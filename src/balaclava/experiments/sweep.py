@@ -38,10 +38,16 @@ from balaclava.errors import (
     UnknownNameError,
     nearest,
 )
-from balaclava.experiments.files import Experiment, Plan
+from balaclava.experiments.files import Experiment, Plan, require_played
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
-from balaclava.simulation.engine import available_cores, checkpoint_rounds, require_compatible
+from balaclava.simulation.engine import (
+    Device,
+    available_cores,
+    checkpoint_rounds,
+    chosen_device,
+    require_compatible,
+)
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.files import (
     Recorded,
@@ -52,6 +58,7 @@ from balaclava.simulation.files import (
     read,
     versions,
 )
+from balaclava.simulation.gpu.device import compiler_version
 from balaclava.simulation.results import Results, Run
 
 SCHEMA = 1
@@ -89,6 +96,7 @@ class Cell:
     checkpoints: np.ndarray
     feedback: Feedback
     winners: bool
+    device: Device
     key: str
     path: Path
     done: bool
@@ -224,6 +232,7 @@ class Sweep:
                 rounds,
                 experiment.feedback,
                 experiment.winners,
+                experiment.device,
                 key,
                 folder / f"{key}.parquet",
                 f"{key}.parquet" in finished,
@@ -261,8 +270,9 @@ def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
             require_compatible(
                 label, policy, experiment.environment, experiment.horizon, experiment.feedback
             )
+    experiments = [_on_device(_labelled(experiment)) for experiment in plan.experiments]
     packages = versions()
-    settings = [_described(experiment, packages) for experiment in plan.experiments]
+    settings = [_described(experiment, packages) for experiment in experiments]
     manifest = {
         "schema": SCHEMA,
         "name": plan.name,
@@ -271,7 +281,6 @@ def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
         "machines": [machine()],
         "settings": settings,
     }
-    experiments = [_labelled(experiment) for experiment in plan.experiments]
     return Sweep(Path(folder), manifest, experiments)
 
 
@@ -362,7 +371,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     changed = [name for name in gone if name in come]  # by name the same, and yet another cell
     sentences = []
     for cells, verb in (
-        (changed, "has other parameters or another seed for"),
+        (changed, "has other parameters, another seed or another device for"),
         ([name for name in gone if name not in changed], "lacks"),
         ([name for name in come if name not in changed], "adds"),
     ):
@@ -403,6 +412,15 @@ def _labelled(experiment: Experiment) -> Experiment:
     return replace(experiment, environment_label=label)
 
 
+def _on_device(experiment: Experiment) -> Experiment:
+    """With "auto" decided, as the numbers depend on it. Whether there is a GPU is asked later."""
+    require_played(experiment)
+    if experiment.device != "auto":
+        return experiment
+    device = chosen_device("auto", experiment.feedback, experiment.winners, experiment.environment)
+    return replace(experiment, device=device)
+
+
 def _described(experiment: Experiment, packages: dict[str, str]) -> dict[str, Any]:
     """An experiment as the manifest has it, with the key of each cell."""
     world = _public(experiment.environment)
@@ -415,8 +433,12 @@ def _described(experiment: Experiment, packages: dict[str, str]) -> dict[str, An
         "checkpoints": rounds,
         **described_feedback(experiment.feedback),
         **({"winners": True} if experiment.winners else {}),
+        **({"device": "cuda"} if experiment.device == "cuda" else {}),
     }
-    digest = hashlib.sha256(_canonical([shared, packages, sources()]))
+    software: list[Any] = [shared, packages, sources()]
+    if experiment.device == "cuda":
+        software.append(gpu_software())
+    digest = hashlib.sha256(_canonical(software))
     for part in (_values(experiment.environment), *_code(experiment.environment)):
         digest.update(part)
     policies = {
@@ -505,6 +527,7 @@ def _rebuilt(setting: dict[str, Any]) -> Experiment:
         setting["environment_label"],
         Feedback.create(**setting.get("feedback", {})),
         setting.get("winners", False),
+        setting.get("device", "cpu"),
     )
 
 
@@ -512,18 +535,23 @@ def _entries(folder: Path) -> Iterator[Path]:
     """The Parquet files of a folder that may not be there; what is being written is hidden."""
     try:
         names = os.listdir(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
         if name.endswith(".parquet") and not name.startswith("."):
             yield folder / name
 
 
+def gpu_software() -> dict[str, str]:
+    """What numbers from a GPU depend on besides."""
+    return {"numba-cuda": compiler_version(), "sources for a GPU": sources(("simulation/gpu",))}
+
+
 @functools.cache
-def sources() -> str:
+def sources(patterns: tuple[str, ...] = _DECISIVE) -> str:
     """A digest of the sources that decide about numbers."""
     digest = hashlib.sha256()
-    for pattern in _DECISIVE:
+    for pattern in patterns:
         paths = _PACKAGE.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
         for path in sorted(paths):
             digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")

@@ -16,7 +16,7 @@ import numpy as np
 from balaclava._core.declared import Horizon, Range, brief, check
 from balaclava._core.kernels import compiled, compiling, is_foreign
 from balaclava.environments.base import Environment
-from balaclava.errors import DeviceError, IncompatibleError, ParameterError, no_such_arm
+from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.policies.settling import Settle, require_missing
 from balaclava.privacy.randomness import seeded
@@ -167,18 +167,11 @@ def chosen_device(
     check("device", device, Device)
     if device == "cpu":
         return "cpu"
-    from balaclava.simulation.gpu.device import gpu_fault
+    from balaclava.simulation.gpu.device import gpu_fault, refusal, unusable
 
-    if winners:
-        fault = "winners are recorded on the CPU alone"
-    elif not feedback.prompt:
-        fault = "delays are played on the CPU alone"
-    elif environment is not None and environment.dimension is not None:
-        fault = "contexts are drawn on the CPU alone"
-    else:
-        fault = gpu_fault()
+    fault = refusal(environment, feedback, winners) or gpu_fault()
     if device == "cuda" and fault:
-        raise DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
+        raise unusable(fault)
     return "cpu" if fault else "cuda"
 
 

@@ -6,18 +6,23 @@ Means are compared at 5 standard errors: each of the comparisons fails by chance
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import balaclava as bl
 from balaclava.errors import DeviceError
-from balaclava.simulation.gpu.device import gpu_fault
+from balaclava.simulation.feedback import PROMPT
+from balaclava.simulation.gpu.device import gpu_fault, refusal
 from balaclava.testing.examples import examples, matching_environment
 
 needs_gpu = pytest.mark.skipif(bool(gpu_fault()), reason=gpu_fault() or "there is a GPU")
-# Contexts are drawn on the CPU alone.
-POLICIES = {e.name: e.policy for e in bl.list_policies() if "features" not in e.policy.annotations}
+POLICIES = {
+    entry.name: entry.policy
+    for entry in bl.list_policies()
+    if not refusal(matching_environment(examples(entry.policy)[0]), PROMPT)
+}
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 
 
@@ -62,6 +67,24 @@ def test_results_depend_on_the_seed_alone(monkeypatch):
 
 @needs_gpu
 @pytest.mark.gpu
+def test_a_sweep_that_goes_on_ends_with_the_same_runs(tmp_path):
+    from balaclava.experiments.files import Experiment, Plan
+    from balaclava.experiments.running import run_sweep
+    from balaclava.simulation.gpu.engine import some_on_device
+
+    policy = bl.policy("ucb1", arms=9)
+    whole = regrets(policy, NINE, 12, "cuda")
+    rounds = np.array([200, 400, 600])
+    some = list(some_on_device("it", policy, NINE, rounds, 5, [0, 3, 4, 11]))
+    assert [run.repetition for run in some] == [0, 3, 4, 11]
+    assert all(np.array_equal(run.regret, whole[run.repetition]) for run in some)
+    experiment = Experiment({"it": policy}, NINE, 600, 12, 5, [200, 400, 600], device="cuda")
+    sweep = run_sweep(Plan("gpu", (experiment,)), tmp_path)
+    assert np.array_equal(sweep.results("bernoulli", 600).regret("it"), whole)
+
+
+@needs_gpu
+@pytest.mark.gpu
 def test_quantiles_agree_with_the_cpu():
     policy = bl.policy("ucb1", arms=9)
     here, there = (regrets(policy, NINE, 5_000, device)[:, -1] for device in ("cpu", "cuda"))
@@ -86,3 +109,37 @@ def test_delays_are_refused():
 def test_an_unknown_device_is_refused():
     with pytest.raises(bl.errors.ParameterError, match="device"):
         regrets(bl.policy("ucb1", arms=9), NINE, 2, "tpu")
+
+
+def test_the_list_of_what_is_played_is_true():
+    """That of docs/scaling.md, of all that is registered; test_ptx.py compiles what is played."""
+    worlds = {
+        ("policies", e.name): matching_environment(examples(e.policy)[0])
+        for e in bl.list_policies()
+        if e.policy.__module__.startswith("balaclava.")
+    } | {
+        ("environments", e.name): examples(e.environment)[0]
+        for e in bl.list_environments()
+        if e.environment.__module__.startswith("balaclava.")
+    }
+    expected: dict[tuple[str, str], set[str]] = {}
+    for (kind, name), world in worlds.items():
+        reason = refusal(world, PROMPT)
+        verdict = f"refused: {reason}" if reason else "played"
+        expected.setdefault((kind, verdict), set()).add(name)
+    page = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines()]
+    listed = {
+        (row[0], row[1]): set(row[2].split(", "))
+        for row in rows
+        if len(row) == 3 and row[0] in ("policies", "environments")
+    }
+    assert listed == expected
+
+
+def test_what_is_left_of_a_cell_is_played_in_stretches():
+    from balaclava.simulation.gpu.engine import stretches
+
+    assert list(stretches([])) == []
+    assert list(stretches([3])) == [(3, 1)]
+    assert list(stretches([0, 2, 3, 7])) == [(0, 1), (2, 2), (7, 1)]

@@ -9,18 +9,23 @@ from __future__ import annotations
 import pytest
 
 import balaclava as bl
+from balaclava.simulation.feedback import PROMPT
+from balaclava.simulation.gpu.device import refusal
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.ptx import to_ptx
 
 pytest.importorskip("numba_cuda")
 pytest.importorskip("cuda.bindings")
 
-# Contexts are drawn on the CPU alone.
-POLICIES = {e.name: e.policy for e in bl.list_policies() if "features" not in e.policy.annotations}
+POLICIES = {
+    entry.name: entry.policy
+    for entry in bl.list_policies()
+    if not refusal(matching_environment(examples(entry.policy)[0]), PROMPT)
+}
 ENVIRONMENTS = {
     entry.name: entry.environment
     for entry in bl.list_environments()
-    if entry.name not in ("linear", "labelled")
+    if not refusal(examples(entry.environment)[0], PROMPT)
 }
 
 

@@ -1,8 +1,16 @@
-"""Whether there is a GPU that can be used."""
+"""Whether there is a GPU that can be used, and what it plays."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+from typing import TYPE_CHECKING
+
+from balaclava.errors import DeviceError
+
+if TYPE_CHECKING:
+    from balaclava.environments.base import Environment
+    from balaclava.simulation.feedback import Feedback
 
 
 def gpu_fault() -> str:
@@ -14,3 +22,30 @@ def gpu_fault() -> str:
     if not cuda.is_available():
         return "no GPU was found, or its driver does not fit"
     return ""
+
+
+def refusal(environment: Environment | None, feedback: Feedback, winners: bool = False) -> str:
+    """Why no GPU plays this, whatever the policy; empty if one does. Asks for no GPU.
+
+    A policy that decides by contexts is refused with the environments that it can be played in.
+    """
+    if winners:
+        return "winners are recorded on the CPU alone"
+    if not feedback.prompt:
+        return "delays are played on the CPU alone"
+    if environment is not None and environment.dimension is not None:
+        return "contexts are drawn on the CPU alone"
+    return ""
+
+
+def unusable(fault: str) -> DeviceError:
+    """The error where device = 'cuda' cannot be had."""
+    return DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
+
+
+def compiler_version() -> str:
+    """The version of numba-cuda; empty where it is not installed."""
+    try:
+        return importlib.metadata.version("numba-cuda")
+    except importlib.metadata.PackageNotFoundError:
+        return ""

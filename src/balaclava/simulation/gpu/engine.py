@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,6 +153,34 @@ def runs_on_device(results: Results, repetitions: int, progress: Progress | None
         yield from pair.play(results.checkpoints, repetitions, results.seed, report)
 
 
+def some_on_device(
+    label: str,
+    policy: Policy,
+    environment: Environment,
+    rounds: np.ndarray,
+    seed: int,
+    repetitions: Sequence[int],
+    report: Report = lambda _: None,
+) -> Iterator[Run]:
+    """These repetitions of a pair, which ascend; what was left out was played before."""
+    pair = DevicePair(label, policy, environment)
+    for first, count in stretches(repetitions):
+        yield from pair.play(rounds, count, seed, report, first)
+
+
+def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ascending numbers as the first and the count of those that follow one after the other.
+
+    >>> list(stretches([0, 1, 2, 5, 6]))
+    [(0, 3), (5, 2)]
+    """
+    first = 0
+    for end in range(1, len(repetitions) + 1):
+        if end == len(repetitions) or repetitions[end] != repetitions[end - 1] + 1:
+            yield repetitions[first], end - first
+            first = end
+
+
 class DevicePair:
     """A policy and an environment on the device."""
 
@@ -180,12 +208,17 @@ class DevicePair:
         return max(1, min(int(_SHARE * free) // bytes_of(one[2:]), _MOST_GAMES))
 
     def play(
-        self, rounds: np.ndarray, repetitions: int, seed: int, report: Report = lambda _: None
+        self,
+        rounds: np.ndarray,
+        repetitions: int,
+        seed: int,
+        report: Report = lambda _: None,
+        start: int = 0,
     ) -> Iterator[Run]:
-        """All repetitions, as many games at once as fit; `rounds` are the checkpoints."""
+        """So many repetitions from `start` on, as many at once as fit; `rounds`: checkpoints."""
         most = self.games_at_once()
-        for first in range(0, repetitions, most):
-            count = min(most, repetitions - first)
+        for first in range(start, start + repetitions, most):
+            count = min(most, start + repetitions - first)
             regret, pulls = self._play_together(rounds, first, count, seed, report)
             for game in range(count):
                 yield Run(self.label, first + game, regret[game], pulls[game])
