@@ -10,7 +10,7 @@ import balaclava as bl
 from balaclava import errors
 from balaclava.advice.calibrate import Calibration, _Search, with_scale
 from balaclava.cli import main
-from balaclava.errors import IncompatibleError, ParameterError
+from balaclava.errors import DeviceError, IncompatibleError, ParameterError
 from balaclava.simulation.feedback import Feedback
 
 WORLDS = [bl.environment("bernoulli", means=[0.5, 0.5 + gap]) for gap in (0.1, 0.3)]
@@ -105,6 +105,38 @@ def test_a_rare_failure_outweighs_a_better_mean():
     assert search.best(100) == 1.0
 
 
+def test_a_risk_is_a_quantile():
+    """What fails in 1 run of 200 is beside the 99 % quantile and within the 99.9 % one."""
+    search = _Search(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
+    safe, risky = np.full(4_000, 50.0), np.append(np.full(3_980, 20.0), np.full(20, 900.0))
+    search.finals = {(4_000, 1.0): [safe], (4_000, 0.1): [risky]}
+    assert search.best(4_000) == 1.0  # the worst run counts: 24.4 + 90 against 50 + 5
+    search.risk = 0.99
+    assert search.best(4_000) == 0.1
+    search.risk = 0.999
+    assert search.best(4_000) == 1.0
+
+
+def test_a_risk_is_reported_beside_the_mean():
+    how = {**HOW, "horizon": 200, "repetitions": 40, "risk": 0.9, "scales": [0.1, 0.3, 1.0]}
+    done = bl.calibrate(ucb1(), WORLDS[1], **how)
+    fresh = bl.simulate(
+        {"before": ucb1(), "after": done.policy},
+        WORLDS[1],
+        horizon=200,
+        repetitions=40,
+        seed=3,
+        checkpoints=1,
+    )
+    (row,) = done.rows
+    before, after = (np.quantile(fresh.final_regret(label), 0.9) for label in ("before", "after"))
+    assert (row.risk_before, row.risk) == (before, after)
+    assert row.mean == pytest.approx(fresh.final_regret("after").mean())
+    assert all(finalist.risk >= finalist.median for finalist in done.finalists)
+    assert done.table.splitlines()[0].count("90 %") == 2
+    assert any("by the mean and the worst run it would be" in note for note in done.notes)
+
+
 def test_the_edge_is_noted_and_the_grid_extended():
     given = bl.calibrate(ucb1(), WORLDS, **HOW, scales=[1.0, 2.0])
     assert given.scale == 1.0
@@ -158,6 +190,10 @@ def test_progress_is_told():
         ({"scales": [-1.0]}, ParameterError, "radius_scale"),
         ({"repetitions": 1}, ParameterError, "repetitions"),
         ({"policy": "ucb1"}, ParameterError, "not a policy"),
+        ({"risk": 1.0}, ParameterError, "risk = 1"),
+        ({"risk": 0.999}, ParameterError, "take at least 4000"),
+        ({"device": "tpu"}, ParameterError, "device = 'tpu'"),
+        ({"device": "cuda", "delay": bl.Delay(mean=5)}, DeviceError, "delays"),
         (
             {"environments": bl.environment("bernoulli", means=[0.1, 0.2, 0.3])},
             IncompatibleError,
@@ -195,6 +231,10 @@ def test_command(tmp_path):
     assert run.exit_code == 0, run.output
     assert "ucb1: radius_scale = " in run.output
     assert "far (held out)" in run.output
+    few = ["calibrate", str(file), "--policy", "ucb1", "--risk", "0.9", "--device", "cpu"]
+    run = CliRunner().invoke(main, few)
+    assert run.exit_code == 2
+    assert "take at least 40" in run.output
     for wrong in (["--policy", "ucb"], ["--policy", "ucb1", "--held-out", "fare"]):
         run = CliRunner().invoke(main, ["calibrate", str(file), *wrong])
         assert run.exit_code == 2

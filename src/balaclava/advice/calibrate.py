@@ -18,7 +18,13 @@ from balaclava.errors import MomentWarning, ParameterError, nearest
 from balaclava.policies.base import Policy
 from balaclava.policies.settling import Settle
 from balaclava.simulation.delays import Delay
-from balaclava.simulation.engine import Progress, require_compatible, simulate
+from balaclava.simulation.engine import (
+    Device,
+    Progress,
+    chosen_device,
+    require_compatible,
+    simulate,
+)
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.moments import warn_of_moments
 from balaclava.simulation.statistics import plus_minus
@@ -29,6 +35,7 @@ _DEFAULT_GRID = tuple(2.0**k for k in range(-7, 2))  # times the policy's own sc
 _MOST_STEPS = 8  # by which the default grid is extended
 _WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones
 _ENOUGH = 100  # repetitions
+_BEYOND = 4  # runs that lie beyond the quantile of a risk, on average
 _FINALISTS, _CAREFUL = 3, 2
 
 
@@ -50,6 +57,8 @@ class CalibrationRow(NamedTuple):
     mean: float
     plus_minus: float  # half the width of the 95 % interval for the mean
     worst: float
+    risk_before: float | None = None  # the quantile that the scale was chosen by, if any
+    risk: float | None = None
 
 
 class Finalist(NamedTuple):
@@ -62,6 +71,7 @@ class Finalist(NamedTuple):
     median: float
     high: float  # the 95 % quantile
     worst: float
+    risk: float | None = None  # the quantile that the scale was chosen by, if any
 
 
 @dataclass(frozen=True)
@@ -79,27 +89,30 @@ class Calibration:
     finalists: tuple[Finalist, ...]
     rows: tuple[CalibrationRow, ...]
     notes: tuple[str, ...]
+    risk: float | None = None
 
     @property
     def table(self) -> str:
         """The rows as text."""
-        cells: list[tuple[str, ...]] = [
-            ("environment", "before", "worst run", "after", "± (95 %)", "worst run")
-        ]
+        quantile = [] if self.risk is None else [_percent(self.risk)]
+        before, after = ("before", *quantile, "worst run"), ("after", "± (95 %)", *quantile)
+        cells: list[tuple[str, ...]] = [("environment", *before, *after, "worst run")]
         for row in self.rows:
             name = f"{row.environment} (held out)" if row.held_out else row.environment
-            numbers = (row.before, row.worst_before, row.mean, row.plus_minus, row.worst)
-            cells.append((name, *(f"{number:.4g}" for number in numbers)))
+            numbers_before = (row.before, row.risk_before, row.worst_before)
+            numbers = (row.mean, row.plus_minus, row.risk, row.worst)
+            cells.append((name, *_figures([*numbers_before, *numbers])))
         return _aligned(cells)
 
     @property
     def final_table(self) -> str:
         """The finalists as text."""
-        cells: list[tuple[str, ...]] = [
-            ("scale", "environment", "mean", "± (95 %)", "median", "95 %", "worst run")
-        ]
+        header = ("scale", "environment", "mean", "± (95 %)", "median", "95 %", "worst run")
+        cells: list[tuple[str, ...]] = [header]
+        if self.risk is not None:
+            cells = [(*header, _percent(self.risk))]
         for scale, environment, *numbers in self.finalists:
-            cells.append((f"{scale:.3g}", environment, *(f"{number:.4g}" for number in numbers)))
+            cells.append((f"{scale:.3g}", environment, *_figures(numbers)))
         return _aligned(cells)
 
     def __str__(self) -> str:
@@ -124,6 +137,14 @@ class Calibration:
     __repr__ = __str__
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.8g} %"
+
+
+def _figures(numbers: Iterable[float | None]) -> list[str]:
+    return [f"{number:.4g}" for number in numbers if number is not None]
+
+
 def _aligned(cells: list[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
@@ -142,11 +163,13 @@ def calibrate(
     scales: Sequence[float] | None = None,
     parameter: str = "radius_scale",
     caution: float = 2.0,
+    risk: float | None = None,
     delay: Delay | None = None,
     patience: int | None = None,
     settle: Settle = "arrival",
     missing: float | None = None,
     workers: int | None = None,
+    device: Device = "cpu",
     progress: Progress | None = None,
 ) -> Calibration:
     """Choose a policy's scale by simulation on environments that you consider plausible.
@@ -163,6 +186,9 @@ def calibrate(
     taken: it pays a little here so as not to fail in an environment that is harder than these. The
     runs in the report took no part in the choice, and `held_out` environments none either.
 
+    With `risk`, such as 0.999, a scale costs that quantile of the final regret instead: what one
+    run in 1 / (1 - risk) exceeds. It is for those who run the policy once.
+
     The scale never touches privacy, so the proof of privacy stands. The proof of regret holds for
     the given scale and is given up: in an environment unlike these the policy may do badly.
 
@@ -178,8 +204,10 @@ def calibrate(
         parameter: the parameter to choose, such as `learning_rate_scale`.
         caution: how many times the least cost may be paid to stay near the given scale; 1 takes
             the scale that did best.
+        risk: from 0.5 to below 1; takes at least 4 / (1 - risk) repetitions: 4,000 for 0.999.
         delay, patience, settle, missing: how late rewards come, as for `bl.simulate`.
         workers: threads; by default one for each core that this process may use.
+        device: "cpu", "cuda" or "auto", as for `bl.simulate`.
         progress: called with the rounds played and the rounds in all (which may grow).
 
     Example:
@@ -190,21 +218,17 @@ def calibrate(
         >>> done.scale, done.policy.radius_scale
         (0.3, 0.3)
     """
-    if not isinstance(policy, Policy):
-        raise ParameterError(
-            f"policy: {brief(policy)} is not a policy; make one with bl.policy(name, ...)"
-        )
+    current = _current(policy, parameter)
     horizon = check("horizon", horizon, Horizon)
     repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
     seed = check("seed", seed, Annotated[int, Range(0)])
     caution = check("caution", caution, Annotated[float, Range(1)])
+    _require_runs(risk, repetitions)
     feedback = Feedback.create(delay, patience, settle, missing)
-    current = _current(policy, parameter)
     worlds, others = _label_apart(environments, held_out)
-    for label, world in {**worlds, **others}.items():
-        require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
-        warn_of_moments(f"{policy.name} on {label}", policy, world)
-    search = _Search(policy, parameter, worlds, horizon, seed, feedback, workers, progress)
+    _require_playable(policy, {**worlds, **others}, horizon, feedback, device)
+    how = (feedback, workers, progress, device, risk)
+    search = _Search(policy, parameter, worlds, horizon, seed, *how)
     few = max(2, repetitions // 2)
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
     if str(feedback):
@@ -218,7 +242,8 @@ def calibrate(
         search.report(label, world, calibrated, repetitions, label in others)
         for label, world in {**worlds, **others}.items()
     )
-    notes += _last_notes(rows, repetitions) + search.what_would_change(scale, repetitions, caution)
+    notes += _last_notes(rows, repetitions)
+    notes += search.what_would_change(scale, repetitions, caution, current)
     return Calibration(
         policy=calibrated,
         parameter=parameter,
@@ -231,7 +256,35 @@ def calibrate(
         finalists=search.final_rows(repetitions),
         rows=rows,
         notes=tuple(notes),
+        risk=risk,
     )
+
+
+def _require_playable(
+    policy: Policy,
+    worlds: dict[str, Environment],
+    horizon: int,
+    feedback: Feedback,
+    device: Device,
+) -> None:
+    """Refuse, before anything is played, what cannot be."""
+    for label, world in worlds.items():
+        require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
+        chosen_device(device, feedback, environment=world)
+        warn_of_moments(f"{policy.name} on {label}", policy, world)
+
+
+def _require_runs(risk: float | None, repetitions: int) -> None:
+    """Refuse a risk that so many runs say nothing about."""
+    if risk is None:
+        return
+    check("risk", risk, Annotated[float, Range(0.5, 1.0, open_high=True)])
+    enough = math.ceil(_BEYOND / (1.0 - risk) * (1.0 - 1e-9))
+    if repetitions < enough:
+        raise ParameterError(
+            f"repetitions = {repetitions} is too few for risk = {risk:g}: one run in "
+            f"{1.0 / (1.0 - risk):.4g} lies beyond that quantile; take at least {enough}"
+        )
 
 
 def _label_apart(
@@ -326,6 +379,10 @@ def label_environments(what: str, environments: Any) -> dict[str, Environment]:
 
 def _current(policy: Policy, parameter: str) -> float:
     """The scale that the policy has, if the parameter is one."""
+    if not isinstance(policy, Policy):
+        raise ParameterError(
+            f"policy: {brief(policy)} is not a policy; make one with bl.policy(name, ...)"
+        )
     if parameter not in policy.annotations:
         raise ParameterError(
             f"{policy.name} has no parameter {parameter!r} to calibrate; "
@@ -382,6 +439,8 @@ class _Search:
     feedback: Feedback
     workers: int | None
     progress: Progress | None
+    device: Device = "cpu"
+    risk: float | None = None
     played: int = 0
     refused: list[str] = dataclasses.field(default_factory=list)
     extended: int = 0
@@ -433,6 +492,7 @@ class _Search:
                 workers=self.workers,
                 delay=self.feedback.delay,
                 **self.feedback.settling._asdict(),
+                device=self.device,
                 progress=report,
             )
         self.played += self.horizon * repetitions * len(policies)
@@ -451,7 +511,9 @@ class _Search:
                 return
             self.extended += 1
 
-    def what_would_change(self, scale: float, repetitions: int, caution: float) -> list[str]:
+    def what_would_change(
+        self, scale: float, repetitions: int, caution: float, current: float
+    ) -> list[str]:
         """What would lead to another scale."""
         best = self.ranking(repetitions)[0]
         notes = []
@@ -460,6 +522,14 @@ class _Search:
                 f"with caution = 1 it would be {best.scale:.3g}, which did best here; caution = "
                 f"{caution:g} stays nearer to the scale as given, for environments harder than "
                 "these"
+            )
+        if self.risk is not None:
+            cheapest = dataclasses.replace(self, risk=None).careful(repetitions, caution, current)[
+                0
+            ]
+            notes.append(
+                f"chosen by the {_percent(self.risk)} quantile of the regret; by the mean and the "
+                f"worst run it would be {cheapest:.3g}"
             )
         notes.append(
             "closer arms, a longer horizon or a smaller epsilon would want a larger scale, arms "
@@ -477,7 +547,7 @@ class _Search:
     def ranking(self, repetitions: int) -> list[Trial]:
         """The scales that were played so often, best first; of equals the larger, more careful."""
         mine = {scale: finals for (n, scale), finals in self.finals.items() if n == repetitions}
-        costs = np.array([[_cost(final) for final in finals] for finals in mine.values()])
+        costs = np.array([[self.cost(final) for final in finals] for finals in mine.values()])
         least = costs.min(axis=0)
         # A least cost of 0 (one arm, say) or below (losses) is no unit; then the largest is.
         unit = np.where(least > 0, least, np.maximum(np.abs(costs).max(axis=0), 1e-300))
@@ -516,7 +586,9 @@ class _Search:
                 if count == repetitions:
                     middle, high = np.quantile(final, [0.5, 0.95])
                     figures = (final.mean(), plus_minus(final), middle, high, final.max())
-                    rows.append(Finalist(scale, label, *map(float, figures)))
+                    tail = self.quantile(final)
+                    row = Finalist(scale, label, *map(float, figures))
+                    rows.append(row._replace(risk=tail))
         return tuple(rows)
 
     def notes(self, scale: float, few: int) -> list[str]:
@@ -545,8 +617,14 @@ class _Search:
         )
         before, after = finals["before"], finals["after"]
         figures = (before.mean(), before.max(), after.mean(), plus_minus(after), after.max())
-        return CalibrationRow(label, held_out, *map(float, figures))
+        row = CalibrationRow(label, held_out, *map(float, figures))
+        return row._replace(risk_before=self.quantile(before), risk=self.quantile(after))
 
+    def quantile(self, final: np.ndarray) -> float | None:
+        """That of the risk, if there is one."""
+        return None if self.risk is None else float(np.quantile(final, self.risk))
 
-def _cost(final: np.ndarray) -> float:
-    return float(final.mean() + _WORST_WEIGHT * final.max())
+    def cost(self, final: np.ndarray) -> float:
+        """What a scale costs in an environment: the risk, or the mean with a share of the worst."""
+        tail = self.quantile(final)
+        return float(final.mean() + _WORST_WEIGHT * final.max()) if tail is None else tail

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from balaclava.cli.delays import delay_options, lateness
-from balaclava.cli.play import _progress
+from balaclava.cli.play import _progress, device_option
+
+if TYPE_CHECKING:
+    from balaclava.simulation.engine import Device
 
 
 @click.command()
@@ -24,6 +28,13 @@ from balaclava.cli.play import _progress
     "--repetitions", type=click.IntRange(min=2), help="Runs of a finalist; by default the file's."
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
+@click.option(
+    "--risk",
+    type=float,
+    metavar="SHARE",
+    help="Choose by this quantile of the regret, such as 0.999, instead of the mean.",
+)
+@device_option
 @delay_options
 def calibrate(
     file: Path,
@@ -32,6 +43,8 @@ def calibrate(
     parameter: str,
     repetitions: int | None,
     workers: int | None,
+    risk: float | None,
+    device: Device | None,
     delay: float | None,
     law: str | None,
     lost: float | None,
@@ -80,6 +93,8 @@ def calibrate(
             seed=first.seed,
             held_out={name: worlds[name] for name in held_out} or None,
             parameter=parameter,
+            risk=risk,
+            device=device or first.device,
             delay=first.feedback.delay,
             **first.feedback.settling._asdict(),
             workers=workers or first.workers,
