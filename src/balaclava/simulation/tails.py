@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from balaclava._core.parts import require_part
 from balaclava.simulation.statistics import CONFIDENCE, share_interval
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def tails_of(values: np.ndarray, levels: Sequence[float] = LEVELS) -> tuple[Tail
     """
     if not len(values):
         return ()
+    require_part("scipy", "an interval for a quantile")
     from scipy.stats import binom
 
     ordered, n, error = np.sort(values), len(values), (1 - CONFIDENCE) / 2
