@@ -136,6 +136,7 @@ def test_outliers_of_each_arm() -> None:
 # Tao et al.
 
 
+@pytest.mark.slow
 def test_central_figure(tmp_path: Path, fixed_scales: None) -> None:
     made = bl.reproduce("tao2022-fig1", scale="tiny", out=tmp_path)
     check(made, tmp_path, ["", "-calibrated"])
