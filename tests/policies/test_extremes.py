@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.errors import ParameterError
+from balaclava.policies.base import into_unit_interval
 from balaclava.testing import examples
 
 POLICIES = [policy for entry in bl.list_policies() for policy in examples(entry.policy)[:1]]
@@ -55,3 +57,17 @@ def test_ucb1_goes_on_learning_after_absurd_rewards() -> None:
         pulls[decision.arm] += 1
         agent.tell(decision, -1e308 if decision.arm == 0 else 0.5)
     assert pulls == [1, 49]
+
+
+@pytest.mark.parametrize("high", [5e-324, 1e-310, 5e-309])
+def test_a_range_too_narrow_to_rescale_is_refused(high: float) -> None:
+    """1 / (high - low) would be infinite, and a reward at the low end not a number."""
+    with pytest.raises(ParameterError, match="too narrow"):
+        bl.policy("dp-imed", arms=2, epsilon=1.0, reward_range=(0.0, high))
+
+
+def test_the_narrowest_range_is_rescaled() -> None:
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0, reward_range=(0.0, 1e-308))
+    low, high = (into_unit_interval(policy.constants(), reward) for reward in (0.0, 1e-308))
+    assert low == 0.0
+    assert high == pytest.approx(1.0)

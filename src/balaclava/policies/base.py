@@ -330,6 +330,10 @@ class BoundedPolicy(Policy):
             raise self.refuse("reward_range", "is empty; give (smallest, largest)")
         if not math.isfinite(high - low):
             raise self.refuse("reward_range", "is too wide for 64-bit floats; rescale the rewards")
+        if not math.isfinite(1.0 / (high - low)):  # by which rewards are rescaled
+            raise self.refuse(
+                "reward_range", "is too narrow for 64-bit floats; rescale the rewards"
+            )
 
     @property
     def accepts(self) -> tuple[float, float]:
