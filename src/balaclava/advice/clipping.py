@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from balaclava.environments.cells import PIPE, Reading, read_columns
-from balaclava.environments.numerals import read_numbers
+from balaclava.environments.logs import read_rewards
 from balaclava.errors import ParameterError
 from balaclava.simulation.statistics import plus_minus
 
@@ -44,12 +44,7 @@ def public_limits(
     if source == PIPE:
         raise ParameterError("clip-from cannot be a pipe; give the path of a file")
     columns = read_columns(source, {"reward": reward}, how.checked())
-    rewards, _ = read_numbers(
-        f"{source}: column {reward!r}",
-        columns.cells["reward"],
-        commas_between_cells=columns.commas_between_cells,
-        decimal=how.decimal,
-    )
+    rewards, _ = read_rewards(source, columns, reward, how)
     if rewards.size == 0:
         raise ParameterError(f"{source} has no rows to take quantiles of")
     bottom, top = (float(each) for each in np.quantile(rewards, (low, high)))

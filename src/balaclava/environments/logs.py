@@ -66,12 +66,7 @@ def read_log(
     columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, how)
     columns, dropped = _without_missing(columns) if how.drop_missing else (columns, 0)
     names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
-    rewards, notation = read_numbers(
-        f"{source}: column {reward!r}",
-        columns.cells["reward"],
-        commas_between_cells=columns.commas_between_cells,
-        decimal=how.decimal,
-    )
+    rewards, notation = read_rewards(source, columns, reward, how)
     if rewards.size == 0:
         raise ParameterError(f"{source} has no rows; give one for each decision")
     by_arm, codes = _split(names, codes, rewards)
@@ -84,6 +79,18 @@ def read_log(
         rewards,
         {name: columns.cells[name] for name in others or {}},
         columns.commas_between_cells,
+    )
+
+
+def read_rewards(
+    source: str, columns: Columns, reward: str, how: Reading
+) -> tuple[np.ndarray, list[str]]:
+    """The rewards as numbers, and in which notation they are; `reward` names their column."""
+    return read_numbers(
+        f"{source}: column {reward!r}",
+        columns.cells["reward"],
+        commas_between_cells=columns.commas_between_cells,
+        decimal=how.decimal,
     )
 
 
