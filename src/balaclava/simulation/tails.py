@@ -53,13 +53,14 @@ def tails_of(values: np.ndarray, levels: Sequence[float] = LEVELS) -> tuple[Tail
     >>> [tail.level for tail in tails_of(np.arange(5_000.0))]
     [0.99, 0.999]
     """
-    if not len(values):
+    n, error = len(values), (1 - CONFIDENCE) / 2
+    levels = [level for level in levels if level**n <= error]  # else no run need be above it
+    if not levels:
         return ()
     require_part("scipy", "an interval for a quantile")
     from scipy.stats import binom
 
-    ordered, n, error = np.sort(values), len(values), (1 - CONFIDENCE) / 2
-    tails = []
+    ordered, tails = np.sort(values), []
     for level in levels:
         # The lower run is above the quantile, or the upper one below, with probability `error`.
         low, high = int(binom.ppf(error, n, level)), int(binom.ppf(1 - error, n, level)) + 1
