@@ -2,6 +2,7 @@
 
     python benchmarks/short_trials.py            # 60 settings; an hour of one core
     python benchmarks/short_trials.py --quick    # a few of them; a minute
+    python benchmarks/short_trials.py --part 3 8 # the third of eight parts: one a process
 
 For each horizon, epsilon and number of arms the advised policy, four others and playing at
 random are played on runs that took no part in the advice, on two problems: arms with means from 0.3
@@ -46,7 +47,7 @@ class Row(NamedTuple):
     @property
     def above_random(self) -> bool:
         """Whether it is worse than playing at random by more than chance."""
-        return self.share - self.plus_minus > 1.0
+        return self.advised != "random" and self.share - self.plus_minus > 1.0
 
     @property
     def ratio(self) -> float:
@@ -100,8 +101,11 @@ def verdict(rows: list[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three settings only")
-    quick = parser.parse_args().quick
+    parser.add_argument("--part", nargs=2, type=int, default=(1, 1), help="which of how many")
+    options = parser.parse_args()
+    quick, (part, parts) = options.quick, options.part
     settings = QUICK if quick else tuple(itertools.product(HORIZONS, EPSILONS, ARMS))
+    settings = settings[part - 1 :: parts]
     print("  horizon   eps arms  advised   share           best     share  ratio")
     rows = []
     for setting in settings:
