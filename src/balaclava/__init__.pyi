@@ -4,8 +4,8 @@ from balaclava import authoring as authoring
 from balaclava import errors as errors
 from balaclava import testing as testing
 from balaclava._core.kernels import kernel as kernel
-from balaclava.advice.calibrate import Calibration as Calibration
 from balaclava.advice.calibrate import calibrate as calibrate
+from balaclava.advice.calibration import Calibration as Calibration
 from balaclava.advice.experts import ExpertsRecommendation as ExpertsRecommendation
 from balaclava.advice.experts import recommend_experts as recommend_experts
 from balaclava.advice.recommend import Recommendation as Recommendation

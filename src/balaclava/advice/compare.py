@@ -10,11 +10,11 @@ import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Range, check
 from balaclava.advice.arena import Arena
-from balaclava.advice.calibrate import with_scale
 from balaclava.advice.context import Context, weigh_features
 from balaclava.advice.findings import Log
 from balaclava.advice.people import People
 from balaclava.advice.recommend import RULES, Rewards, recommend
+from balaclava.advice.search import with_scale
 from balaclava.advice.standings import AT_RANDOM, SCALE, Standing, ratio, standing
 from balaclava.advice.worlds import draw_worlds
 from balaclava.policies.base import Policy

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.advice.arena import Arena
-from balaclava.advice.calibrate import with_scale
 from balaclava.advice.features import Scaling, scaling_of
 from balaclava.advice.findings import Log
 from balaclava.advice.off_policy import (
@@ -19,6 +18,7 @@ from balaclava.advice.off_policy import (
     evaluate,
     posterior,
 )
+from balaclava.advice.search import with_scale
 from balaclava.advice.standings import AT_RANDOM, SCALE, Standing, standing
 from balaclava.advice.worlds import Drawn
 from balaclava.environments.base import environment as make_environment
