@@ -62,7 +62,9 @@ class Stage:
         (folder / "service.key").write_bytes(b"k" * 32)
         ids = (f"{number:022d}" for number in itertools.count())
         patch.setattr(experiments, "SystemRandomness", lambda: rng)
-        patch.setattr(experiments, "new_decision_id", lambda: next(ids))
+        patch.setattr(
+            experiments, "new_decision_ids", lambda count: list(itertools.islice(ids, count))
+        )
         patch.setattr("balaclava.service.ledger.time", SimpleNamespace(time=lambda: START))
         self.clock = Stopped()
         self.open()

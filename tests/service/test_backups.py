@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -28,7 +29,7 @@ def create(service: Service, **changes: Any) -> bool:
 
 
 def decide(service: Service, count: int = 1) -> list[Any]:
-    return list(service.do(Decide(service.vault, "shop", count))["decisions"])
+    return list(json.loads(service.do(Decide(service.vault, "shop", count)))["decisions"])
 
 
 def back_up(tmp_path: Path, name: str = "service.db") -> Callable[[], None]:
@@ -220,7 +221,7 @@ def test_two_processes_decide_for_one_person(open_service: Opener, postgres: str
     def ask(service: Service) -> None:
         for number in range(10):
             job = Decide(service.vault, "shop", 2, f"r{number}", "ann")
-            decisions.extend(service.do(job)["decisions"])
+            decisions.extend(json.loads(service.do(job))["decisions"])
 
     threads = [threading.Thread(target=ask, args=(service,)) for service in services]
     for thread in threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import resource
@@ -185,7 +186,7 @@ def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any)
     assert (late.value.status, late.value.retry_after) == (503, 5)
     release.set()
     assert first.result(30)
-    assert all(len(future.result(30)["decisions"]) == 1 for future in futures)
+    assert all(len(json.loads(future.result(30))["decisions"]) == 1 for future in futures)
 
 
 # Time
@@ -339,7 +340,7 @@ def test_rewards_out_of_order(open_service: Opener) -> None:
     ids = []
     for _ in range(10):
         answer = service.do(Decide(service.vault, "shop", 10_000))
-        ids += [each["decision_id"] for each in answer["decisions"]]
+        ids += [each["decision_id"] for each in json.loads(answer)["decisions"]]
     random.Random(1).shuffle(ids)
     for start in range(0, len(ids), 5_000):
         outcomes = [Outcome(id, "reward", 0.5) for id in ids[start : start + 5_000]]
@@ -361,7 +362,7 @@ def test_a_million_open_decisions(open_service: Opener) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     service = open_service()
     assert service.results("shop")["windows"] == {"open": 1_000_000, "over": 0}
-    assert len(service.do(Decide(service.vault, "shop"))["decisions"]) == 1
+    assert len(json.loads(service.do(Decide(service.vault, "shop")))["decisions"]) == 1
     service.clock._start += 2e5
     deadline = time.monotonic() + 1_800
     while service.results("shop")["windows"]["open"]:

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from balaclava.service.app import create_app
+from balaclava.service.models import DecisionsOut
 from balaclava.service.server import first_key
 from balaclava.service.service import Service
 
@@ -356,3 +357,21 @@ def test_a_damaged_experiment_holds_up_no_other(open_service: Callable[..., Serv
         "other"
     ]
     assert len(decide(client, "other")) == 1
+
+
+@pytest.mark.parametrize("policy", ["dp-imed", "ldp-ucb-bernoulli", "dp-ftpl-gauss"])
+def test_decisions_are_the_json_that_openapi_describes(both: TestClient, policy: str) -> None:
+    """With a level or without, with a propensity or null, learning or not; the same when asked
+    again, as it was read from the database.
+    """
+    labels = ['a "quoted" \\ one', "</script>ü", "名前"]
+    parameters = {"epsilon": 1.0, **({"delta": 1e-6} if policy == "dp-ftpl-gauss" else {})}
+    create(both, policy=policy, parameters=parameters, arms=labels)
+    asked = {"count": 3, "person": "ann", "request_id": "r"}
+    answers = [both.post("/v1/experiments/shop/decisions", json=asked) for _ in range(2)]
+    assert answers[0].content == answers[1].content
+    decisions = DecisionsOut.model_validate_json(answers[0].content).decisions
+    assert [each.label for each in decisions] == [labels[each.arm] for each in decisions]
+    assert [each.learns for each in decisions] == [True, False, False]
+    assert (decisions[0].level is not None) == (policy == "ldp-ucb-bernoulli")
+    assert all(each.level is None for each in decisions[1:])

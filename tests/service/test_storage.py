@@ -89,9 +89,9 @@ def test_transactions_on_one_experiment_come_one_after_the_other(storage: Storag
     def add_some() -> None:
         for _ in range(20):
             with storage.writing() as connection:
-                (row,) = storage.locked(connection, [id])
+                ((_, version),) = storage.locked(connection, [id])
                 change = update(experiments).where(experiments.c.id == id)
-                connection.execute(change.values(version=row.version + 1))
+                connection.execute(change.values(version=version + 1))
 
     threads = [threading.Thread(target=add_some) for _ in range(4)]
     for thread in threads:

@@ -39,6 +39,9 @@ class Player:
     def __init__(self, policy: Policy, rng: Any) -> None:
         self.policy, self.rng = policy, rng
         self.params = policy.constants()
+        self._choose = policy.kernels.choose
+        # Where single decisions are protected, a chance would be made of raw means.
+        self._shows_chances = policy.scope != "decision"
         self._prepare = policy.prepare()
         try:
             self.state = policy.kernels.begin(self.params)
@@ -49,13 +52,10 @@ class Player:
 
     def choose(self, round: int, context: Any = None) -> Choice:
         """The decision of a round; `context` as `policy.checked_context` gave it."""
-        policy = self.policy
-        choice, phase = policy.kernels.choose(self.params, self.state, round, context, self.rng)
+        choice, phase = self._choose(self.params, self.state, round, context, self.rng)
         arm = int(choice)  # numpy's numbers are compared ten times slower
-        require_arm(policy.name, round, arm, policy.arms)
-        chance = None  # where single decisions are protected: it would be made of raw means
-        if policy.scope != "decision":
-            chance = policy.propensity(self.state, arm)
+        require_arm(self.policy.name, round, arm, self.policy.arms)
+        chance = self.policy.propensity(self.state, arm) if self._shows_chances else None
         return Choice(arm, int(phase), chance)
 
     def level(self, arm: int, phase: int) -> float:

@@ -157,7 +157,7 @@ def _add_decisions(router: APIRouter, service: Service) -> None:
     async def decide(name: str, asked: DecisionsIn) -> DecisionsOut:
         """Exactly `count` decisions. The same request_id gets the same ones."""
         answer = await service.decide(name, asked.count, asked.request_id, asked.person)
-        return JSONResponse(answer)  # type: ignore[return-value]
+        return Response(answer, media_type="application/json")  # type: ignore[return-value]
 
     @router.put("/v1/decisions/{decision_id}/reward")
     async def reward(decision_id: str, came: RewardIn) -> RewardOut:

@@ -20,7 +20,7 @@ from balaclava.policies.saving import fill_from_bytes, state_bytes
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.definition import Definition
 from balaclava.service.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED
-from balaclava.service.secrets import new_decision_id
+from balaclava.service.secrets import new_decision_ids
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
 CONFIDENCE = 0.95
@@ -56,6 +56,7 @@ class Experiment:
         self.id, self.version, self.state = id, version, state
         self.definition = definition
         self.policy = definition.make_policy()
+        self.labels = [json.dumps(self.policy.arm_label(arm)) for arm in range(self.policy.arms)]
         self.player = Player(self.policy, SystemRandomness())
         zeros = [0] * self.policy.arms
         self.books = Books(decisions=list(zeros), learning=list(zeros))
@@ -101,44 +102,41 @@ class Experiment:
 
     # Decisions
 
-    def decide(self, learns: bool, named: bool) -> dict[str, Any]:
-        """A new decision, as a row. One that does not learn follows from what is public."""
-        books = self.books
-        choice = self._learning_choice() if learns else self._public_choice()
-        learns = learns and choice.phase >= 0
-        local = self.policy.model == "local"
-        books.decisions[choice.arm] += 1
-        if learns:
-            books.learning[choice.arm] += 1
-            books.anonymous += not named
-        closes = books.time + self.definition.reward_window
-        if learns and self.next_due is None:
-            self.next_due = closes
-        return {
-            "id": new_decision_id(),
-            "experiment": self.id,
-            "round": books.rounds if learns else None,
-            "arm": choice.arm,
-            "phase": choice.phase,
-            "learns": learns,
-            "propensity": choice.propensity,
-            "level": self.player.level(choice.arm, choice.phase) if learns and local else None,
-            "made": books.time,
-            "closes": closes,
-            "state": OPEN if learns else UNLEARNED,
-            "kind": None,
-            "value": None,
-            "request": None,
-            "position": None,
-        }
+    def decide(self, count: int, learning: int, named: bool) -> list[dict[str, Any]]:
+        """New decisions, as rows, of which the first `learning` learn.
 
-    def _learning_choice(self) -> Choice:
-        self.books.rounds += 1
-        choice = self.player.choose(self.books.rounds)
-        self.books.last_arm = choice.arm
-        if choice.phase < 0:
-            self.books.over += 1  # nothing is waited for
-        return choice
+        One that does not learn follows from what is public. A row leaves out what there is none
+        of, and says by a number whether it learns: the database's driver is slow with the rest.
+        """
+        books, policy = self.books, self.policy
+        closes = books.time + self.definition.reward_window
+        every = {"experiment": self.id, "made": books.time, "closes": closes}
+        learns = {**every, "learns": 1, "state": OPEN}
+        public = {**every, "learns": 0, "state": UNLEARNED}
+        rows = []
+        for place, id in enumerate(new_decision_ids(count)):
+            if place < learning:
+                books.rounds += 1
+                arm, phase, chance = self.player.choose(books.rounds)
+                books.last_arm = arm
+            elif place == learning:  # and so for the rest of them
+                arm, phase, chance = self._public_choice()
+            books.decisions[arm] += 1
+            row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
+            if chance is not None:
+                row["propensity"] = chance
+            if phase >= 0:
+                row["round"] = books.rounds
+                books.learning[arm] += 1
+                books.anonymous += not named
+                if policy.model == "local":
+                    row["level"] = self.player.level(arm, phase)
+            elif place < learning:
+                books.over += 1  # nothing is waited for
+            rows.append(row)
+        if self.next_due is None and any(row["learns"] for row in rows):
+            self.next_due = closes
+        return rows
 
     def _public_choice(self) -> Choice:
         """The best arm by what was released; where means are not, the last arm decided for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import hmac
@@ -38,9 +39,10 @@ def key_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def new_decision_id() -> str:
-    """128 random bits, URL-safe, 22 characters."""
-    return secrets.token_urlsafe(16)
+def new_decision_ids(count: int) -> list[str]:
+    """22 characters each, URL-safe: 132 random bits, drawn and written for all of them at once."""
+    text = base64.urlsafe_b64encode(secrets.token_bytes(18 * count)).decode()
+    return [text[start : start + 22] for start in range(0, 24 * count, 24)]
 
 
 def _write_key(path: Path) -> None:
@@ -89,7 +91,7 @@ class Vault:
     def digest(self, purpose: str, text: str) -> str:
         """HMAC-SHA256 under the key; another purpose gives another digest."""
         message = purpose.encode() + b"\0" + text.encode("utf-8", "surrogatepass")
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
+        return hmac.digest(self._key, message, "sha256").hex()
 
     def sign_session(self, key_id: str) -> str:
         """A session of a key, for a cookie."""

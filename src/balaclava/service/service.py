@@ -45,6 +45,18 @@ _KEYS_SECONDS = 1.0  # after which keys are read again: another process may have
 _NEW_KEYS_SECONDS = 0.05  # after which a key that is not known is looked for again
 
 
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(
+            Problem(
+                503,
+                "the database took too long; it may still record this: send it again, with the "
+                "same request_id",
+                retry_after=5,
+            )
+        )
+
+
 class Service:
     """Everything that is behind the endpoints."""
 
@@ -155,24 +167,20 @@ class Service:
 
     async def ask(self, job: Job) -> Any:
         """The same, while others are served."""
-        answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
         self.writer.submit_for(answer, job)
+        patience = loop.call_later(ANSWER_SECONDS, _give_up, answer)
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await answer
-        except TimeoutError:
-            raise Problem(
-                503,
-                "the database took too long; it may still record this: send it again, with the "
-                "same request_id",
-                retry_after=5,
-            ) from None
+            return await answer
+        finally:
+            patience.cancel()
 
     async def decide(
         self, name: str, count: int, request_id: str | None, person: str | None
-    ) -> dict[str, Any]:
-        """Decisions."""
-        return await self.ask(Decide(self.vault, name, count, request_id, person))
+    ) -> str:
+        """Decisions, in JSON."""
+        return str(await self.ask(Decide(self.vault, name, count, request_id, person)))
 
     async def reward(self, outcomes: list[Outcome]) -> list[dict[str, bool] | Problem]:
         """Rewards and reports, an answer for each."""

@@ -6,8 +6,10 @@ value, and `(*)` for a list of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Boolean, Connection, Table
@@ -32,39 +34,46 @@ REQUESTS = "SELECT id, digest, body FROM requests WHERE experiment = ? AND diges
 class Rows:
     """Rows of a table as dicts: how they are added, and how they are read."""
 
-    def __init__(self, table: Table, *without: str) -> None:
-        self._names = [column.name for column in table.columns if column.name not in without]
-        self._flags = [column.name for column in table.columns if isinstance(column.type, Boolean)]
-        names, places = ", ".join(self._names), ", ".join("?" * len(self._names))
-        self._add = f"INSERT INTO {table.name} ({names}) VALUES ({places})"
-        self._read = f"SELECT {names} FROM {table.name} "
-        self._values: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*self._names)
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._names = [column.name for column in table.columns]
+        self._read = f"SELECT {', '.join(self._names)} FROM {table.name} "
+        self._add = cache(self._adding)
 
     def add(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows."""
-        change(connection, self._add, list(map(self._values, rows)))
+        """Add rows. What one does not name is NULL; a flag is 0 or 1."""
+        alike: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
+        for row in rows:
+            alike[tuple(row)].append(tuple(row.values()))
+        for names, values in alike.items():
+            change(connection, self._add(names), values)
+
+    def _adding(self, names: tuple[str, ...]) -> str:
+        flags = {name for name in names if isinstance(self._table.c[name].type, Boolean)}
+        places = ", ".join("(? = 1)" if name in flags else "?" for name in names)
+        return f"INSERT INTO {self._table.name} ({', '.join(names)}) VALUES ({places})"
 
     def read(
         self, connection: Connection, condition: str, values: Iterable[Any], *first: Any
     ) -> list[dict[str, Any]]:
-        """Rows that fulfil a condition, as `ask` takes it."""
+        """Rows that fulfil a condition, as `ask` takes it; all columns, flags as they come."""
         answer = ask(connection, self._read + condition, values, *first)
-        rows = [dict(zip(self._names, row, strict=True)) for row in answer]
-        for name in self._flags:  # SQLite has numbers alone
-            for row in rows:
-                row[name] = bool(row[name])
-        return rows
+        return [dict(zip(self._names, row, strict=True)) for row in answer]
 
 
 DECISIONS = Rows(schema.decisions)
 REQUESTS_MADE = Rows(schema.requests)
-SNAPSHOTS = Rows(schema.snapshots, "id")
+SNAPSHOTS = Rows(schema.snapshots)
 
 
 def change(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Execute a statement with each of the rows."""
-    if rows:
-        connection.exec_driver_sql(_marked(connection, statement), list(rows))
+    if not rows:
+        return
+    if connection.dialect.name == "sqlite":
+        _plain(connection).executemany(statement, rows)
+    else:
+        connection.exec_driver_sql(statement.replace("?", "%s"), list(rows))
 
 
 def ask(
@@ -78,10 +87,16 @@ def ask(
     for start in range(0, len(items), _AT_ONCE):
         some = items[start : start + _AT_ONCE]
         text = question.replace("(*)", f"({', '.join('?' * len(some))})")
-        rows = connection.exec_driver_sql(_marked(connection, text), (*first, *some))
-        answer += rows.fetchall()
+        if connection.dialect.name == "sqlite":
+            answer += _plain(connection).execute(text, (*first, *some))
+        else:
+            answer += connection.exec_driver_sql(text.replace("?", "%s"), (*first, *some))
     return answer
 
 
-def _marked(connection: Connection, statement: str) -> str:
-    return statement if connection.dialect.name == "sqlite" else statement.replace("?", "%s")
+def _plain(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection. PostgreSQL's are left to SQLAlchemy: those may break, and it sees
+    to that.
+    """
+    plain: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    return plain

@@ -21,7 +21,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,11 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _CHECK = "a database and its key belong together"
 _WAIT_SECONDS = 30
 _ALONE = 0xBA1AC1A  # the number of a lock that PostgreSQL keeps for us
-FAULTS = (DBAPIError, TimeoutError)  # of a database that does not take what it is asked
+FAULTS = (
+    DBAPIError,
+    TimeoutError,
+    sqlite3.Error,
+)  # of a database that does not take what it is asked
 
 
 class Storage:
@@ -101,7 +106,7 @@ class Storage:
         with connection, connection.begin():
             yield connection
 
-    def locked(self, connection: Connection, ids: list[int]) -> list[Any]:
+    def locked(self, connection: Connection, ids: list[int]) -> list[Sequence[Any]]:
         """Id and version of experiments, locked, in the order of their ids."""
         return ask(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
 
@@ -266,7 +271,7 @@ def make_for_owner(database: str) -> None:
         raise StartError(f"{database} cannot be written: {error.strerror}") from None
 
 
-def cause(error: DBAPIError | TimeoutError) -> str:
+def cause(error: DBAPIError | TimeoutError | sqlite3.Error) -> str:
     """What the driver said, in one line, without the statement and its values."""
-    origin = getattr(error, "orig", None)
+    origin = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
     return str(origin).strip().splitlines()[0] if origin else "no connection was free in time"

@@ -90,17 +90,17 @@ class Work:
         ids.update(row[0] for row in ask(self.connection, IDS_OF_NAMES, needs.names))
         due = self._due_ids() if needs.due else set()
         ids |= due
-        for row in self._storage.locked(self.connection, sorted(ids)):
-            experiment = self._kept.get(row.id)
-            if experiment is None or experiment.version != row.version:
-                whole = select(experiments).where(experiments.c.id == row.id)
+        for id, version in self._storage.locked(self.connection, sorted(ids)):
+            experiment = self._kept.get(id)
+            if experiment is None or experiment.version != version:
+                whole = select(experiments).where(experiments.c.id == id)
                 stored = self.connection.execute(whole).one()
                 try:
                     experiment = read_experiment(stored)
                 except Problem:
                     self._unreadable.add(stored.name)
                     continue
-                self._kept[row.id] = experiment
+                self._kept[id] = experiment
             self._enter(experiment)
         if not self._storage.one_process:
             self._load_decisions(needs.decisions)  # as those have left them who had the lock

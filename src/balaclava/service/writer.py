@@ -196,7 +196,7 @@ class Writer:
     def _take_back(self, job: Job, waiter: Waiter) -> None:
         """Windows come first: the next transaction ends more of them."""
         with self._wake:
-            if waiter.cancelled():
+            if waiter.done():  # cancelled, or waited for long enough
                 return
             if not self._stopping:
                 self._weight += job.weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class World:
 
     def decide(self, name: str, count: int, person: str | None = None) -> list[dict[str, Any]]:
         job = Decide(self.service.vault, name, count, None, person)
-        return list(self.service.do(job)["decisions"])
+        return list(json.loads(self.service.do(job))["decisions"])
 
     def reward(self, decisions: list[dict[str, Any]], best: int) -> None:
         """1 for the best arm and 0 for the others."""
