@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import sys
+import threading
+from collections.abc import Iterator
 
 from balaclava.errors import MissingPartError
 
@@ -32,3 +36,23 @@ def require_part(module: str, purpose: str) -> None:
     raise MissingPartError(
         f"{purpose} needs {package}, which is not installed; install it with pip install {what}"
     )
+
+
+@contextlib.contextmanager
+def loading(*modules: str) -> Iterator[None]:
+    """Load modules on another thread while something else is done, such as reading a file.
+
+    One that is not installed is left to those who need it.
+    """
+
+    def load() -> None:
+        for module in modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.parts import require_part
-from balaclava.environments.numerals import FIRST_ROW, first_row
+from balaclava.environments.numerals import FIRST_ROW, first_row, to_array
 from balaclava.errors import ParameterError
 
 PERIODS = 4  # with equally many rows
@@ -35,8 +35,7 @@ def read_times(where: str, column: Any) -> np.ndarray:
                 f"{where} is empty in row {first_row(times.is_null())} {FIRST_ROW}; fill it, or "
                 "drop such rows (--drop-missing)"
             )
-        numbers: np.ndarray = times.to_numpy(zero_copy_only=False).astype(np.float64)
-        return numbers
+        return to_array(times).astype(np.float64)
     raise ParameterError(f"{where} is not a time; write 2026-01-31, 2026-01-31T12:00 or numbers")
 
 

@@ -25,6 +25,7 @@ _READ = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
 )
+_COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
 
 
 @click.command()
@@ -107,6 +108,7 @@ def compare(
     Example: zcat orders.csv.gz | balaclava compare - --arm price --reward paid --person customer
     """
     from balaclava._core.files import require_place
+    from balaclava._core.parts import loading
     from balaclava.advice.compare import NOT_PRIVATE
     from balaclava.advice.compare import compare as play
     from balaclava.advice.reading import read
@@ -121,7 +123,8 @@ def compare(
     reading = {name: options.pop(name) for name in _READ}
     reading["features"] = _names(reading["features"])
     how = Reading(*(reading.pop(name) for name in Reading._fields))
-    rewards_log = read(log, arm=arm, reward=reward, how=how, **reading)
+    with loading(*_COMPILER):  # which takes as long as a million rows
+        rewards_log = read(log, arm=arm, reward=reward, how=how, **reading)
     if not as_json:
         _say([rewards_log.telling.sentence, NOT_PRIVATE])
     with _progress() as progress:

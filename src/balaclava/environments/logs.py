@@ -16,7 +16,7 @@ import numpy as np
 
 from balaclava._core.parts import require_part
 from balaclava.environments.cells import Columns, Reading, read_columns
-from balaclava.environments.numerals import FIRST_ROW, first_row, missing, read_numbers
+from balaclava.environments.numerals import FIRST_ROW, first_row, missing, read_numbers, to_array
 from balaclava.errors import ParameterError
 
 Label = int | str
@@ -126,14 +126,14 @@ def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
     _refuse_empty(where, rows.is_null())
     # Each label is trimmed once, however many rows have it.
     labels = pc.utf8_trim_whitespace(rows.dictionary).dictionary_encode()
-    codes: np.ndarray = labels.indices.to_numpy()[rows.indices.to_numpy()]
-    empty = np.asarray(pc.utf8_length(labels.dictionary)) == 0
+    codes = to_array(labels.indices)[to_array(rows.indices)]
+    empty = to_array(pc.utf8_length(labels.dictionary)) == 0
     _refuse_empty(where, empty[codes])
     return labels.dictionary, codes
 
 
 def _refuse_empty(where: str, empty: Any) -> None:
-    if np.asarray(empty).any():
+    if to_array(empty).any():
         raise ParameterError(
             f"{where} is empty in row {first_row(empty)} {FIRST_ROW}; give every row one"
         )
@@ -148,7 +148,8 @@ def _split(
     place = {str(label): i for i, label in enumerate(ordered)}
     codes = np.array([place[name] for name in names])[numbers]
     ends = np.cumsum(np.bincount(codes))[:-1]
-    parts = np.split(rewards[np.argsort(codes, kind="stable")], ends)
+    keys = codes.astype(np.uint16) if len(names) < 1 << 16 else codes  # short ones sort faster
+    parts = np.split(rewards[np.argsort(keys, kind="stable")], ends)
     for part in parts:
         part.flags.writeable = False
     return dict(zip(ordered, parts, strict=True)), codes

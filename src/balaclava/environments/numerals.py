@@ -16,9 +16,30 @@ _FILL = "fill what is missing, or drop such rows (--drop-missing)"
 _HELP = "write numbers such as 1.5, and 1 for yes and 0 for no"
 
 
+def to_array(column: Any) -> np.ndarray:
+    """A column of pyarrow's as an array, without a copy where that can be; NaN for what is null.
+
+    Column.to_numpy would load pandas wherever it is installed, which takes half a second.
+
+    >>> import pyarrow as pa
+    >>> to_array(pa.array([1.5, None, 2.0])[1:]), to_array(pa.array([True, False])[1:])
+    (array([nan,  2.]), array([False]))
+    """
+    if isinstance(column, np.ndarray):
+        return column
+    if column.null_count or len(column) == 0:
+        kind = column.type.to_pandas_dtype()
+        return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], kind)
+    data = column.buffers()[1]
+    if str(column.type) == "bool":
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+        return bits[column.offset :][: len(column)].astype(bool)
+    return np.frombuffer(data, column.type.to_pandas_dtype())[column.offset :][: len(column)]
+
+
 def first_row(wrong: Any) -> int:
     """The number of the first row that is wrong, counted from 1."""
-    return int(np.argmax(np.asarray(wrong))) + 1
+    return int(np.argmax(to_array(wrong))) + 1
 
 
 def missing(column: Any, *, words: bool = True) -> np.ndarray:
@@ -33,7 +54,7 @@ def missing(column: Any, *, words: bool = True) -> np.ndarray:
         absent = pc.is_nan(column)
     else:
         absent = pc.is_null(column)
-    return np.asarray(pc.fill_null(absent, True))
+    return to_array(pc.fill_null(absent, True))
 
 
 def read_numbers(
@@ -60,7 +81,7 @@ def read_numbers(
 
 
 def _refuse(where: str, wrong: Any, what: str, advice: str) -> None:
-    if np.asarray(wrong).any():
+    if to_array(wrong).any():
         raise ParameterError(f"{where} {what} in row {first_row(wrong)} {FIRST_ROW}; {advice}")
 
 
@@ -70,7 +91,7 @@ def _cast(where: str, column: Any) -> np.ndarray:
 
     _refuse(where, column.is_null(), "is empty", _FILL)
     try:
-        numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = to_array(column.cast(pa.float64(), safe=False))
     except pa.ArrowException:
         raise ParameterError(f"{where} holds {column.type}; {_HELP}") from None
     return numbers
@@ -84,7 +105,7 @@ def _plain(text: Any) -> np.ndarray | None:
     import pyarrow as pa
 
     try:
-        numbers: np.ndarray = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers = to_array(text.cast(pa.float64()))
     except pa.ArrowException:
         return None
     return numbers
@@ -104,7 +125,7 @@ def _translated(
     yes, no = there(_YES), there(_NO)
     if pc.any(pc.or_(yes, no)).as_py():
         _refuse(where, pc.invert(pc.or_(yes, no)), "is neither yes nor no", _HELP)
-        return np.asarray(yes).astype(np.float64), ["yes and true as 1, no and false as 0"]
+        return to_array(yes).astype(np.float64), ["yes and true as 1, no and false as 0"]
     if pc.any(there(_CURRENCY)).as_py():
         text = pc.replace_substring_regex(text, rf"^(-?)\s*{_CURRENCY}\s*|\s*{_CURRENCY}$", r"\1")
         notation.append("amounts with a currency sign")
