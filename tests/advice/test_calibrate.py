@@ -9,6 +9,8 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava import errors
 from balaclava.advice.calibration import Calibration
+from balaclava.advice.plausible import problems_around
+from balaclava.advice.questions import moments_from
 from balaclava.advice.search import Search, with_scale
 from balaclava.cli import main
 from balaclava.errors import DeviceError, IncompatibleError, ParameterError
@@ -271,3 +273,56 @@ def test_caution_stays_near_the_given_scale(done: Calibration) -> None:
     assert bold.scale <= done.scale
     with pytest.raises(ParameterError, match="caution"):
         bl.calibrate(ucb1(), WORLDS, **HOW, caution=0.5)
+
+
+def calibrated(*arguments, text=""):
+    run = CliRunner().invoke(main, ["calibrate", *map(str, arguments)], input=text)
+    return run.exit_code, " ".join(run.output.split())
+
+
+def test_command_with_answers_instead_of_a_file():
+    """Problems follow from an average and a difference, by options or by answers."""
+    runs = ("--policy", "ucb1", "--repetitions", 4, "--workers", 1)
+    size = ("--arms", 2, "--horizon", 300)
+    code, output = calibrated(*runs, *size, "--average", 0.2, "--difference", 0.3)
+    assert code == 0, output
+    assert "one ahead: all arms at 0.2 but one at 0.5; spread: arms from 0 to 0.5" in output
+    assert "closer (held out)" in output
+    assert "use: bl.policy('ucb1', arms=2, radius_scale=" in output
+    assert "assumed: rewards=bounded" in output
+    text = "1\n1\n1\n0\n1\n2\n300\n1\n0.2\n0.3\n"  # kind, trust, scope, range, numbers, around
+    assert output[output.index("ucb1: radius_scale") :] in calibrated("--ask", *runs, text=text)[1]
+    code, output = calibrated("--rewards", "bounded")
+    assert (code, "dp-imed has no scale: there is nothing to calibrate" in output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give FILE.toml, or answers such as"),
+        (("--policy", "dp-see"), "did you mean 'dp-se'"),
+        (("--policy", "ucb1", "--average", 2), "average = 2.0 is not allowed"),
+        (("--policy", "ucb1", "--average", 0.5, "--difference", 0.6), "leaves [0, 1]"),
+        (("--policy", "ucb1", "--held-out", "close"), "give FILE.toml"),
+        (("x.toml", "--arms", 3), "--arms is not for a file"),
+        (("x.toml",), "give --policy"),
+        (("--rewards", "adversarial", "--average", 0.5), "are for bounded rewards"),
+    ],
+)
+def test_command_refuses_answers_that_do_not_fit(arguments, message):
+    code, output = calibrated(*arguments)
+    assert code != 0
+    assert message in output
+
+
+def test_problems_around_an_average():
+    """A derived moment holds on every arm; ends of any range give the averages."""
+    moments = moments_from(typical=20, largest=500, one_in=10_000)
+    around = problems_around(3, 24.7, 4.0, index=moments.tail_index)
+    for world in (*around.worlds.values(), *around.held_out.values()):
+        assert world.means.max() == pytest.approx(24.7)
+        assert world.moment(2.0) <= moments.bound == 980.0
+    worlds = problems_around(3, 10.0, 4.0, reward_range=(-10, 30)).worlds
+    assert worlds["spread"].means.tolist() == pytest.approx([6, 10, 14])
+    assert worlds["spread"].reward_range == (-10, 30)
+    assert not worlds["spread"].holds_data

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
+from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 
 _BEYOND = 1.05  # shape of the tail of the instance, as a multiple of the known moment's order
@@ -77,3 +80,68 @@ def _advised(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environme
     advice[np.arange(count), np.arange(count) % losses.size] += 0.9
     world = make_environment("advice", losses=draws.astype(np.float64), advice=advice)
     return world, f"losses 0 and 1, {losses.size} arms, {count} experts that each like one arm"
+
+
+class Around(NamedTuple):
+    """Problems that follow from an average and a difference, to calibrate on."""
+
+    worlds: dict[str, Environment]
+    held_out: dict[str, Environment]  # harder: to report on only
+    derivation: str
+
+
+def problems_around(
+    arms: int,
+    average: float,
+    difference: float,
+    *,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    index: float | None = None,
+) -> Around:
+    """Problems in which a usual arm earns `average` and the best is `difference` ahead.
+
+    With an `index` rewards are Pareto with such a tail and the best arm has the average, so that a
+    moment that was derived for it holds for all arms. Otherwise they are the ends of
+    `reward_range`: no other rewards with these averages vary more.
+
+    Example:
+        >>> around = problems_around(3, average=0.05, difference=0.02)
+        >>> {name: world.means.round(3).tolist() for name, world in around.worlds.items()}
+        {'one ahead': [0.05, 0.05, 0.07], 'spread': [0.03, 0.05, 0.07]}
+        >>> around.held_out["closer"].means.round(3).tolist()
+        [0.05, 0.05, 0.06]
+    """
+    top = average if index is not None else average + difference
+    low, high = (0.0, np.inf) if index is not None else reward_range
+    if difference <= 0 or not low <= top - difference < top <= high:
+        raise ParameterError(
+            f"average = {average:g} with a difference of {difference:g} leaves [{low:g}, {high:g}];"
+            " give an average in it, and a difference above 0 that leaves room for both arms"
+        )
+
+    def world(rest: Any, gap: float) -> Environment:
+        means = np.append(np.broadcast_to(rest, arms - 1), top - difference + gap)
+        if index is not None:
+            return make_environment("pareto", means=means + (difference - gap), shape=index)
+        if (low, high) == (0.0, 1.0):
+            return make_environment("bernoulli", means=means)
+        chances = (means - low) / (high - low)
+        return make_environment(
+            "three-point",
+            values=np.full(arms, high),
+            probabilities=chances,
+            other_values=np.full(arms, low),
+            other_probabilities=1 - chances,
+        )
+
+    usual = top - difference
+    least = max(usual - difference, low if index is None else usual / 2)
+    ends = "rewards at the ends of the range"
+    law = ends if index is None else f"Pareto tails of index {index:.3g}"
+    derivation = (
+        f"one ahead: all arms at {usual:.3g} but one at {top:.3g}; spread: arms from {least:.3g} "
+        f"to {top:.3g}; held out, closer: one ahead by {difference / 2:.3g} only; {law}"
+    )
+    spread = np.linspace(least, top, arms)[:-1]
+    worlds = {"one ahead": world(usual, difference), "spread": world(spread, difference)}
+    return Around(worlds, {"closer": world(usual, difference / 2)}, derivation)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import Range, check
-from balaclava.advice.recommend import RULES, Recommendation, find_rule
+from balaclava.advice.plausible import Around, problems, problems_around
+from balaclava.advice.recommend import RULES, Recommendation, find_rule, fitted, recommend
 from balaclava.errors import ParameterError
+from balaclava.policies.base import Policy
 
 _ORDERS = (1.05, 2.0)  # moments that policies for heavy tails take
 _SAFE = 0.95  # of the tail index: a moment of the index itself is not finite
@@ -24,6 +26,8 @@ class Moments(NamedTuple):
 
     order: float
     bound: float
+    tail_index: float
+    average: float  # of its sizes
     derivation: str
 
 
@@ -66,7 +70,7 @@ def moments_from(typical: float, largest: float, one_in: float) -> Moments:
         f"{order:g} its moment is {moment:.3g}, so that E|reward|^{order:g} is at most {bound:g}. "
         "Signs do not matter. Privacy does not rest on it; regret does"
     )
-    return Moments(order, bound, derivation)
+    return Moments(order, bound, index, index * scale / (index - 1), derivation)
 
 
 def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list[str]:
@@ -95,3 +99,30 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
                 f"{second.share / first.share:.2g} times the regret"
             )
     return sentences
+
+
+def policy_for(answers: dict[str, Any], name: str) -> Policy:
+    """The policy of that name for such answers; `outside` that of the advice, where that is it."""
+    advice = recommend(**answers, simulate=False)
+    if advice.policy.name == name:
+        return advice.policy
+    return fitted(name, answers)
+
+
+def problems_for(
+    policy: Policy,
+    answers: dict[str, Any],
+    rounds: int,
+    *,
+    average: float | None = None,
+    difference: float | None = None,
+    index: float | None = None,
+) -> Around:
+    """What to calibrate on: problems around an average, or those that `choose` plays."""
+    if average is not None and difference is not None:
+        limits = answers.get("reward_range", (0.0, 1.0))
+        return problems_around(policy.arms, average, difference, reward_range=limits, index=index)
+    kinds = problems(answers["rewards"], policy, rounds)
+    words = "; ".join(text for _, text in kinds)
+    worlds = {f"problem {i}": world for i, (world, _) in enumerate(kinds, start=1)}
+    return Around(worlds, {}, words)

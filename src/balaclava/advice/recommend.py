@@ -175,7 +175,7 @@ class Recommendation:
     @property
     def code(self) -> str:
         """The line of Python that makes the policy."""
-        return f"bl.policy({', '.join([repr(self.policy.name), *_arguments(self.policy)])})"
+        return code_of(self.policy)
 
     def expect(
         self,
@@ -331,11 +331,11 @@ def _first_that_fits(rule: Rule, scope: Wanted, parameters: dict[str, Any]) -> R
             "less regret, which is not proved: a run may settle on a wrong arm; privacy is the same"
         )
     name, why = rule.policy, rule.why
-    baseline = _fitted(rule.baseline, {**parameters, **_BASELINES.get(rule.baseline, {})})
+    baseline = fitted(rule.baseline, {**parameters, **_BASELINES.get(rule.baseline, {})})
     if rule.rewards == "experts" and rule.trust == "central":
         name, why, more = _for_experts(rule, parameters)
         notes += more
-    policy = _fitted(name, parameters)
+    policy = fitted(name, parameters)
     horizon = parameters["horizon"]
     return Recommendation(policy, policy, baseline, why, rule.rewards, horizon, tuple(notes))
 
@@ -348,14 +348,14 @@ def _best_of_those_that_fit(
     candidates = {name: first.policy}
     for each in ALSO.get(name, ()):
         with contextlib.suppress(ParameterError):  # it does not take these numbers
-            candidates[each] = _fitted(each, parameters)
+            candidates[each] = fitted(each, parameters)
     contest = arena.contest(candidates, first.horizon)
     learner = contest.best.policy
     if not contest.pays:
         make = partial(_variant, name, parameters)
         return replace(
             first,
-            policy=_fitted("random", parameters),
+            policy=fitted("random", parameters),
             learner=learner,
             why="nothing that fits beats playing at random here by a margin that matters",
             notes=(arena.in_vain(contest, make, parameters["epsilon"], first.horizon),),
@@ -368,7 +368,7 @@ def _best_of_those_that_fit(
 
 
 def _variant(name: str, parameters: dict[str, Any], **changes: Any) -> Policy:
-    return _fitted(name, {**parameters, **changes})
+    return fitted(name, {**parameters, **changes})
 
 
 def _for_experts(rule: Rule, answers: dict[str, Any]) -> tuple[str, str, list[str]]:
@@ -398,17 +398,18 @@ def find_rule(rewards: str, trust: str, scope: str) -> Rule:
     )
 
 
-def _fitted(name: str, parameters: dict[str, Any]) -> Policy:
+def fitted(name: str, parameters: dict[str, Any]) -> Policy:
     """The policy, given as much of what is offered as it takes."""
     cls = REGISTRY.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
-def _arguments(policy: Policy) -> list[str]:
-    """The parameters that are not left at their defaults, as they are written."""
+def code_of(policy: Policy) -> str:
+    """The line of Python that makes a policy: parameters that are not left at their defaults."""
     defaults = {field.name: field.default for field in fields(policy)}
-    return [
+    arguments = [
         f"{name}={policy.parameters[name] if name == 'arms' else getattr(policy, name)!r}"
         for name in policy.annotations
         if getattr(policy, name) != defaults[name]
     ]
+    return f"bl.policy({', '.join([repr(policy.name), *arguments])})"
