@@ -16,8 +16,8 @@ GROUPS = {
         *("Estimates", "Status", "restore"),
     ),
     "Environments and simulation": (
-        *("environment", "list_environments", "Environment", "simulate", "simulate_shards"),
-        *("Delay", "Results", "load", "Interrupted"),
+        *("environment", "list_environments", "Environment", "EnvironmentName", "simulate"),
+        *("simulate_shards", "Delay", "Results", "load", "Interrupted"),
     ),
     "Privacy": ("Guarantee", "audit", "AuditReport"),
     "Advice": (

@@ -13,8 +13,9 @@ from balaclava.advice.recommend import recommend as recommend
 from balaclava.auditing.audit import audit as audit
 from balaclava.auditing.report import AuditReport as AuditReport
 from balaclava.environments.base import Environment as Environment
-from balaclava.environments.base import environment as environment
+from balaclava.environments.base import EnvironmentName as EnvironmentName
 from balaclava.environments.base import list_environments as list_environments
+from balaclava.environments.typed import environment as environment
 from balaclava.experiments.sweep import open_sweep as open_sweep
 from balaclava.papers.harness.reproduction import Reproduction as Reproduction
 from balaclava.papers.harness.reproduction import reproduce as reproduce

@@ -1,4 +1,4 @@
-"""Names and parameters of policies are known before anything runs."""
+"""Names and parameters of policies and environments are known before anything runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ DPIMED(arms=3, epsilom=1.0)
 for entry in bl.list_policies():
     bl.policy(entry.name, arms=2, horizon=9)
 bl.policy(bl.PolicyName("my-own"), arms=2, anything=3)
+bl.environment("bernoulli", means=[0.4, 0.6])
+bl.environment("bernouli", means=[0.4, 0.6])
+bl.environment("pareto", means=[0.4, 0.6], shap=2.0)
+bl.environment("linear", theta=[0.4, 0.6], noise="normal")
+for world in bl.list_environments():
+    bl.environment(world.name, anything=3)
 """
 
 
 def test_the_stubs_are_true() -> None:
     for name, make in stubs.STUBS.items():
-        text = (stubs.FOLDER / name).read_text(encoding="utf-8")
+        text = (stubs.PACKAGE / name).read_text(encoding="utf-8")
         assert text == make(), f"{name} is out of date: run python -m balaclava.testing.stubs"
 
 
@@ -43,7 +49,7 @@ def test_wrong_calls_are_errors_of_a_type_checker(tmp_path: Path) -> None:
     output, _, status = mypy.run(["--strict", "--config-file", config, str(file)])
     assert status == 1
     wrong = {int(line) for line in re.findall(r"calls\.py:(\d+): error", output)}
-    assert wrong == {5, 6, 7, 8}
+    assert wrong == {5, 6, 7, 8, 13, 14, 15}
 
 
 def test_classes_by_name() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
 import numpy as np
 
@@ -195,10 +195,14 @@ def sum_over_arms(pulls: np.ndarray, values: np.ndarray) -> np.ndarray:
     return sums
 
 
+# A name that is only known when a program runs; `bl.environment` takes it with any parameters.
+EnvironmentName = NewType("EnvironmentName", str)
+
+
 class EnvironmentEntry(NamedTuple):
     """A line of `bl.list_environments()`."""
 
-    name: str
+    name: EnvironmentName
     environment: type[Environment]
     title: str
     parameters: str
@@ -216,6 +220,6 @@ def environment(name: str, /, **parameters: Any) -> Environment:
 def list_environments() -> list[EnvironmentEntry]:
     """Every registered environment."""
     return [
-        EnvironmentEntry(name, cls, summary_line(cls), ", ".join(cls.annotations))
+        EnvironmentEntry(EnvironmentName(name), cls, summary_line(cls), ", ".join(cls.annotations))
         for name, cls in REGISTRY.classes().items()
     ]
