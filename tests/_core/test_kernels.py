@@ -54,6 +54,37 @@ def test_a_kernel_without_a_mark_is_one_that_makes_or_hands_on_arrays():
     assert {name: kind for name, kind in bare.items() if kind in NUMBERS} == {}
 
 
+@kernel
+def limited(value: float, most: float) -> float:
+    print("value", value)
+    if value > most:
+        raise ValueError("too large", value)
+    if value < 0.0:
+        raise ValueError("negative")
+    return value
+
+
+def make_sum(call: Callable[..., Any]) -> Callable[..., Any]:
+    def total(values: np.ndarray, most: float) -> float:
+        result = 0.0
+        for value in values:
+            result += call(value, most)
+        return result
+
+    return total
+
+
+def test_a_kernel_may_print_and_raise(capfd):
+    """It is not run by itself, so that the constants it needs as Python objects must be found."""
+    total = compiled(make_sum, limited)
+    assert total(np.array([1.0, 2.5]), 3.0) == 3.5
+    assert capfd.readouterr().out.split() == ["value", "1.0", "value", "2.5"]
+    with pytest.raises(ValueError, match=r"'too large', 4.0"):
+        total(np.array([4.0]), 3.0)
+    with pytest.raises(ValueError, match="negative"):
+        total(np.array([-4.0]), 3.0)
+
+
 @kernel(borrows=True)
 def halve(value: float) -> float:
     return value / 2

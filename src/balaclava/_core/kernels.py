@@ -97,10 +97,16 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     import numba
     from numba import extending
 
+    from balaclava._core.inner import InnerCompiler
+
     for called, body in newly_marked("cpu"):
         # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
-        # Nothing else calls them, so that they need no entry for C: a fifth of the compiler's time.
-        options: Any = {"error_model": "numpy", "forceinline": True, "no_cfunc_wrapper": True}
+        options: Any = {
+            "error_model": "numpy",
+            "forceinline": True,
+            "no_cfunc_wrapper": True,
+            "pipeline_class": InnerCompiler,
+        }
         if borrows(body):
             options["_nrt"] = False
         extending.overload(called, strict=False, jit_options=options)(always(body))
