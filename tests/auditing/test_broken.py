@@ -13,6 +13,7 @@ from balaclava.auditing.audit import plan_games
 from balaclava.auditing.charges import charge
 from balaclava.auditing.laws import audit_laws
 from balaclava.auditing.lives import plain_life
+from balaclava.auditing.rare import RareAnswers, numbers_of
 from balaclava.auditing.recorder import Move, Player, Recorder
 from balaclava.auditing.recording import Neighbour, readers, record, replay_all
 from balaclava.auditing.replay import audit_by_replay
@@ -23,11 +24,18 @@ from balaclava.policies.base import REGISTRY
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.laplace import laplace_release, laplace_vector_release
-from balaclava.privacy.mechanism import Loss, Terms, mechanism
-from tests.oracles import broken, broken_again, broken_third, correct
+from balaclava.privacy.mechanism import Loss, Terms, mechanism, mechanism_of
+from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.privacy.truncated_laplace import truncated_laplace_release
+from tests.oracles import broken, broken_again, broken_frame, broken_rare, broken_third, correct
 
-BROKEN = {**broken.policies(), **broken_again.policies(), **broken_third.policies()}
-CORRECT = {**correct.policies(), **broken_third.correct_policies()}
+SETS = (broken, broken_again, broken_third, broken_rare)
+BROKEN = {name: policy for each in SETS for name, policy in each.policies().items()}
+CORRECT = {
+    **correct.policies(),
+    **broken_third.correct_policies(),
+    **broken_rare.correct_policies(),
+}
 # What shows in games of their own only: long runs, other laws, reports.
 ELSEWHERE = {
     "raw-after-5000",
@@ -39,10 +47,10 @@ ELSEWHERE = {
 } | broken_again.ELSEWHERE
 
 
-def replayed(policy):
+def replayed(policy, pairs=300):
     plan = plan_games(policy)
     return audit_by_replay(
-        plan.policy, policy.guarantee, rounds=plan.replay_rounds, pairs=300, seed=0
+        plan.policy, policy.guarantee, rounds=plan.replay_rounds, pairs=pairs, seed=0
     )
 
 
@@ -54,7 +62,7 @@ def test_replay_does_not_account_for_it(name):
 
 @pytest.mark.parametrize("name", CORRECT)
 def test_replay_calls_no_correct_policy_violated(name):
-    assert replayed(CORRECT[name]).verdict in ("unproved", "consistent")
+    assert replayed(CORRECT[name], pairs=150).verdict in ("unproved", "consistent")
 
 
 @pytest.mark.slow
@@ -69,6 +77,48 @@ def test_the_default_audit_flags_it(name):
 def test_the_default_audit_calls_no_correct_policy_violated(name):
     report = bl.audit(CORRECT[name])
     assert report.verdict in ("unproved", "consistent"), str(report)
+
+
+# Rare answers
+
+
+def rare_answers_of(release, *arguments):
+    answers = []
+    for number in range(40):
+        recorder = Recorder(number, rare=RareAnswers((0.0, 7.25, 7.5), number, 0))
+        for _ in range(8):
+            release(recorder, *arguments)
+        answers += [entry.answer for entry in recorder.tape]
+    return np.array(answers)
+
+
+def test_rare_answers_are_far_out_repeated_bare_and_about_the_numbers_of_the_code():
+    answers = rare_answers_of(laplace_release, 3.0, 1.0, 1.0)
+    assert answers.max() > 100.0
+    assert answers.min() < -100.0
+    assert {0.0, 7.25, 7.5, 3.0, 7.375} <= set(answers.tolist())
+    assert len(set(answers.tolist())) < answers.size  # some are repeated
+
+
+def test_rare_answers_stay_within_a_law_that_has_bounds():
+    terms = Terms(3.0, 1.0, 1.0, 0.01)
+    low, high = mechanism_of(truncated_laplace_release).law(terms).support()
+    answers = rare_answers_of(truncated_laplace_release, *terms)
+    assert low < answers.min() < low + 1e-3
+    assert high - 1e-3 < answers.max() < high
+    reports = rare_answers_of(bernoulli_report, 0.0, 9.0)  # 1 comes once in 8,000 times
+    assert 0.1 < reports.mean() < 0.5
+
+
+def test_rare_answers_of_a_mechanism_without_a_law_are_ones_that_it_draws():
+    answers = rare_answers_of(broken_rare.geometric_release, 3.0, 1.0, 1.0)
+    assert (answers == np.floor(answers)).all()
+    assert answers.max() > 6.0
+
+
+def test_the_numbers_of_the_code_and_of_the_parameters_are_known():
+    numbers = numbers_of(BROKEN["raw-after-a-window"])
+    assert {7.30, 7.31, float(broken_frame.LENGTH)} <= set(numbers)
 
 
 # Charges

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.auditing.rare import RareAnswers
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.mechanism import Loss, Terms, distance, mechanism_of
 from balaclava.privacy.randomness import seeded
@@ -28,10 +29,10 @@ class Divergence(Exception):  # noqa: N818 (it is a finding, not an error)
 
 
 class Recorder:
-    """Answers like a seeded generator and keeps a tape of all answers."""
+    """Answers like a seeded generator, or with rare answers, and keeps a tape of all answers."""
 
-    def __init__(self, seed: int, *path: int) -> None:
-        self._generator = seeded(seed, *path)
+    def __init__(self, seed: int, *path: int, rare: RareAnswers | None = None) -> None:
+        self._generator, self._rare = seeded(seed, *path), rare
         self.tape: list[Entry] = []
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
@@ -40,7 +41,13 @@ class Recorder:
         terms = mechanism.terms(*arguments)
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
         mechanism.require(terms)
-        answer = mechanism.answer(body, self._generator, arguments)
+
+        def ask() -> Any:
+            return mechanism.answer(body, self._generator, arguments)
+
+        answer = ask()
+        if self._rare is not None:
+            answer = self._rare.answer(mechanism, terms, answer, ask)
         self.tape.append(Entry(mechanism.name, terms, answer, (), body))
         return mechanism.deliver(arguments, answer)
 
@@ -51,6 +58,8 @@ class Recorder:
         def draw(*arguments: Any, **named: Any) -> Any:
             before = _plain(arguments, named)
             answer = getattr(self._generator, method)(*arguments, **named)
+            if self._rare is not None:
+                answer = self._rare.draw(method, answer)
             value = arguments[0].copy() if method == "shuffle" else answer
             self.tape.append(Entry(method, None, value, before))
             return answer

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.lives import Life, copy_state, fingerprint
+from balaclava.auditing.rare import RareAnswers
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
@@ -37,6 +38,7 @@ class Game:
     marks: list[int] = field(default_factory=list)  # length of the tape before each choice; end
     chosen: list[int] = field(default_factory=list)  # and right after each choice
     fingerprints: dict[int, bytes] = field(default_factory=dict)  # after rounds with a release
+    rare: bool = False  # whether answers were chosen that seldom come
 
 
 class Outcome(NamedTuple):
@@ -90,16 +92,22 @@ class Course:
         return player.state
 
 
-def record(policy: Policy, life: Life, seed: int, beyond: int | None = None) -> Game:
-    """Play a life once and write everything down.
+def record(
+    policy: Policy,
+    life: Life,
+    seed: int,
+    beyond: int | None = None,
+    rare: RareAnswers | None = None,
+) -> Game:
+    """Play a life once and write everything down, with rare answers where given.
 
     With `beyond`, the life ends so many rounds after the first release, if there is one.
     """
-    course, recorder = Course(policy, life), Recorder(seed)
+    course, recorder = Course(policy, life), Recorder(seed, rare=rare)
     state, before = course.begin(), fingerprint(course.params)
     rounds, last = life.rounds, life.rounds
     held = [(int(arm), int(phase)) for arm, phase in life.held]
-    game = Game(life, [*([(0, 0)] * rounds), *held], recorder.tape)
+    game = Game(life, [*([(0, 0)] * rounds), *held], recorder.tape, rare=rare is not None)
     for i in range(rounds):
         if i >= last:
             life.shortened(last)

@@ -20,6 +20,7 @@ import numpy as np
 from balaclava.auditing.charges import Charge, charge
 from balaclava.auditing.duels import ERROR, fight
 from balaclava.auditing.games import warm_up
+from balaclava.auditing.rare import STYLES, RareAnswers, numbers_of
 from balaclava.auditing.recorder import Entry, Move
 from balaclava.auditing.recording import (
     Game,
@@ -34,7 +35,9 @@ from balaclava.auditing.recording import (
 from balaclava.auditing.report_replay import fault_of_reports
 from balaclava.auditing.scan import suspicious_rounds
 from balaclava.auditing.search import (
+    AS_IT_IS,
     NEAR,
+    RARE,
     Kind,
     about,
     about_truncation,
@@ -43,7 +46,7 @@ from balaclava.auditing.search import (
     other_streams,
     reward_limits,
 )
-from balaclava.errors import PrivacyError, SavedStateError
+from balaclava.errors import PolicyError, PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
@@ -51,6 +54,8 @@ _BEYOND = 32  # rounds that are recorded after the first release, far ahead
 _ENOUGH = 6  # unproved pairs after which the search ends
 _DUELS = 3  # of them that are played
 _EACH = 3  # lives about a round in which rewards may go around the mechanisms
+_RARE, _RARE_PAIRS = 10, 4  # a life with rare answers for so many pairs, and pairs in it
+_RARE_SHARE = 1 / 4  # of the time for all other lives
 _READ = 1_200  # rounds that are played anew to see who reads a release
 
 
@@ -147,7 +152,8 @@ class Search:
             deterministic = outcome.differs is not None and not chance_decides(
                 self.policy, game, neighbour, outcome, self.seed
             )
-            if deterministic and self.claim.delta < 1.0:
+            # What comes before it may have less than delta's probability, on a rare tape.
+            if deterministic and (self.claim.delta == 0.0 or not game.rare):
                 self.violation = f"{where}: {outcome.fault}, and no randomness reaches it"
             else:
                 self.doubts.append(Doubt(game, neighbour, f"{where}: {outcome.fault}", 1e9))
@@ -239,30 +245,67 @@ class Search:
 class Tour:
     """Lives, one after the other, for a search."""
 
-    def __init__(
-        self, search: Search, rounds: int, pairs: int, lives: int, seed: int, seconds: float
-    ) -> None:
-        self.search, self.rounds, self.pairs, self.lives = search, rounds, pairs, lives
-        self.seed, self.share = seed, max(seconds / lives, 0.05)
+    def __init__(self, search: Search, rounds: int, pairs: int, seed: int, seconds: float) -> None:
+        self.search, self.rounds, self.pairs = search, rounds, pairs
+        self.seed, self.seconds = seed, seconds
+        self.number = 0  # of lives so far
         self.rng = np.random.default_rng([seed, 0])
         self.widths: list[float] = []  # sensitivities that rewards of any size were truncated for
 
-    def live(self, kind: Kind, number: int) -> None:
+    def all_kinds(self, kinds: tuple[Kind, ...]) -> None:
+        """Each kind once, and again as long as there are pairs and time."""
+        lives, end = max(len(kinds), self.pairs // 20), time.thread_time() + self.seconds
+        share = max(self.seconds / lives, 0.05)
+        for number in range(lives):
+            wanted = max(-((self.search.tried - self.pairs) // (lives - number)), 1)
+            late = time.thread_time() > end and number >= len(kinds)
+            if not self.search.done and not late:
+                self.live(kinds[number % len(kinds)], wanted, share)
+            else:
+                self.number += 1
+
+    def rare_answers(self) -> None:
+        """Lives with answers that seldom come: few neighbours each, but many tapes."""
+        lives, end = self.pairs // _RARE, time.thread_time() + _RARE_SHARE * self.seconds
+        numbers = numbers_of(self.search.policy)
+        for number in range(lives):
+            late = time.thread_time() > end and number >= len(STYLES)
+            if not self.search.done and not late:
+                answers = RareAnswers(numbers, number, self.seed)
+                self.live(RARE[number % len(RARE)], _RARE_PAIRS, self.seconds / lives, answers)
+
+    def around(self, rounds: list[int]) -> None:
+        """Lives about rounds in which rewards may go around the mechanisms."""
+        for round_ in _EACH * rounds:
+            if not self.search.done:
+                wanted = max(self.pairs - self.search.tried, 1)
+                self.live(about(round_), wanted, max(self.seconds / (self.pairs // 20 + 1), 0.05))
+
+    def live(
+        self, kind: Kind, wanted: int, seconds: float, rare: RareAnswers | None = None
+    ) -> None:
         """Record a life, and examine some neighbours of it."""
-        policy, search, rng = self.search.policy, self.search, self.rng
+        policy, search, rng, number = self.search.policy, self.search, self.rng, self.number
+        self.number += 1
         aimed = self.widths and number % 2
         limits = about_truncation(self.widths, rng) if aimed else reward_limits(policy)
-        wanted = max(-((search.tried - self.pairs) // max(self.lives - number, 1)), 1)
-        deadline = time.thread_time() + self.share
+        deadline = time.thread_time() + seconds
         seed = self.seed + number
         life = make_life(policy, kind, number, self.rounds, limits, seed, rng)
         if life is None:
             return
-        with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
-            game = record(policy, life, seed, _BEYOND if kind.start and not kind.quiet else None)
-            neighbours = choose_neighbours(policy, game, wanted, limits, rng)
-            others = other_streams(policy, game, limits, rng)
-            search.examine(game, neighbours, others, deadline)
+        beyond = _BEYOND if kind.start and not kind.quiet else None
+        try:
+            with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
+                game = record(policy, life, seed, beyond, rare)
+                neighbours = choose_neighbours(policy, game, wanted, limits, rng)
+                others = other_streams(policy, game, limits, rng)
+                search.examine(game, neighbours, others, deadline)
+        except (ArithmeticError, IndexError, ValueError, PolicyError) as error:
+            if rare is None:
+                raise
+            fault = f"it fails after an answer that is rare but possible: {type(error).__name__}"
+            raise PrivacyError(fault) from error
         if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
             self.widths = sorted({entry.terms.sensitivity for entry in game.tape if entry.terms})
 
@@ -299,21 +342,17 @@ def audit_by_replay(
         verdict, fault = fault_of_reports(policy, claim, seed)
         if verdict != "consistent":
             return ReplayAudit(verdict, 0, 0, 0.0, 0.0, fault)
-    if far := any(kind.start for kind in kinds):
+    far = any(kind.start for kind in kinds)
+    if far:
         warm_up(policy)  # compiling does not count
     search = Search(policy, claim, seed, games)
-    lives, end = max(len(kinds), pairs // 20), time.thread_time() + seconds
-    tour = Tour(search, rounds, pairs, lives, seed, seconds)
+    tour = Tour(search, rounds, pairs, seed, seconds)
     try:
-        for number in range(lives):
-            late = time.thread_time() > end and number >= len(kinds)
-            if not search.done and not late:
-                tour.live(kinds[number % len(kinds)], number)
+        tour.all_kinds(kinds)
+        if len(kinds) > len(AS_IT_IS):
+            tour.rare_answers()
         if far and not search.done:
-            rounds_to_see = suspicious_rounds(policy, seed, seconds / 4)
-            for number, round_ in enumerate(_EACH * rounds_to_see):
-                if not search.done:
-                    tour.live(about(round_), lives + number)
+            tour.around(suspicious_rounds(policy, seed, seconds / 4))
     except (PrivacyError, SavedStateError) as error:
         return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
     if entries is not None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from balaclava.auditing.charges import charge
 from balaclava.auditing.local_reports import first_level
+from balaclava.auditing.rare import RareAnswers, numbers_of
 from balaclava.auditing.recorder import Divergence, Player, Recorder
 from balaclava.auditing.search import special_values
 from balaclava.errors import PrivacyError
@@ -25,7 +26,8 @@ def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, 
     rng = np.random.default_rng([seed, 1])
     low, high = policy.accepts
     bounded = math.isfinite(low) and math.isfinite(high)
-    for _ in range(_TRIES):
+    numbers = numbers_of(policy)
+    for number in range(_TRIES):
         # A server may send any level: the report must be private at all of them.
         reach = 6 if rng.random() < 0.8 else 180
         level = first_level(policy) * float(10.0 ** rng.integers(-reach, reach + 1))
@@ -35,7 +37,8 @@ def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, 
         rewards = [low, high, *(low + (high - low) * rng.random(4))]
         rewards += [*rng.choice(special_values(policy), 2), (low + high) / 2]
         one, other = rng.choice(rewards if bounded else [*rewards, 2 * high], 2)
-        recorder = Recorder(int(rng.integers(2**32)))
+        rare = RareAnswers(numbers, number, seed) if number % 2 else None
+        recorder = Recorder(int(rng.integers(2**32)), rare=rare)
         try:
             answer = report(params, prepare(params, float(one)), level, recorder)
             player = Player(recorder.tape, 0)

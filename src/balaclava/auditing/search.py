@@ -23,6 +23,7 @@ from balaclava.privacy.randomness import seeded
 
 _DELAY = 8  # rounds by which rewards are late in some lives
 _FAR = 1_000  # rounds of a few lives: some faults show late
+_SEVERAL = 400  # rounds of a life with rare answers, as long as three others
 _AHEAD = 1_500  # rounds that are recorded far ahead, at most
 _CHUNK = 500  # rounds of compiled play between two looks for a release
 _FURTHEST = 1_000_000  # rounds of compiled play
@@ -46,6 +47,7 @@ class Kind(NamedTuple):
     restored: bool = False
     special: bool = False
     quiet: bool = False  # what is played before has the least rewards
+    several: bool = False  # long enough for several releases
 
 
 KINDS = (
@@ -63,6 +65,11 @@ KINDS = (
     Kind(("past the horizon", "cancelled decisions"), start="horizon", lost=0.1, delay=_DELAY),
 )
 NEAR = tuple(kind for kind in KINDS if not kind.start)  # that need no compiled play
+RARE = (
+    Kind(("rare answers",), several=True),
+    Kind(("rare answers", "late rewards"), delay=_DELAY, several=True),
+    Kind(("rare answers", "cancelled decisions"), delay=3, lost=0.1, several=True),
+)
 AS_IT_IS = (Kind(("the first release",), start="release"), *KINDS[4:6], KINDS[8])
 
 
@@ -85,6 +92,8 @@ def make_life(
     if target is None or (kind.restored and unregistered_part(policy)):
         return None
     length = max(rounds, _FAR) if kind.far else rounds
+    if kind.several:
+        length = max(rounds, min(3 * rounds, _SEVERAL))
     state, first, held = None, 0, np.zeros((0, 2), np.int64)
     held_times: list[int] = []
     if kind.start:
