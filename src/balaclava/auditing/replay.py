@@ -20,7 +20,7 @@ import numpy as np
 from balaclava.auditing.charges import Charge, charge
 from balaclava.auditing.duels import ERROR, fight
 from balaclava.auditing.games import warm_up
-from balaclava.auditing.rare import STYLES, RareAnswers, numbers_of
+from balaclava.auditing.rare import RareAnswers, numbers_of
 from balaclava.auditing.recorder import Entry, Move
 from balaclava.auditing.recording import (
     Game,
@@ -53,8 +53,9 @@ from balaclava.privacy.guarantee import Guarantee
 _BEYOND = 32  # rounds that are recorded after the first release, far ahead
 _ENOUGH = 6  # unproved pairs after which the search ends
 _DUELS = 3  # of them that are played
+_STREAMS = 2  # streams with all rewards changed that are replayed however long a life is
 _EACH = 3  # lives about a round in which rewards may go around the mechanisms
-_RARE, _RARE_PAIRS = 10, 4  # a life with rare answers for so many pairs, and pairs in it
+_RARE, _RARE_PAIRS = 10, 2  # a life with rare answers for so many pairs, and pairs in it
 _RARE_SHARE = 1 / 4  # of the time for all other lives
 _READ = 1_200  # rounds that are played anew to see who reads a release
 
@@ -127,7 +128,9 @@ class Search:
         for entry in game.tape:
             if entry.terms is not None and len(self.entries) < 64:
                 self.entries.setdefault((entry.name, *entry.terms[1:]), entry)
-        for rewards in others:
+        for number, rewards in enumerate(others):
+            if number >= _STREAMS and time.thread_time() > deadline:
+                break
             stray = find_stray(self.policy, game, rewards)
             if stray is not None:
                 self.reached |= set(game.life.features)
@@ -245,8 +248,10 @@ class Search:
 class Tour:
     """Lives, one after the other, for a search."""
 
-    def __init__(self, search: Search, rounds: int, pairs: int, seed: int, seconds: float) -> None:
-        self.search, self.rounds, self.pairs = search, rounds, pairs
+    def __init__(
+        self, search: Search, rounds: int, pairs: int, rare_lives: int, seed: int, seconds: float
+    ) -> None:
+        self.search, self.rounds, self.pairs, self.rare_lives = search, rounds, pairs, rare_lives
         self.seed, self.seconds = seed, seconds
         self.number = 0  # of lives so far
         self.rng = np.random.default_rng([seed, 0])
@@ -255,9 +260,9 @@ class Tour:
     def all_kinds(self, kinds: tuple[Kind, ...]) -> None:
         """Each kind once, and again as long as there are pairs and time."""
         lives, end = max(len(kinds), self.pairs // 20), time.thread_time() + self.seconds
-        share = max(self.seconds / lives, 0.05)
+        share, pairs = max(self.seconds / lives, 0.05), self.pairs - _RARE_PAIRS * self.rare_lives
         for number in range(lives):
-            wanted = max(-((self.search.tried - self.pairs) // (lives - number)), 1)
+            wanted = max(-((self.search.tried - pairs) // (lives - number)), 1)
             late = time.thread_time() > end and number >= len(kinds)
             if not self.search.done and not late:
                 self.live(kinds[number % len(kinds)], wanted, share)
@@ -266,10 +271,10 @@ class Tour:
 
     def rare_answers(self) -> None:
         """Lives with answers that seldom come: few neighbours each, but many tapes."""
-        lives, end = self.pairs // _RARE, time.thread_time() + _RARE_SHARE * self.seconds
+        lives, end = self.rare_lives, time.thread_time() + _RARE_SHARE * self.seconds
         numbers = numbers_of(self.search.policy)
         for number in range(lives):
-            late = time.thread_time() > end and number >= len(STYLES)
+            late = time.thread_time() > end and number >= len(RARE)
             if not self.search.done and not late:
                 answers = RareAnswers(numbers, number, self.seed)
                 self.live(RARE[number % len(RARE)], _RARE_PAIRS, self.seconds / lives, answers)
@@ -299,7 +304,9 @@ class Tour:
             with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
                 game = record(policy, life, seed, beyond, rare)
                 neighbours = choose_neighbours(policy, game, wanted, limits, rng)
-                others = other_streams(policy, game, limits, rng)
+                streams = other_streams(policy, game, limits, rng)
+                first = number % len(streams)
+                others = streams[first:] + streams[:first]
                 search.examine(game, neighbours, others, deadline)
         except (ArithmeticError, IndexError, ValueError, PolicyError) as error:
             if rare is None:
@@ -346,11 +353,11 @@ def audit_by_replay(
     if far:
         warm_up(policy)  # compiling does not count
     search = Search(policy, claim, seed, games)
-    tour = Tour(search, rounds, pairs, seed, seconds)
+    rare = 0 if kinds is AS_IT_IS else pairs // _RARE
+    tour = Tour(search, rounds, pairs, rare, seed, seconds)
     try:
         tour.all_kinds(kinds)
-        if len(kinds) > len(AS_IT_IS):
-            tour.rare_answers()
+        tour.rare_answers()
         if far and not search.done:
             tour.around(suspicious_rounds(policy, seed, seconds / 4))
     except (PrivacyError, SavedStateError) as error:

@@ -21,7 +21,8 @@ from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
 _SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
-_GAPS = 21
+_GAPS, _FEW_GAPS = 21, 11
+_LONG = 1_000  # rounds of a game, from which on fewer gaps are tried
 _STEPS = 14  # of bisection: enough to find a threshold known to one part in 10^4
 _PROBES = 24
 _FEW_GAMES = 500
@@ -229,7 +230,7 @@ def find_neighbours(
 
 def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
     """Differences between the rewards of the first two arms at which the outcome is in doubt."""
-    games = 200
+    games = 200 if rounds < _LONG else 100
     probes = np.array([rounds])
 
     def share(gap: float) -> float:
@@ -250,7 +251,8 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
     # Well beyond the doubtful range too: the rarer an outcome, the more a single reward shows.
     first, last = gap_at(0.1), gap_at(0.9)
     centre, width = (first + last) / 2, max(last - first, 1e-4)
-    spread = np.linspace(centre - 2.5 * width, centre + 2.5 * width, _GAPS)
+    gaps = _GAPS if rounds < _LONG else _FEW_GAPS
+    spread = np.linspace(centre - 2.5 * width, centre + 2.5 * width, gaps)
     return sorted({-1.0, 0.0, 1.0, *np.clip(spread, -1.0, 1.0).tolist()})
 
 
