@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 from pathlib import Path
@@ -10,9 +11,10 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+import balaclava as bl
 from balaclava.cli import main
 from balaclava.client import Client
-from balaclava.service.demo import NAME, PURCHASES
+from balaclava.service.demo import LOST, NAME, PARAMETERS, POLICY, PURCHASES
 from tests.service.running import Process, in_a_thread
 
 
@@ -116,3 +118,17 @@ def test_the_demo_learns_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=1)
+
+
+def test_the_demo_names_a_winner() -> None:
+    """Within 2,500 visitors, who come in half a minute."""
+    winners = []
+    for seed in range(3):
+        agent = bl.policy(POLICY, arms=len(PURCHASES), **PARAMETERS).agent(seed=seed)
+        chance = random.Random(seed)
+        shares = [share * (1 - LOST) for share in PURCHASES.values()]
+        for _ in range(2_500):
+            decision = agent.ask()
+            agent.tell(decision, reward=float(chance.random() < shares[decision.arm]))
+        winners.append(agent.estimates().winner)
+    assert winners == [list(PURCHASES).index("map")] * 3
