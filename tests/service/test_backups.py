@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
 from balaclava.service import writer
 from balaclava.service.definition import Definition
 from balaclava.service.jobs import Create, Decide
 from balaclava.service.ledger import Ledger
 from balaclava.service.problems import Problem, StartError
+from balaclava.service.schema import experiments
 from balaclava.service.server import Settings
 from balaclava.service.service import Service
 from tests.service.stage import SHOP
@@ -232,3 +234,33 @@ def test_two_processes_decide_for_one_person(open_service: Opener, postgres: str
     assert (len(decisions), len(different), sum(different.values())) == (40, 20, 5)
     assert services[0].experiment("shop")["decisions"] == 20
     open_service(postgres)  # a third may join while the others are at work
+
+
+def test_a_database_that_is_put_back_under_a_running_service(
+    open_service: Opener, database: str
+) -> None:
+    """As after a failover to a replica that lagged: nothing is released a second time unnoticed."""
+    service = open_service(database)
+    service.ledger.set_population("us", 100.0, 0.0)
+    create(service, population="us")
+    decide(service)
+    with service.storage.reading() as connection:
+        before = dict(connection.execute(select(experiments)).one()._mapping)
+    for _ in range(3):
+        decide(service)
+    with service.storage.writing() as connection:
+        connection.execute(update(experiments).values(before))
+    for _ in range(2):
+        with pytest.raises(Problem, match="start with --restored") as problem:
+            decide(service)
+        assert problem.value.status == 503
+    assert service.experiment("shop")["decisions"] == 1
+    service.close()
+    with pytest.raises(StartError, match="--restored"):
+        open_service(database)
+    service = open_service(database, restored=True)
+    assert service.privacy("shop")["restored"] == 1
+    with service.storage.reading() as connection:  # above every version that there ever was
+        assert connection.scalar(select(experiments.c.version)) > before["version"] + 3
+    decide(service)
+    assert service.experiment("shop")["decisions"] == 2

@@ -71,9 +71,10 @@ counters = Table(
     Column("done", BigInteger, nullable=False),  # that of the last one known to be on the disk
 )
 
-_INTEND = (
+_INTEND = (  # nothing is noted of a database that is behind: see `Count.least`
     "INSERT INTO counters (uid, intended, done) VALUES (?, ?, ?) "
-    "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done"
+    "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done "
+    "WHERE counters.done <= excluded.done AND counters.intended - 1 <= excluded.done"
 )
 _DONE = "UPDATE counters SET done = ? WHERE uid = ? AND done < ?"
 
@@ -164,25 +165,33 @@ class Ledger:
     # Commits
 
     def intend(self, versions: Mapping[str, int]) -> None:
-        """Note, on the disk, that commits of these versions are about to be made."""
+        """Note, on the disk, that commits of these versions are about to be made.
+
+        Refused where the database is behind: it was put back while the service ran, or the server
+        is now a replica that lagged.
+        """
         rows = [(uid, version, max(version - 1, 0)) for uid, version in sorted(versions.items())]
-        self._note(_INTEND, rows)
+        if self._note(_INTEND, rows) < len(rows):
+            raise Problem(
+                503,
+                "the database is behind its ledger: it was put back from a backup, or is a replica "
+                "that lagged; stop every process and start with --restored",
+            )
 
     def done(self, versions: Mapping[str, int]) -> None:
         """Note that the commits of these versions are on the disk."""
         rows = [(version, uid, version) for uid, version in sorted(versions.items())]
         self._note(_DONE, rows)
 
-    def _note(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """On the disk when it returns. The writer alone does this."""
+    def _note(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """On the disk when it returns how many rows it changed. The writer alone does this."""
         if self._notes is None:
             with self._engine.begin() as connection:
-                change(connection, statement, rows)
-            return
+                return change(connection, statement, rows)
         notes: sqlite3.Connection = self._notes.driver_connection  # type: ignore[assignment]
         with notes:  # commits, or takes back
             notes.execute("BEGIN IMMEDIATE")
-            notes.executemany(statement, rows)
+            return notes.executemany(statement, rows).rowcount
 
     def counts(self) -> dict[str, Count]:
         """How far each experiment was, by uid."""
@@ -190,8 +199,8 @@ class Ledger:
             rows = connection.execute(select(counters)).all()
         return {row.uid: Count(row.intended, row.done) for row in rows}
 
-    def rewind(self, versions: Mapping[str, int]) -> None:
-        """Start counting from what the database has: it was put back."""
+    def recount(self, versions: Mapping[str, int]) -> None:
+        """Go on counting from there: the database was put back."""
         with self._engine.begin() as connection:
             for uid, version in sorted(versions.items()):
                 connection.execute(

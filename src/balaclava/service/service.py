@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
 
 from balaclava.privacy.laplace import laplace_release
@@ -27,7 +27,7 @@ from balaclava.service.jobs import (
     Reward,
     SetState,
 )
-from balaclava.service.ledger import Ledger
+from balaclava.service.ledger import Count, Ledger
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import STATES, decisions, experiments, keys, snapshots
 from balaclava.service.secrets import Key, Role, Vault, key_digest
@@ -140,7 +140,14 @@ class Service:
                 "not know. Start with --restored to go on with it: what was unfinished is then "
                 "charged a second time"
             )
-        definitions = {row.uid: row.definition for row in rows}
+        self._go_on_with(behind, {row.uid: row.definition for row in rows}, counts)
+
+    def _go_on_with(
+        self, behind: list[str], definitions: dict[str, str], counts: dict[str, Count]
+    ) -> None:
+        """Charge again what was put back. Of what is in the database the versions go on from the
+        ledger's: no other process may take a copy that it still holds for the one that is there.
+        """
         for uid in behind:
             if uid not in definitions:
                 self.ledger.note_lost(uid)
@@ -151,7 +158,12 @@ class Service:
                 self.ledger.charge_again(
                     definition.population, definition.name, uid, epsilon, delta
                 )
-        self.ledger.rewind({uid: versions.get(uid, 0) for uid in behind})
+        versions = {uid: counts[uid].intended + 1 for uid in behind if uid in definitions}
+        self.ledger.recount({uid: versions.get(uid, 0) for uid in behind})
+        with self.storage.writing() as connection:
+            for uid, version in sorted(versions.items()):
+                mine = update(experiments).where(experiments.c.uid == uid)
+                connection.execute(mine.values(version=version))
 
     def close(self) -> None:
         """Finish what was taken in, and let go of the database."""

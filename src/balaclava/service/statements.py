@@ -66,14 +66,13 @@ REQUESTS_MADE = Rows(schema.requests)
 SNAPSHOTS = Rows(schema.snapshots)
 
 
-def change(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Execute a statement with each of the rows."""
+def change(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+    """Execute a statement with each of the rows; how many rows of the table it changed."""
     if not rows:
-        return
+        return 0
     if connection.dialect.name == "sqlite":
-        _plain(connection).executemany(statement, rows)
-    else:
-        connection.exec_driver_sql(statement.replace("?", "%s"), list(rows))
+        return _plain(connection).executemany(statement, rows).rowcount
+    return connection.exec_driver_sql(statement.replace("?", "%s"), list(rows)).rowcount
 
 
 def ask(

@@ -153,11 +153,11 @@ class Writer:
                     versions = work.store()
                     if versions:
                         self._ledger.intend(versions)
+            except Problem as problem:  # the ledger's: those of jobs are answers
+                self._refuse(batch, work, problem, problem.detail)
+                return
             except FAULTS as error:
-                self._forget(work)
-                log.error("a commit failed: %s", cause(error))
-                self._answer(batch, [Problem(503, _NOT_TAKEN, retry_after=1)])
-                time.sleep(_AFTER_FAULT)
+                self._refuse(batch, work, Problem(503, _NOT_TAKEN, retry_after=1), cause(error))
                 return
             except Exception:
                 self._forget(work)
@@ -174,6 +174,13 @@ class Writer:
             self.commits += bool(versions) or not isinstance(batch[-1][0], Tick)
             self._answer(batch, answers)
             return
+
+    def _refuse(self, batch: list[_Waiting], work: Work | None, problem: Problem, why: str) -> None:
+        """Nothing of the batch was committed."""
+        self._forget(work)
+        log.error("a commit failed: %s", why)
+        self._answer(batch, [problem])
+        time.sleep(_AFTER_FAULT)
 
     def _forget(self, work: Work | None) -> None:
         """Throw away what was computed and not committed."""
