@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from balaclava.advice.worlds import draw_worlds
 from balaclava.cli import main
 from balaclava.cli.comparing import _finite
 from balaclava.errors import ParameterError
+from balaclava.reporting.dossier import read_dossier
 
 SECRET = "31.41592"  # a reward that must not be repeated
 
@@ -61,6 +63,27 @@ def test_a_log_of_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "&lt;new&gt;" in text
     assert "<new>" not in text
     assert "outside epsilon" in text
+
+
+def test_from_a_log_to_the_file_for_a_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "clicks.csv", {"old": [0, 0, 0, 1] * 30, 'the "new"': [1, 1, 0] * 40})
+    how = ("clicks.csv", "--arm", "page", "--reward", "paid", "--repetitions", 5)
+    answer = invoke(*how, "--assessment", "board.toml")
+    assert answer.exit_code == 0, answer.output
+    code = "bl.policy('dp-imed', arms=['old', 'the \"new\"'], epsilon=1.0)"
+    assert f"\nuse:      {code}\n" in answer.output
+    assert "\nrisk:     it loses " in answer.output
+    assert code in html.unescape((tmp_path / "clicks-report.html").read_text(encoding="utf-8"))
+    dossier = read_dossier("board.toml")
+    assert repr(dossier.policy) == repr(eval(code, {"bl": bl}))
+    assert dossier.environment is not None
+    assert dossier.environment.means.tolist() == pytest.approx([1 / 4, 2 / 3])
+    assert (dossier.horizon, dossier.title) == (1000, "Policies for clicks.csv")
+    answer = invoke(*how, "--assessment", "board.toml", "--min-rows", 3)
+    assert "remove rare arms" in answer.output
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_what_the_board_reads() -> None:
     assert "twice this<sup>*</sup>" in page
     assert "This is no second loss" in page
     assert "by &lt;letter&gt;" in page
-    assert page.count('class="blank"') == 3 + 12  # purpose, population, date; answers
+    assert page.count('class="blank"') == 3 + 15  # purpose, population, date; answers
     assert "Not simulated for this page" in page
     for word in ("http://", "https://", "<script", "src="):
         assert word not in page

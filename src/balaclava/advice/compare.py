@@ -13,7 +13,7 @@ from balaclava.advice.arena import Arena
 from balaclava.advice.context import Context, weigh_features
 from balaclava.advice.findings import Log
 from balaclava.advice.people import People
-from balaclava.advice.recommend import RULES, Rewards, recommend
+from balaclava.advice.recommend import RULES, Rewards, code_of, recommend
 from balaclava.advice.search import with_scale
 from balaclava.advice.standings import AT_RANDOM, SCALE, Standing, ratio, standing
 from balaclava.advice.worlds import draw_worlds
@@ -33,6 +33,7 @@ _SCALES = tuple(2.0**-k for k in range(8))  # that are tried, for private polici
 _TRIALS = (4, 8)  # worlds to choose a scale on; the fewer the longer the runs
 _TRIAL_ROUNDS = 200_000
 _WORST = 0.1  # weight of the worst run, as in `bl.calibrate`
+_NAMED = 12  # arms, at most, that are named in a line of code
 _ROUNDS = (1_000, 50_000)  # by default: seconds, for a million rows
 
 
@@ -79,6 +80,23 @@ class Comparison:
         """Private policies that do not."""
         return [label for label in self.candidates if label not in self.fitting]
 
+    @property
+    def best(self) -> str | None:
+        """The label of the policy with the least regret, of those that fit.
+
+        Policies that protect all decisions together come first: what an observer sees of a run is
+        for its owner to say, and until then this is the safe assumption.
+        """
+        scopes = {label: self.candidates[label].policy.guarantee.scope for label in self.fitting}
+        return min(scopes, key=lambda label: scopes[label] != "trajectory", default=None)
+
+    def named(self, label: str) -> Policy:
+        """A candidate with the arms' names, unless they are many."""
+        policy = self.candidates[label].policy
+        if len(self.log.labels) > _NAMED:
+            return policy
+        return type(policy).create({**policy.parameters, "arms": self.log.labels})
+
     def findings(self) -> list[str]:
         """What to make of it, in sentences."""
         if self.fitting:
@@ -123,6 +141,7 @@ class Comparison:
             "context": None if self.context is None else self.context.to_dict(),
             "prices": [price._asdict() for price in self.prices],
             "findings": self.findings(),
+            "use": None if self.best is None else code_of(self.named(self.best)),
         }
 
 

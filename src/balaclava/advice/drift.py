@@ -16,6 +16,11 @@ _CHANCE = (
     0.025  # of seeing a drift where there is none: of rewards, of all arms together; of shares
 )
 
+UNFIT = (  # what is said where rewards drift
+    "Policies here expect averages that stay: what is simulated below has no drift in it. Policies "
+    "for adversarial losses (`balaclava policies --rewards loss`) do not mind it."
+)
+
 
 def read_times(where: str, column: Any) -> np.ndarray:
     """Moments as numbers that grow: from numbers, dates, or text such as 2026-01-31 or ISO 8601."""
@@ -79,11 +84,7 @@ def drift_findings(
             "an arm came later."
         )
     if drifting:
-        sentences.append(
-            "Policies here expect averages that stay: what is simulated below has no drift in it. "
-            "Policies for adversarial losses (`balaclava policies --rewards loss`) do not mind "
-            "it."
-        )
+        sentences.append(UNFIT)
     return sentences or [
         f"No drift over time was seen in {PERIODS} periods; a small or a late one may be there."
     ]

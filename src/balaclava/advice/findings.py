@@ -12,7 +12,7 @@ from balaclava._core.declared import Outside
 from balaclava.advice.arms import ArmRow, Telling, WeightedRow, arm_row, is_binary, tell_best
 from balaclava.advice.arms import weighted_rows as weigh
 from balaclava.advice.clipping import clipping_findings
-from balaclava.advice.drift import drift_findings
+from balaclava.advice.drift import UNFIT, drift_findings
 from balaclava.advice.features import Features
 from balaclava.advice.people import People, count_people
 from balaclava.advice.recommend import Rewards
@@ -183,7 +183,7 @@ class Log:
             f"Read as {kind}{'' if kind == 'Parquet' else f': {written}'}.",
             *self.left_out,
             *self._bias(),
-            *self._over_time(),
+            *self._over_time,
             *self._rewards_in_words(),
         ]
 
@@ -214,6 +214,12 @@ class Log:
             "should add up to the number of rows. Is it the probability of the arm that was played?"
         ]
 
+    @property
+    def drifts(self) -> bool:
+        """Whether averages change over time, where that can be seen."""
+        return UNFIT in self._over_time
+
+    @cached_property
     def _over_time(self) -> list[str]:
         if self.times is None:
             return []
@@ -221,6 +227,8 @@ class Log:
 
     def _rewards_in_words(self) -> list[str]:
         """Bounded or heavy-tailed, and what policies are told."""
+        if float(np.ptp(self._rewards)) == 0.0:
+            return ["All rewards are the same: there is nothing to learn from this log."]
         if self.kind == "bounded":
             sentences = [f"Rewards are taken as bounded: {self._why_bounded()}."]
             if self._much_too_wide:
@@ -282,8 +290,8 @@ class Log:
         if self.tail is None:
             return f"the largest rewards are no tail; {source}"
         return (
-            f"the tail is light, index {self.tail.index:.1f} with 95 % confidence interval "
-            f"{self.tail.low:.1f} to {self.tail.high:.1f} (Hill, the {self.tail.used} largest); "
+            f"the tail is light, index {self.tail.index:.3g} with 95 % confidence interval "
+            f"{self.tail.low:.3g} to {self.tail.high:.3g} (Hill, the {self.tail.used} largest); "
             f"{source}"
         )
 

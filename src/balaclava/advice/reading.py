@@ -22,6 +22,7 @@ from balaclava.environments.numerals import FIRST_ROW, first_row, read_numbers
 from balaclava.errors import ParameterError
 
 _LARGEST = 1e100  # of a reward: sums of squares stay finite
+_MANY = 20  # arms
 LEAST_ROWS = 20  # of an arm; with fewer an average is hardly one
 
 
@@ -133,10 +134,16 @@ def _with_enough_rows(
     labels = list(rows.by_arm)
     counts = np.bincount(rows.arms, minlength=len(labels))
     rare = int(np.argmin(counts))
+    if len(labels) > _MANY and rows.rewards.size < 2 * len(labels):
+        raise ParameterError(
+            f"{path}: column {arm!r} has {len(labels):,} different cells in {rows.rewards.size:,} "
+            "rows; does it name the arm? Give the column that says which option was taken"
+        )
     if len(labels) > 1 and min_rows is None and counts[rare] < LEAST_ROWS:
         raise ParameterError(
             f"{path}: arm {labels[rare]!r} has {counts[rare]} rows; give at least {LEAST_ROWS} for "
-            f"each arm, or leave out such arms with --min-rows {LEAST_ROWS}"
+            f"each arm, leave out such arms with --min-rows {LEAST_ROWS}, or take what there is, "
+            "which says little, with --min-rows 2"
         )
     enough = counts >= (min_rows or 1)
     kept = enough[rows.arms]

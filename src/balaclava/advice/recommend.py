@@ -404,12 +404,17 @@ def fitted(name: str, parameters: dict[str, Any]) -> Policy:
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
-def code_of(policy: Policy) -> str:
-    """The line of Python that makes a policy: parameters that are not left at their defaults."""
+def settings_of(policy: Policy) -> dict[str, Any]:
+    """The parameters that are not left at their defaults, as they were given."""
     defaults = {field.name: field.default for field in fields(policy)}
-    arguments = [
-        f"{name}={policy.parameters[name] if name == 'arms' else getattr(policy, name)!r}"
+    return {
+        name: policy.parameters[name] if name == "arms" else getattr(policy, name)
         for name in policy.annotations
         if getattr(policy, name) != defaults[name]
-    ]
+    }
+
+
+def code_of(policy: Policy) -> str:
+    """The line of Python that makes a policy."""
+    arguments = [f"{name}={value!r}" for name, value in settings_of(policy).items()]
     return f"bl.policy({', '.join([repr(policy.name), *arguments])})"

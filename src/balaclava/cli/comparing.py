@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava.cli.asking import say
 from balaclava.cli.delays import delay_options, lateness
 from balaclava.cli.play import _progress
 from balaclava.cli.tables import print_table
@@ -20,11 +21,13 @@ from balaclava.cli.tables import print_table
 if TYPE_CHECKING:
     from balaclava.advice.compare import Comparison
     from balaclava.advice.context import Context
+    from balaclava.environments.cells import Reading
 
 _READ = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
 )
+_WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 _COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
 
 
@@ -91,11 +94,23 @@ _COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
     type=click.Path(path_type=Path),
     help="The page; by default LOG-report.html, and none with --json.",
 )
+@click.option(
+    "--assessment",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="Begin the file for a review board's page, with the policy that fits best.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
 @delay_options
 def compare(
-    log: str, arm: str, reward: str, out: Path | None, as_json: bool, **options: Any
+    log: str,
+    arm: str,
+    reward: str,
+    out: Path | None,
+    assessment: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Look at a log, say which policies fit it, play them on it, and write a page.
 
@@ -117,8 +132,11 @@ def compare(
 
     if out is None and not as_json:
         out = Path("pipe-report.html" if log == PIPE else f"{Path(log).stem}-report.html")
-    if out is not None:
-        require_place(out)
+    if assessment is not None and options["min_rows"] is not None:
+        raise click.UsageError("--assessment plays on all of the log: remove rare arms from it")
+    for place in (out, assessment):
+        if place is not None:
+            require_place(place)
     late = lateness(**{name: options.pop(name) for name in ("delay", "law", "lost", "patience")})
     reading = {name: options.pop(name) for name in _READ}
     reading["features"] = _names(reading["features"])
@@ -137,6 +155,38 @@ def compare(
         command = f"balaclava {shlex.join(sys.argv[1:])}"
         page = write_comparison(comparison, out, command=command)
         click.echo(f"\nwrote {page}: open it in a browser", err=as_json)
+    if assessment is not None:
+        _begin_assessment(comparison, assessment, arm, reward, how)
+        click.echo(
+            f"wrote {assessment}: fill it in, then balaclava report --assessment {assessment}",
+            err=as_json,
+        )
+
+
+def _begin_assessment(
+    comparison: Comparison, place: Path, arm: str, reward: str, how: Reading
+) -> None:
+    """The file of `balaclava assessment`, with what the log and the comparison say."""
+    from balaclava.advice.recommend import settings_of
+    from balaclava.errors import ParameterError
+    from balaclava.reporting.dossier import template
+
+    log = comparison.log
+    if comparison.best is None:
+        raise ParameterError("--assessment: no policy fits, so that there is none to assess")
+    if not Path(log.path).exists():
+        raise ParameterError("--assessment: the page plays on the log again; give a file, no pipe")
+    policy = comparison.named(comparison.best)
+    source = {"name": "empirical", "path": log.path, "arm": arm, "reward": reward}
+    settings = {name: value for name, value in how._asdict().items() if value}
+    text = template(
+        title=f"Policies for {Path(log.path).name}",
+        policy={"name": policy.name, **settings_of(policy)},
+        environment={**source, **settings},
+        rewards_per_person=1 if comparison.people is None else comparison.people.most,
+        horizon=comparison.results.horizon,
+    )
+    place.write_text(text, encoding="utf-8")
 
 
 def _show(comparison: Comparison) -> None:
@@ -145,6 +195,7 @@ def _show(comparison: Comparison) -> None:
         cap_table,
         context_table,
         how_played,
+        next_steps,
         price_sentences,
         standing_table,
     )
@@ -164,7 +215,8 @@ def _show(comparison: Comparison) -> None:
     if comparison.fitting:
         click.echo("The policies that fit:")
         for label, why in comparison.fitting.items():
-            click.echo(f"- {label} ({comparison.results.guarantee(label)}): {why}")
+            line = f"- {label} ({comparison.results.guarantee(label)}): {why}"
+            click.echo(textwrap.fill(line, _width(), subsequent_indent="  ", **_WHOLE_WORDS))
     if comparison.others:
         names = ", ".join(comparison.others)
         click.echo(f"Not clearly better than playing at random here: {names}.")
@@ -177,6 +229,12 @@ def _show(comparison: Comparison) -> None:
         _say(comparison.context.advice())
         header, *rows = context_table(comparison.context)
         print_table(header, rows)
+        click.echo()
+    for word, text in next_steps(comparison):
+        if word == "use":
+            click.echo(f"{word + ':':<10}{text}")  # a line of code stays one
+        else:
+            say(word, text)
 
 
 def _show_features(context: Context) -> None:
@@ -194,7 +252,7 @@ def _show_features(context: Context) -> None:
 def _say(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         whole = sentence.replace(" %", "\u00a0%")  # a number stays with its sign
-        lines = textwrap.fill(whole, _width(), break_on_hyphens=False, break_long_words=False)
+        lines = textwrap.fill(whole, _width(), **_WHOLE_WORDS)
         click.echo(lines.replace("\u00a0%", " %"))
     click.echo()
 

@@ -10,6 +10,8 @@ from balaclava.advice.arms import is_binary
 from balaclava.advice.compare import Comparison
 from balaclava.advice.context import Context
 from balaclava.advice.off_policy import METHODS
+from balaclava.advice.recommend import code_of
+from balaclava.advice.standings import SCALE
 from balaclava.advice.worlds import HOW
 from balaclava.reporting.charts import escape
 from balaclava.reporting.page import write_page
@@ -121,10 +123,39 @@ def price_sentences(comparison: Comparison) -> list[str]:
         return [
             "The price of privacy is not stated: a private policy or its baseline learns nothing."
         ]
+    tuned = f"{SCALE}="
     return [
         f"{price.label} has {price.times:.3g} ± {price.plus_minus:.2g} times the regret of "
-        f"{price.baseline}, which is not private and was chosen the same way."
+        f"{price.baseline}, which is not private"
+        + (f" and whose {SCALE} was chosen the same way." if tuned in price.baseline else ".")
         for price in comparison.prices
+    ]
+
+
+def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
+    """What to do with it, in lines that begin with a word; nothing where no policy fits."""
+    best = comparison.best
+    if best is None:
+        return []
+    row = next(row for row in comparison.standings if row.label == best)
+    name = comparison.candidates[best].policy.name
+    asked = "who may see rewards, and whether an observer sees one decision or all of them"
+    drift = "averages drift in this log, and what was simulated does not: expect more regret"
+    return [
+        *([("warning", drift)] if comparison.log.drifts else []),
+        ("use", code_of(comparison.named(best))),
+        ("promise", comparison.candidates[best].policy.guarantee.explain()),
+        (
+            "risk",
+            f"it loses {number(row.mean)} on average, and up to {number(row.high)} in 95 % of the "
+            f"worlds; playing at random loses {number(row.mean / row.share)}",
+        ),
+        (
+            "next",
+            f"`balaclava choose` asks what no log can say: {asked}; `balaclava audit {name}` tests "
+            "the promise; --assessment FILE.toml, added to this command, begins the page for a "
+            "review board; `balaclava serve` runs the policy",
+        ),
     ]
 
 
@@ -136,8 +167,9 @@ def how_played(comparison: Comparison) -> str:
     late = f", with rewards that come late ({feedback})," if feedback else ""
     return (
         f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that the log "
-        f"leaves possible: {HOW[binary]}. Regret is counted in the world that was drawn; "
-        "5 % to 95 % is its spread over worlds."
+        f"leaves possible: {HOW[binary]}. Regret is what a policy loses, in rewards, against "
+        "always playing the best arm of the world that was drawn; 5 % to 95 % is its spread over "
+        "worlds."
     )
 
 
@@ -166,8 +198,15 @@ def _opening(comparison: Comparison) -> str:
         f"{escape(how_played(comparison))}</p>"
         f"{_table('Policies', standing_table(comparison))}"
         f"{_paragraphs(price_sentences(comparison))}"
-        f"{_with_features(comparison.context)}</section>"
+        f"{_with_features(comparison.context)}</section>{_next(comparison)}"
     )
+
+
+def _next(comparison: Comparison) -> str:
+    rows = "".join(
+        f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in next_steps(comparison)
+    )
+    return f'<section id="next"><h2>What to do next</h2><dl>{rows}</dl></section>' if rows else ""
 
 
 def _gain(context: Context | None) -> str:

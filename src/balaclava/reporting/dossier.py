@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import json
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
@@ -79,9 +81,38 @@ class Dossier:
         )
 
 
-def template() -> str:
-    """A file to fill in. Every key of [answers] is a question on the page."""
+def template(
+    *,
+    title: str | None = None,
+    policy: dict[str, Any] | None = None,
+    environment: dict[str, Any] | None = None,
+    rewards_per_person: int | None = None,
+    horizon: int | None = None,
+) -> str:
+    """A file to fill in, with what is known already. Every key of [answers] is a question.
+
+    >>> text = template(policy={"name": "dp-imed", "arms": ["a", "b"], "epsilon": 2.0}, horizon=90)
+    >>> text[text.index("[policy]") :].splitlines()[1:4]
+    ['name = "dp-imed"', 'arms = ["a", "b"]', 'epsilon = 2.0']
+    >>> "horizon = 90 " in text
+    True
+    """
     text = (resources.files("balaclava.reporting") / "assessment.toml").read_text(encoding="utf-8")
+    for key, table in (("policy", policy), ("environment", environment)):
+        if table is not None:
+            lines = [
+                f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+                for name, value in table.items()
+                if value is not None
+            ]
+            before, _, rest = text.partition(f"[{key}]")
+            after = rest[rest.index("\n\n") :]  # tables end at an empty line
+            text = f"{before}[{key}]\n{''.join(lines).rstrip()}{after}"
+    numbers = {"rewards_per_person": rewards_per_person, "horizon": horizon}
+    for key, value in {"title": title, **numbers}.items():
+        if value is not None:
+            line = f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\\", r"\\")
+            text = re.sub(rf'(?m)^{key} = (".*"|\d+)', line, text)
     return text
 
 

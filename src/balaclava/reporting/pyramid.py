@@ -50,8 +50,13 @@ def _epsilon(promise: Guarantee) -> Level:
     return Level(
         "epsilon",
         "Epsilon and delta",
-        f"{promise}. {_odds(promise.epsilon)} Delta is {promise.delta:g}: "
-        + ("the limit always holds." if promise.delta == 0 else "the limit may fail that often."),
+        f"{promise}. {_odds(promise.epsilon)} "
+        + (
+            "This is pure differential privacy: delta is 0, and the limit always holds."
+            if promise.delta == 0
+            else f"This is approximate differential privacy: with probability {promise.delta:g}, "
+            "delta, the limit may fail. Delta should be far below 1 / the number of people."
+        ),
         "By the proof that the policy cites: "
         + (promise.reference or "see the policy's documentation")
         + ". Noise is drawn exactly, on a grid of whole steps, by OpenDP's samplers; noise in "
@@ -59,6 +64,8 @@ def _epsilon(promise: Guarantee) -> Level:
         {
             "why_epsilon": "Why is this epsilon acceptable for these rewards, and who decided it?",
             "other_releases": "What else is released about the same people? Losses add up.",
+            "tuned": "Was anything (the policy, a range, a scale) chosen by looking at such "
+            "rewards? That is outside epsilon.",
         },
     )
 
@@ -85,7 +92,8 @@ def _unit(promise: Guarantee, count: int | None) -> Level:
     return Level(
         "unit",
         "Unit of privacy",
-        f"What looks alike: {promise.neighbours}. {same if count == 1 else more}",
+        "The unit is one reward, an event, not all that a person ever does. What looks alike: "
+        f"{promise.neighbours}. {same if count == 1 else more}",
         "Group privacy: epsilon is multiplied by the number of rewards, delta by a little more. "
         "The software counts rewards, not people: it cannot see who gives them.",
         {
@@ -144,6 +152,7 @@ def _accuracy(policy: Policy) -> Level:
             "groups": "Which groups may be served worse by the arm that wins, and how is that "
             "seen?",
             "missing": "Which rewards never come, and do they differ from those that do?",
+            "readers": "Who acts on the result, and do they see how uncertain it is?",
         },
     )
 
@@ -198,6 +207,7 @@ def _storage(promise: Guarantee) -> Level:
         "disk is outside the software.",
         {
             "access": "Who can read what is stored, and how is it encrypted and backed up?",
+            "keys": "Who may ask for decisions, estimates and pages, and how is that taken back?",
             "deletion": "When are rewards and saves deleted?",
         },
     )
