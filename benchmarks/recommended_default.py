@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import balaclava as bl
-from balaclava.policies.bounded.dp_imed import DPIMED
+from balaclava.policies.bounded.dp_imed import DPIMED, Batching, Index
 
 ARMS = {
     "9 arms .3 to .7": np.linspace(0.3, 0.7, 9),
@@ -40,6 +40,8 @@ class AnyBatches(DPIMED):
 
     name = "dp-imed, any batches"
     most_draws = 10**9
+    index: Index = "paper"
+    batches: Batching = "ratio"
 
 
 def trajectory_policies(arms: int, epsilon: float, horizon: int) -> dict[str, bl.Policy]:

@@ -652,6 +652,7 @@ CHEAP = {"gdp-elim-new", "dp-se", "adap-ucb", "adap-klucb", "dp-klucb", "dp-imed
 # And these draw from a beta distribution for each arm and round: half the runs.
 COSTLY = {"dp-ftpl-beta", "lazy-dp-ts"}
 PUBLISHED_BATCHES = {"batch_ratio": 2.0, "first_batch": 2}
+PAPER = {"index": "paper", "batches": "ratio"}
 
 CASES = [
     Case("dp-ftpl-gauss", 1, 0.01),
@@ -711,12 +712,12 @@ CASES = [
     Case("dp-klucb", 1, None, PUBLISHED_BATCHES),
     Case("dp-klucb", 0.37, None, PUBLISHED_BATCHES),
     Case("dp-klucb", 7.3, None, PUBLISHED_BATCHES),
-    Case("dp-imed", 1),
-    Case("dp-imed", 0.37),
-    Case("dp-imed", 7.3),
-    Case("dp-imed", 1, None, PUBLISHED_BATCHES),
-    Case("dp-imed", 0.37, None, {"batch_ratio": 3.0, "first_batch": 3}),
-    Case("dp-imed", 7.3, None, PUBLISHED_BATCHES),
+    Case("dp-imed", 1, None, PAPER),
+    Case("dp-imed", 0.37, None, PAPER),
+    Case("dp-imed", 7.3, None, PAPER),
+    Case("dp-imed", 1, None, PUBLISHED_BATCHES | PAPER),
+    Case("dp-imed", 0.37, None, {"batch_ratio": 3.0, "first_batch": 3} | PAPER),
+    Case("dp-imed", 7.3, None, PUBLISHED_BATCHES | PAPER),
     Case("ldp-ucb-laplace", 1),
     Case("ldp-ucb-laplace", 0.37),
     Case("ldp-ucb-laplace", 7.3),

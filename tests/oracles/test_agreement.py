@@ -11,6 +11,7 @@ from tests.oracles.agreement import (
     FAR_APART,
     HALF_WAY,
     LOOPS,
+    PAPER,
     PUBLISHED_BATCHES,
     Case,
     compare,
@@ -33,7 +34,7 @@ SMALL = [
     (Case("lazy-dp-ts", 1), 2_000),
     (Case("lazy-dp-ucb", 1), 2_000),
     (Case("dp-klucb", 1), 2_000),
-    (Case("dp-imed", 1, None, PUBLISHED_BATCHES), 2_000),
+    (Case("dp-imed", 1, None, PUBLISHED_BATCHES | PAPER), 2_000),
     (Case("ldp-ucb-laplace", 7.3), 2_000),
     (Case("ldp-ucb-bernoulli", 1), 2_000),
 ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl
+from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
 
 
 def plain_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
@@ -55,3 +55,15 @@ def test_drawn_sums_are_no_likelier_than_the_rate_says():
         bound = math.exp(-noisy_kl(n, x, q, epsilon, draws))
         assert share <= bound
         assert share >= bound / 30  # and not by far
+
+
+@pytest.mark.parametrize(("n", "q", "epsilon", "draws"), [(40, 0.75, 1.0, 1), (400, 0.7, 0.1, 3)])
+def test_the_surprise_is_what_drawn_sums_show(n, q, epsilon, draws):
+    """10^6 sums; at a share of 1e-4 its spread is 0.1 nats, a third of what is allowed."""
+    rng = np.random.default_rng(8)
+    sums = rng.binomial(n, q, 10**6) + rng.laplace(0, 1 / epsilon, (draws, 10**6)).sum(axis=0)
+    for share in (0.3, 0.01, 1e-3, 1e-4):
+        x = np.quantile(sums, share) / n
+        expected = -math.log(2 * (sums <= n * x).mean())
+        assert noisy_surprise(n, x, q, epsilon, draws) == pytest.approx(expected, abs=0.3)
+    assert noisy_surprise(n, q, q, epsilon, draws) == 0.0

@@ -165,7 +165,7 @@ def test_a_winner_is_named_when_it_can_be():
     forecast = agent.remaining()
     assert forecast is not None
     assert 60 < forecast < 10_000
-    agent = played(policy, 60 + 2 * forecast)
+    agent = played(policy, 60 + 4 * forecast)
     assert agent.winner() == 2
     assert agent.remaining() is None
     assert agent.winner(1 - 1e-12) is None or agent.winner(0.5) == 2

@@ -237,7 +237,7 @@ def policy(
     outside: Literal["refuse", "clip"] = ...,
     holdout: float = ...,
     explore: float = ...,
-    batch_ratio: float = ...,
+    batch_ratio: float | None = ...,
     first_batch: float | None = ...,
     index: Literal["paper", "exact", "careful"] = ...,
     batches: Literal["ratio", "need"] = ...,

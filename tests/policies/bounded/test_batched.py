@@ -14,20 +14,24 @@ import balaclava as bl
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.errors import ParameterError
 from balaclava.policies.bounded.batched import pulls_after
-from balaclava.policies.bounded.dp_imed import DPIMED
+from balaclava.policies.bounded.dp_imed import DPIMED, Batching, Index
 from balaclava.privacy.randomness import seeded
 
 NAMES = ["adap-ucb", "adap-klucb", "lazy-dp-ts", "lazy-dp-ucb", "dp-klucb", "dp-imed"]
 EPISODES = ["adap-ucb", "adap-klucb", "dp-klucb", "dp-imed"]
 MEANS = np.array([0.3, 0.5, 0.8])
 ALPHA = 3.1
+PAPER: dict[str, Any] = {"index": "paper", "batches": "ratio"}
+AS_PUBLISHED = {"dp-imed": PAPER}
 
 
 class AnyBatches(DPIMED):
-    """dp-imed that refuses nothing."""
+    """dp-imed by the paper's rule, that refuses nothing."""
 
     name = "any-batches"
     most_draws = 10**9
+    index: Index = "paper"
+    batches: Batching = "ratio"
 
 
 # The rules, written a second time and with nothing in common: plain numpy, no shared formulas.
@@ -155,7 +159,8 @@ def plain_play(
 @pytest.mark.parametrize("epsilon", [1.0, 0.37, 7.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_decisions_are_those_of_the_plain_rule_on_the_same_noise(name: str, epsilon: float) -> None:
-    policy, horizon = bl.policy(name, arms=3, epsilon=epsilon), 700
+    policy = bl.policy(name, arms=3, epsilon=epsilon, **AS_PUBLISHED.get(name, {}))
+    horizon = 700
     coins = (np.random.default_rng(5).random((horizon, 3)) < MEANS).astype(float)
     agent, arms = policy.agent(seed=11), []
     for t in range(horizon):
@@ -167,6 +172,73 @@ def test_decisions_are_those_of_the_plain_rule_on_the_same_noise(name: str, epsi
         name, epsilon, horizon, lambda arm: coins[next(clock), arm], seeded(11), arms=3
     )
     assert arms == plain.tolist()
+
+
+def plain_careful_index(
+    n: float, x: float, top: float, epsilon: float, m: int, arms: int, t: int
+) -> float:
+    """dp-imed's own index: the exponent on a grid of s, its curvature by differences."""
+    paper = n * plain_private_kl(min(max(x, 0.0), 1.0), top, epsilon)
+    surprise = 0.0
+    if x < top:
+        step = 1e-5
+        s = np.arange(step, 1.0 - step / 2, step)
+        exponents = -s * epsilon * n * x - n * np.log(1 - top + top * np.exp(-epsilon * s))
+        exponents += m * np.log(1 - s * s)
+        best = min(max(int(exponents.argmax()), 1), s.size - 2)
+        curvature = 2 * exponents[best] - exponents[best - 1] - exponents[best + 1]
+        tilt = s[best] * math.sqrt(curvature) / step
+        surprise = float(exponents[best])
+        surprise += math.log((3 * tilt + math.sqrt(tilt * tilt + 8)) / math.sqrt(8))
+    if surprise < 12.5 - math.log((arms - 1) * epsilon * n):
+        paper = min(paper, max(surprise - math.log(max(t / 7000, 1.0)), 0.0))
+    return paper + math.log(n)
+
+
+def plain_careful_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[int]:
+    """The arms of a run of dp-imed with its defaults, batch by batch."""
+    horizon, arms = coins.shape
+    played: list[int] = []
+    n, total, m = np.zeros(arms), np.zeros(arms), np.zeros(arms, int)
+    for _ in range(math.ceil(40 / epsilon)):
+        block = list(range(arms))
+        for i in range(arms):
+            turn = i + int(rng.random() * (arms - i))
+            block[i], block[turn] = block[turn], block[i]
+            played.append(block[i])
+            total[block[i]] += coins[len(played) - 1, block[i]]
+            n[block[i]] += 1
+            if n[block[i]] == math.ceil(40 / epsilon):
+                total[block[i]] += rng.laplace(0, 1 / epsilon)
+    m += 1
+    while len(played) < horizon:
+        top, x, t = min(max((total / n).max(), 0.0), 1.0), total / n, len(played) + 1
+        indices = [
+            plain_careful_index(n[a], x[a], top, epsilon, m[a], arms, t) for a in range(arms)
+        ]
+        arm = int(np.argmin(indices))
+        low, high = 1.25 * n[arm], 2.0 * n[arm]
+        for _ in range(12 if x[arm] < top else 0):
+            middle = (low + high) / 2
+            index = plain_careful_index(middle, x[arm], top, epsilon, m[arm] + 1, arms, t)
+            low, high = (middle, high) if index < math.log(t) + 0.5 else (low, middle)
+        size = math.ceil(high) - int(n[arm])
+        rewards = coins[len(played) : len(played) + size, arm]
+        total[arm] += rewards.sum() + rng.laplace(0, 1 / epsilon)
+        n[arm], m[arm] = n[arm] + size, m[arm] + 1
+        played += [arm] * size
+    return played[:horizon]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.37, 7.0])
+def test_dp_imed_decides_as_its_own_rule_written_again(epsilon: float) -> None:
+    coins = (np.random.default_rng(5).random((2_000, 3)) < MEANS).astype(float)
+    agent, arms = bl.policy("dp-imed", arms=3, epsilon=epsilon).agent(seed=11), []
+    for t in range(len(coins)):
+        decision = agent.ask()
+        agent.tell(decision, coins[t, decision.arm])
+        arms.append(decision.arm)
+    assert arms == plain_careful_play(epsilon, coins, seeded(11))
 
 
 @pytest.mark.oracle
@@ -185,7 +257,7 @@ def test_mean_regret_agrees_with_the_plain_rule(name: str, epsilon: float) -> No
         [gaps[plain_play(name, epsilon, horizon, reward, rng, 3)].sum() for _ in range(repetitions)]
     )
     ours = bl.simulate(
-        bl.policy(name, arms=3, epsilon=epsilon),
+        bl.policy(name, arms=3, epsilon=epsilon, **AS_PUBLISHED.get(name, {})),
         bl.environment("bernoulli", means=MEANS),
         horizon=horizon,
         repetitions=400,
@@ -216,7 +288,8 @@ class Silent:
 @pytest.mark.parametrize("name", NAMES)
 def test_with_a_huge_epsilon_they_are_the_batch_policies_without_noise(name: str) -> None:
     rewards = np.array([0.21, 0.52, 0.83])
-    agent, arms = bl.policy(name, arms=3, epsilon=1e9).agent(seed=2), []
+    policy = bl.policy(name, arms=3, epsilon=1e9, **AS_PUBLISHED.get(name, {}))
+    agent, arms = policy.agent(seed=2), []
     for _ in range(600):
         decision = agent.ask()
         agent.tell(decision, rewards[decision.arm])
@@ -257,12 +330,25 @@ def batches_of_arm_zero(policy: bl.Policy, rounds: int) -> list[int]:
         ("adap-klucb", {}, [1, 1, 2, 4, 8, 16, 32]),
         ("lazy-dp-ts", {}, [1, 2, 4, 8, 16, 32]),
         ("lazy-dp-ucb", {}, [1, 2, 4, 8, 16, 32]),
-        ("dp-imed", {}, [30, 15, 23]),
+        ("dp-imed", {}, [40, 40]),  # an only arm leads, and doubles
+        ("dp-imed", PAPER, [30, 15, 23]),
         ("dp-klucb", {}, [30, 8, 9, 12, 15, 18]),
         # As published, ceil(2^m), ceil(1.5^m) and ceil(1.1^m), kept increasing.
-        ("dp-imed", {"batch_ratio": 2.0, "first_batch": 2.0}, [2, 2, 4, 8, 16, 32]),
-        ("dp-imed", {"batch_ratio": 1.5, "first_batch": 1.5, "epsilon": 3.0}, [2, 1, 1, 2, 2, 4]),
-        ("dp-imed", {"batch_ratio": 1.1, "first_batch": 1.1, "epsilon": 3.0}, [2] + [1] * 5),
+        (
+            "dp-imed",
+            {**PAPER, "batch_ratio": 2.0, "first_batch": 2.0},
+            [2, 2, 4, 8, 16, 32],
+        ),
+        (
+            "dp-imed",
+            {**PAPER, "batch_ratio": 1.5, "first_batch": 1.5, "epsilon": 3.0},
+            [2, 1, 1, 2, 2, 4],
+        ),
+        (
+            "dp-imed",
+            {**PAPER, "batch_ratio": 1.1, "first_batch": 1.1, "epsilon": 3.0},
+            [2] + [1] * 5,
+        ),
     ],
 )
 def test_batch_sizes(name: str, options: dict[str, float], sizes: list[int]) -> None:
@@ -279,7 +365,8 @@ def test_a_first_batch_beyond_counting_is_as_long_as_can_be_counted() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_without_rewards_first_batches_come_in_blocks_and_then_all_arms_go_on(name: str) -> None:
     policy = bl.policy(name, arms=3, epsilon=20.0)
-    first = plain_sizes(name, 20.0)[0]
+    first = math.ceil(policy.constants().first_batch) if name in AS_PUBLISHED else 0
+    first = first or plain_sizes(name, 20.0)[0]
     agent = policy.agent(seed=1)
     decisions = [agent.ask() for _ in range(3 * first + 30)]
     arms = [d.arm for d in decisions]
@@ -375,6 +462,7 @@ def test_short_batches_lock_onto_a_wrong_arm_and_the_defaults_do_not() -> None:
 @pytest.mark.parametrize("name", ["dp-imed", "dp-klucb"])
 def test_settings_that_lock_are_refused_with_what_to_do(name: str) -> None:
     options = {"arms": 5, "epsilon": 0.1, "batch_ratio": 1.1, "first_batch": 2.0}
+    options |= AS_PUBLISHED.get(name, {})
     with pytest.raises(
         ParameterError, match=r"batch_ratio = 1\.1 .*wrong arm.*first_batch"
     ) as error:
@@ -388,10 +476,10 @@ def test_settings_that_lock_are_refused_with_what_to_do(name: str) -> None:
 
 def test_dp_imed_refuses_the_ratio_that_locks_even_with_the_default_first_batch() -> None:
     with pytest.raises(ParameterError, match="batch_ratio"):
-        bl.policy("dp-imed", arms=5, epsilon=0.1, batch_ratio=1.1)
+        bl.policy("dp-imed", arms=5, epsilon=0.1, batch_ratio=1.1, index="paper")
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.1, 1.0, 2.9, 1e6])
 def test_the_defaults_add_noise_a_few_times_at_any_epsilon(epsilon: float) -> None:
-    assert bl.policy("dp-imed", arms=2, epsilon=epsilon).draws <= 4
+    assert bl.policy("dp-imed", arms=2, epsilon=epsilon, batches="ratio").draws <= 4
     assert bl.policy("dp-klucb", arms=2, epsilon=epsilon).draws <= 7

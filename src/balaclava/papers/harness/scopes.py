@@ -11,6 +11,9 @@ from balaclava._core.declared import is_required
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
 
+# dp-imed's rule, as its paper has it.
+_AS_PUBLISHED = {"index": "paper", "batches": "ratio"}
+
 
 def make(name: str, **parameters: Any) -> Any:
     """The policy of that name, with as much of what is offered as it takes."""
@@ -31,7 +34,7 @@ def whole_run_policies(**parameters: Any) -> dict[str, Policy]:
             continue
         needs_delta = any(f.name == "delta" and is_required(f) for f in fields(cls))
         if parameters["delta"] > 0 or not needs_delta:
-            policies[name] = make(name, **parameters)
+            policies[name] = make(name, **_AS_PUBLISHED, **parameters)
     return policies
 
 

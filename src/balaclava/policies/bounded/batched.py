@@ -37,7 +37,6 @@ FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, 
 
 NOISY_PULLS = 100.0  # over epsilon: until then, noise and not chance is what misleads
 NOISY_EPSILON = 3.0  # from here on the noise of a batch is below the chance in a single reward
-FIRST_BATCH = 30.0  # over epsilon
 MOST_DOUBLINGS = 53
 
 
@@ -177,25 +176,29 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
 
     most_draws: ClassVar[int]  # above it, more than about one run in a hundred locks
     may_lock: ClassVar[bool] = True  # if the index allows for the noise of one release alone
+    usual_batches: ClassVar[tuple[float, float]] = (30.0, 1.25)  # first times epsilon, ratio
     epsilon: Epsilon
-    batch_ratio: BatchRatio
+    batch_ratio: BatchRatio | None = None
     first_batch: FirstBatch | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.may_lock and self.epsilon < NOISY_EPSILON and self.draws > self.most_draws:
-            first = self.constants().first_batch
+            params = self.constants()
             raise self.refuse(
-                "batch_ratio",
-                f"with a first batch of {first:g} pulls adds noise {self.draws} times before an "
-                f"arm has {NOISY_PULLS:g}/epsilon pulls; with more than {self.most_draws} the "
-                f"policy may lock onto a wrong arm. Raise batch_ratio to {self.least_ratio:.2f} "
-                f"or more, or first_batch (by default {FIRST_BATCH:g}/epsilon)",
+                "first_batch" if self.batch_ratio is None else "batch_ratio",
+                f"is not allowed: a first batch of {params.first_batch:g} pulls and a ratio of "
+                f"{params.batch_ratio:g} add noise {self.draws} times before an arm has "
+                f"{NOISY_PULLS:g}/epsilon pulls; with more than {self.most_draws} the policy may "
+                f"lock onto a wrong arm. Raise batch_ratio to {self.least_ratio:.2f} or more, or "
+                "first_batch",
             )
 
     def constants(self) -> Any:
-        first = self.first_batch or max(FIRST_BATCH / self.epsilon, 1.0)
-        return super().constants()._replace(first_batch=min(first, 2.0**53))
+        first, ratio = self.usual_batches
+        pulls = min(self.first_batch or max(first / self.epsilon, 1.0), 2.0**53)
+        params = super().constants()
+        return params._replace(first_batch=pulls, batch_ratio=self.batch_ratio or ratio)
 
     @property
     def draws(self) -> int:

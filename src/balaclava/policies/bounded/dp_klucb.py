@@ -30,8 +30,8 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 class DPKLUCB(GrowingBatchPolicy):
     """KL-UCB in growing batches, with a divergence that allows for the noise of privacy.
 
-    Low regret and little spread: choose it where a run must not go wrong. dp-imed has a lower mean
-    regret, and now and then a bad run.
+    Low regret and little spread. dp-imed has a lower mean over long runs; over short ones and at a
+    small epsilon dp-klucb may have.
 
     An arm is played for a whole batch. After its m-th batch it has n_m = ceil(first_batch
     batch_ratio^(m-1)) pulls, and S_a grows by the sum of the batch + Lap(1/epsilon). The next
