@@ -160,12 +160,12 @@ def test_units_are_those_of_the_rewards():
 
 def test_a_winner_is_named_when_it_can_be():
     policy = bl.policy("dp-imed", arms=list(MEANS), epsilon=2.0, explore=0.5)
-    agent = played(policy, 60)
+    agent = played(policy, 120)
     assert agent.winner() is None
     forecast = agent.remaining()
     assert forecast is not None
-    assert 60 < forecast < 10_000
-    agent = played(policy, 60 + 4 * forecast)
+    assert 20 < forecast < 10_000
+    agent = played(policy, 120 + 4 * forecast)
     assert agent.winner() == 2
     assert agent.remaining() is None
     assert agent.winner(1 - 1e-12) is None or agent.winner(0.5) == 2
