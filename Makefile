@@ -39,8 +39,8 @@ test-gpu: $(READY) ## what a GPU plays, against the CPU, on a machine that has o
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
 	$(BIN)/python -m pytest -m gpu tests/simulation/gpu
 
-audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.md
-	$(BIN)/python benchmarks/full_audit.py
+audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.md; DEVICE=cuda: on a GPU
+	$(BIN)/python benchmarks/full_audit.py $(if $(DEVICE),--device $(DEVICE) --trials 1000000000)
 
 bench: $(READY) ## speed, as ratios to references in the same run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock

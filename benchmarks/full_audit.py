@@ -1,6 +1,6 @@
 """Audit every private policy at the full setting; write docs/audit.md.
 
-python benchmarks/full_audit.py [NAME ...] [--trials 2000000] [--out docs/audit.md]
+python benchmarks/full_audit.py [NAME ...] [--trials 2000000] [--device cuda] [--out docs/audit.md]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import balaclava as bl
 from balaclava.auditing.report import AuditReport
-from balaclava.simulation.engine import available_cores
+from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL, completed
 
 ROOT = Path(__file__).parent.parent
@@ -62,12 +62,12 @@ def row(report: AuditReport) -> str:
     )
 
 
-def audit(name: str, trials: int) -> AuditReport:
+def audit(name: str, trials: int, device: Device = "cpu") -> AuditReport:
     """The report on one policy."""
     policy = policy_of(name)
     # A step on losses draws from a distribution over the arms, and shows little of one loss.
     games = trials if policy.rewards != "loss" else trials // 10
-    return bl.audit(policy, trials=games, pairs=1_000, seed=1)
+    return bl.audit(policy, trials=games, pairs=1_000, seed=1, device=device)
 
 
 def page(reports: list[AuditReport], trials: int) -> str:
@@ -90,6 +90,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2_000_000)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "audit.md")
+    parser.add_argument("--device", choices=("cpu", "cuda", "auto"), default="cpu")
     parser.add_argument("--processes", type=int, default=available_cores())
     parser.add_argument("names", nargs="*", help="of policies; by default all private ones")
     options = parser.parse_args()
@@ -98,7 +99,9 @@ def main() -> int:
     reports: dict[str, AuditReport] = {}
     faults, start = 0, time.perf_counter()
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        jobs = {pool.submit(audit, n, options.trials): n for n in options.names or names}
+        jobs = {
+            pool.submit(audit, n, options.trials, options.device): n for n in options.names or names
+        }
         for job in as_completed(jobs):
             if error := job.exception():  # one that fails does not stop the others
                 faults += 1

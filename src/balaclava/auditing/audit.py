@@ -11,6 +11,7 @@ import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.exact import audit_exactly
+from balaclava.auditing.games import count_games
 from balaclava.auditing.laws import audit_laws
 from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
@@ -19,12 +20,17 @@ from balaclava.auditing.report import AuditReport
 from balaclava.auditing.search import AS_IT_IS, KINDS
 from balaclava.auditing.statistical import (
     BettingAudit,
+    Count,
     StatisticalAudit,
     audit_by_betting,
     audit_statistically,
 )
 from balaclava.errors import ParameterError, PrivacyError, require_arm
 from balaclava.policies.base import Policy
+from balaclava.policies.contextual.features import ContextualPolicy
+from balaclava.simulation.engine import Device, chosen_device
+from balaclava.simulation.feedback import PROMPT
+from balaclava.simulation.gpu.device import unusable
 
 _SCALES = (0.3, 0.1, 0.03, 0.01)
 _SHORT = 100  # rounds within which something should be released
@@ -46,6 +52,7 @@ def audit(
     confidence: float = 0.95,
     pairs: int | None = None,
     quick: bool = False,
+    device: Device = "cpu",
 ) -> AuditReport:
     """Try to refute what the policy claims about privacy.
 
@@ -62,6 +69,9 @@ def audit(
         pairs: neighbouring streams of the replay; by default 600, or what three seconds of a
             processor allow.
         quick: bet against the claim instead of measuring epsilon, and stop as soon as it falls.
+        device: "cuda" plays the games that choose and measure an event on a GPU, thousands of
+            times as many in the same time; "auto" does so if there is one. Bets and local reports
+            stay on the CPU.
 
     Example:
         >>> import balaclava as bl
@@ -80,11 +90,14 @@ def audit(
         steps = _LOSS_STEPS if policy.rewards == "loss" else _STEPS
         trials = min(max(steps // plan.long_rounds, _FEWEST), _MOST)
     trials = check("trials", trials, Annotated[int, Range(100)])
+    on_gpu = _plays_on_gpu(policy, device, quick)
     seconds = _SECONDS if pairs is None else math.inf
     pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
     entries: dict[Any, Any] = {}
     replay = replay_plan(plan, policy, pairs, seed, seconds, entries)
     notes = [plan.note] if plan.note else []
+    if on_gpu:
+        notes.append("games were played on a GPU")
     if not claim.private:
         notes.append(f"claims nothing: {'; '.join(claim.assumptions)}")
     if claim.private and replay.verdict == "not examined":
@@ -99,7 +112,7 @@ def audit(
         confidence=confidence,
         replay=replay,
         exact=audit_exactly(policy) if claim.scope == "decision" else None,
-        statistical=play_games(plan, policy, trials, seed, confidence, quick),
+        statistical=play_games(plan, policy, trials, seed, confidence, quick, on_gpu),
         laws=audit_laws(entries.values(), seed) if claim.private and entries else None,
         notes=tuple(notes),
     )
@@ -133,8 +146,26 @@ def replay_plan(
     )
 
 
+def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:
+    """Whether the games of this audit are played on a GPU, or an error that says why not there."""
+    if quick or policy.report_kernel is not None:
+        check("device", device, Device)
+        return False
+    if isinstance(policy, ContextualPolicy):
+        if device == "cuda":
+            raise unusable("contexts are drawn on the CPU alone")
+        return False
+    return chosen_device(device, PROMPT) == "cuda"
+
+
 def play_games(
-    plan: GamePlan, policy: Policy, trials: int, seed: int, confidence: float, quick: bool
+    plan: GamePlan,
+    policy: Policy,
+    trials: int,
+    seed: int,
+    confidence: float,
+    quick: bool,
+    on_gpu: bool = False,
 ) -> StatisticalAudit | BettingAudit | None:
     """The statistical part: games, bets, or reports; None where a game would have many decisions.
 
@@ -154,8 +185,14 @@ def play_games(
         )
     return audit_statistically(
         plan.policy, epsilon, delta, rounds=plan.long_rounds, trials=trials, seed=seed,
-        confidence=confidence,
+        confidence=confidence, count=_count_on_gpu() if on_gpu else count_games,
     )  # fmt: skip
+
+
+def _count_on_gpu() -> Count:
+    from balaclava.auditing.device_games import count_on_device
+
+    return count_on_device
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
 
-_WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
+WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
 _FEW_STEPS = 300_000  # that are not worth a thread
 _NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint8)
@@ -228,7 +228,7 @@ def play_block(
     rng: Any,
 ) -> Counts:
     """Some games on one random stream; the decisions of the last are in `start`."""
-    watched = min(policy.arms, _WATCHED)
+    watched = min(policy.arms, WATCHED)
     deepest = int(probes[-1]) + 1 if probes.size else 1
     counts = Counts(
         np.zeros((watched + 1, watched, probes.size, deepest), np.int64),

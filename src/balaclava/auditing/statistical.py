@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.recorder import Recorder
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
+
+Count = Callable[..., np.ndarray]  # `count_games`, or the same on a GPU
 
 _SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
 _GAPS, _FEW_GAPS = 21, 11
@@ -86,12 +89,16 @@ def audit_statistically(
     trials: int,
     seed: int,
     confidence: float,
+    count: Count = count_games,
 ) -> StatisticalAudit:
-    """Bound epsilon from below with `trials` games, half of them to choose the event."""
+    """Bound epsilon from below with `trials` games, half of them to choose the event.
+
+    `count` plays them; the few that look for streams are played on the CPU.
+    """
     half = max(trials // 4, 1)  # of the games on each stream
-    attack = find_attack(policy, delta, rounds, half, half, seed)
+    attack = find_attack(policy, delta, rounds, half, half, seed, count)
     likely, unlikely = (
-        count_event(policy, attack, stream, half, seed, _TEST, side)
+        count_event(policy, attack, stream, half, seed, _TEST, side, count=count)
         for side, stream in enumerate(attack.streams)
     )
     bound = float(epsilon_lower(likely, unlikely, half, delta, 1 - confidence))
@@ -176,13 +183,19 @@ def bet(
 
 
 def find_attack(
-    policy: Policy, delta: float, rounds: int, games: int, planned: int, seed: int
+    policy: Policy,
+    delta: float,
+    rounds: int,
+    games: int,
+    planned: int,
+    seed: int,
+    count: Count = count_games,
 ) -> Attack:
     """Neighbouring streams and an event that tells them apart, found with games of their own."""
     neighbours = find_neighbours(policy, delta, rounds, planned, seed)
     probes = probe_rounds(rounds, neighbours.place)
     left, right = (
-        count_games(policy, stream, games, neighbours.place, probes, seed, _TRAIN, side)
+        count(policy, stream, games, neighbours.place, probes, seed, _TRAIN, side)
         for side, stream in enumerate(neighbours.streams)
     )
     _, event, side = best_event(left, right, games, probes, delta, planned)
@@ -348,12 +361,18 @@ def tail_counts(histogram: np.ndarray, at_least: bool) -> np.ndarray:
 
 
 def count_event(
-    policy: Policy, attack: Attack, stream: np.ndarray, games: int, seed: int, *path: int
+    policy: Policy,
+    attack: Attack,
+    stream: np.ndarray,
+    games: int,
+    seed: int,
+    *path: int,
+    count: Count = count_games,
 ) -> int:
     """In how many fresh games the event of an attack happened."""
     event = attack.event
     probes = np.array([event.round])
-    histogram = count_games(policy, stream, games, attack.place, probes, seed, *path)
+    histogram = count(policy, stream, games, attack.place, probes, seed, *path)
     return int(tail_counts(histogram, event.at_least)[event.branch, event.arm, 0, event.pulls])
 
 

@@ -9,6 +9,7 @@ import click
 
 from balaclava.cli.arms import ARMS
 from balaclava.cli.catalogue import complete_policy
+from balaclava.cli.play import device_option
 from balaclava.cli.tables import waiting
 
 
@@ -43,6 +44,7 @@ def parameter(text: str) -> tuple[str, Any]:
 @click.option("--seed", type=int, default=0, show_default=True, help="Repeats the audit exactly.")
 @click.option("--confidence", type=float, default=0.95, show_default=True)
 @click.option("--quick", is_flag=True, help="Bet against the claim instead of measuring epsilon.")
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Try to refute the privacy claim of POLICY, three ways.
@@ -72,6 +74,7 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
             seed=options["seed"],
             confidence=options["confidence"],
             quick=options["quick"],
+            device=options["device"] or "cpu",
         )
     click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.verdict not in ("consistent", "not private"):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from balaclava.cli.play import _progress
+from balaclava.cli.play import _progress, device_option
 from balaclava.cli.tables import print_table
 
 if TYPE_CHECKING:
     from balaclava.papers.harness.gallery import Step
+    from balaclava.simulation.engine import Device
 
 
 @click.command()
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     metavar="FILE.md",
     help="With --all: also this page, with pictures of under 100 kB in a folder beside it.",
 )
+@device_option
 def reproduce(
     figures: tuple[str, ...],
     scale: str,
@@ -47,6 +49,7 @@ def reproduce(
     show: bool,
     everything: bool,
     markdown: Path | None,
+    device: Device | None,
 ) -> None:
     """Run published figures again: pictures, data, and a text that compares.
 
@@ -64,7 +67,7 @@ def reproduce(
     if everything and not show:
         if figures:
             raise click.UsageError("give figures or --all, not both")
-        _gallery(Path("gallery") if out is None else out, scale, workers, markdown)
+        _gallery(Path("gallery") if out is None else out, scale, workers, markdown, device or "cpu")
         return
     from balaclava.errors import UnknownNameError, nearest
     from balaclava.papers.harness.registry import figures as known
@@ -80,13 +83,22 @@ def reproduce(
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
     for name in figures:
         with _progress() as progress:
-            reproduction = run(name, scale=scale, out=out, workers=workers, progress=progress)
+            reproduction = run(
+                name,
+                scale=scale,
+                out=out,
+                workers=workers,
+                progress=progress,
+                device=device or "cpu",
+            )
         click.echo(f"{reproduction}\n")
         files = reproduction.files
         click.echo(f"wrote {', '.join(path.name for path in files)} to {files[0].parent}")
 
 
-def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) -> None:
+def _gallery(
+    out: Path, scale: str, workers: int | None, markdown: Path | None, device: Device
+) -> None:
     from balaclava.papers.harness.gallery import make_gallery
     from balaclava.papers.harness.pages import write_markdown
 
@@ -96,7 +108,7 @@ def _gallery(out: Path, scale: str, workers: int | None, markdown: Path | None) 
             click.echo(f"balaclava: {step.name}: {' '.join(step.problem.split())}", err=True)
 
     gallery = make_gallery(
-        out, scale=scale, workers=workers, progress=lambda _: _progress(), tell=tell
+        out, scale=scale, workers=workers, progress=lambda _: _progress(), tell=tell, device=device
     )
     if markdown is not None:
         write_markdown(gallery.exhibits, out, markdown)

@@ -13,7 +13,7 @@ import numpy as np
 
 from balaclava._core.files import atomically
 from balaclava.papers.harness.findings import Findings
-from balaclava.simulation.engine import Progress, simulate
+from balaclava.simulation.engine import Device, Progress, simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,6 +50,7 @@ class Desk:
     folder: Path
     workers: int | None = None
     progress: Progress | None = None
+    device: Device = "cpu"
     files: list[Path] = field(default_factory=list)
     results: dict[str, Results] = field(default_factory=dict)
 
@@ -76,6 +77,7 @@ class Desk:
                 checkpoints=checkpoints,
                 workers=self.workers,
                 progress=self._progress(before, total),
+                device=self.device,
             )
             before += each * len(fresh[letter])
             for label, policy in fresh[letter].items():

@@ -17,7 +17,7 @@ from balaclava.experiments.sweep import sources
 from balaclava.papers.harness.pages import Exhibit, page
 from balaclava.papers.harness.registry import FigureEntry, figures
 from balaclava.papers.harness.reproduction import reproduce
-from balaclava.simulation.engine import Progress
+from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.files import versions
 
 INDEX = "index.html"
@@ -61,6 +61,7 @@ def make_gallery(
     workers: int | None = None,
     progress: Callable[[str], Any] | None = None,
     tell: Callable[[Step], None] | None = None,
+    device: Device = "cpu",
 ) -> Gallery:
     """Run every figure again and write a page with all of them.
 
@@ -75,6 +76,7 @@ def make_gallery(
         workers: threads; by default one for each core.
         progress: called with a figure's name, gives a context that yields a `Progress`.
         tell: called with what became of each figure.
+        device: "cpu", "cuda" or "auto", as for `bl.simulate`.
     """
     folder, entries = Path(out), figures()
     require_folder(folder)
@@ -84,12 +86,12 @@ def make_gallery(
         if names is not None and entry.name not in names:
             continue
         began = time.monotonic()
-        key, exhibit, problem = _key(entry, entries, scale), exhibits.get(entry.name), ""
+        key, exhibit, problem = _key(entry, entries, scale, device), exhibits.get(entry.name), ""
         if exhibit is not None and exhibit.key == key and _is_whole(exhibit, folder):
             outcome = "kept"
         else:
             try:
-                exhibits[entry.name] = _make(entry, key, folder, scale, workers, progress)
+                exhibits[entry.name] = _make(entry, key, folder, scale, workers, progress, device)
                 outcome = "made"
             except Exception as error:  # one bad figure must not cost the others
                 exhibits.pop(entry.name, None)
@@ -109,9 +111,12 @@ def _make(
     scale: str,
     workers: int | None,
     progress: Callable[[str], Any] | None,
+    device: Device,
 ) -> Exhibit:
     def run(bar: Progress | None) -> Any:
-        return reproduce(entry.name, scale=scale, out=folder, workers=workers, progress=bar)
+        return reproduce(
+            entry.name, scale=scale, out=folder, workers=workers, progress=bar, device=device
+        )
 
     if progress is None:
         reproduction = run(None)
@@ -134,11 +139,12 @@ def _is_whole(exhibit: Exhibit, folder: Path) -> bool:
     return all((folder / picture).is_file() for picture in exhibit.pictures)
 
 
-def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str) -> str:
+def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str, device: Device) -> str:
     """A digest of what a figure depends on: sources, the paper's own file among them, versions."""
     paper = _paper(entry.name)
     others = {_paper(each.name) for each in entries} - {paper}
-    digest = hashlib.sha256(json.dumps([scale, sources(), versions()], sort_keys=True).encode())
+    how = [scale, sources(), versions(), *([device] if device != "cpu" else [])]
+    digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
     for module, text in _modules().items():
         if module.partition("/")[0] not in others and module not in _OWN:
             digest.update(f"{module}\0{text}".encode())

@@ -14,7 +14,7 @@ from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.papers.harness.desk import Desk
 from balaclava.papers.harness.findings import Findings
 from balaclava.papers.harness.registry import figures
-from balaclava.simulation.engine import Progress
+from balaclava.simulation.engine import Device, Progress
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -49,6 +49,7 @@ def reproduce(
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    device: Device = "cpu",
 ) -> Reproduction:
     """Run a published figure again: its picture, its data, and a text that compares.
 
@@ -58,6 +59,8 @@ def reproduce(
         out: the folder to write to; by default one with the figure's name, in the current folder.
         workers: threads; by default one for each core.
         progress: called with the rounds played and the rounds in all.
+        device: "cpu", "cuda" or "auto", as for `bl.simulate`; what a GPU does not play is played
+            on the CPU with "auto".
 
     Example:
         >>> import balaclava as bl, tempfile
@@ -76,7 +79,7 @@ def reproduce(
     require_part("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
     require_folder(folder)
-    desk = Desk(figure, scale, folder, workers, progress)
+    desk = Desk(figure, scale, folder, workers, progress, device)
     findings = entries[figure].make(desk)
     desk.note(findings)
     return Reproduction(figure, scale, findings, tuple(desk.files), desk.results)

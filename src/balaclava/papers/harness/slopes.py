@@ -160,6 +160,7 @@ def measure(
                 checkpoints=checkpoints,
                 workers=desk.workers,
                 progress=None if tell is None else _later(tell, before, total),
+                device=desk.device,
             )
             by_world.append(results)
             rounds += repetitions * setting.horizon * len(setting.policies)

@@ -64,6 +64,29 @@ def _for_each(array: np.ndarray, games: int) -> np.ndarray:
     return np.repeat(array[..., None], games, axis=-1)
 
 
+def make_kernels_known() -> None:
+    """Let the compiler for the device find every marked kernel."""
+    from numba import cuda
+
+    for called, body in newly_marked("cuda"):
+        # A function of the device cannot return an array: what does is written into its caller.
+        inline = "always" if body.__annotations__.get("return") == "np.ndarray" else "never"
+        cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
+
+
+def view_on_device(policy: Policy) -> Any:
+    """The function that gives the state of one game."""
+    from numba import cuda
+
+    return cuda.jit(device=True, inline=True)(view_of(policy.kernels.begin(policy.constants())))
+
+
+def key_of(seed: int, *path: int) -> np.uint64:
+    """The key of all streams of a seed."""
+    key: np.uint64 = np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)[0]
+    return key
+
+
 def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
     """The loop, closed over one policy's and one environment's kernels."""
     from numba import cuda, uint64
@@ -72,11 +95,8 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     draw, advise = environment.draw, environment.advise
-    view = cuda.jit(device=True, inline=True)(view_of(policy.kernels.begin(policy.constants())))
-    for called, body in newly_marked("cuda"):
-        # A function of the device cannot return an array: what does is written into its caller.
-        inline = "always" if body.__annotations__.get("return") == "np.ndarray" else "never"
-        cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
+    view = view_on_device(policy)
+    make_kernels_known()
 
     def play(
         key: Any,  # of the seed
