@@ -59,8 +59,7 @@ def fill(database: str, decisions: int, still_open: int) -> str:
     Ids ascend, so that it takes minutes and not hours; to look one up costs the same.
     """
     storage, now = Storage.open(database), time.time()
-    row = {"experiment": 1, "phase": 0, "learns": True, "propensity": 0.25, "level": None}
-    row |= {"kind": None, "value": None, "request": None, "position": None}
+    row = {"experiment": 1, "phase": 0, "learns": 1, "propensity": 0.25}
     for start in range(FIRST, decisions, AT_ONCE):
         rows = [
             {

@@ -74,6 +74,13 @@ class AsyncClient:
             except StopIteration as end:
                 return end.value
 
+    async def _record(self, pairs: Pairs, kind: str) -> list[Recorded]:
+        answers: list[Recorded] = []
+        for call in calls.rewards(pairs, kind):
+            recorded = await self._ask(call)
+            answers += recorded
+        return answers
+
     @overload
     async def decide(
         self,
@@ -116,19 +123,11 @@ class AsyncClient:
 
     async def rewards(self, pairs: Pairs) -> list[Recorded]:
         """As `Client.rewards`."""
-        answers: list[Recorded] = []
-        for call in calls.rewards(pairs, "value"):
-            recorded = await self._ask(call)
-            answers += recorded
-        return answers
+        return await self._record(pairs, "value")
 
     async def reports(self, pairs: Pairs) -> list[Recorded]:
         """As `Client.reports`."""
-        answers: list[Recorded] = []
-        for call in calls.rewards(pairs, "report"):
-            recorded = await self._ask(call)
-            answers += recorded
-        return answers
+        return await self._record(pairs, "report")
 
     async def experiments(self) -> list[Document]:
         """As `Client.experiments`."""
@@ -163,15 +162,9 @@ class AsyncClient:
         **more: Any,
     ) -> Document:
         """As `Client.create_experiment`."""
-        definition = {
-            "name": name,
-            "policy": policy,
-            "arms": list(arms),
-            "reward_window": reward_window,
-            "parameters": parameters or {},
-            **more,
-        }
-        return await self._ask(calls.create_experiment(definition))
+        return await self._ask(
+            calls.create_experiment(name, policy, arms, reward_window, parameters, more)
+        )
 
     async def pause(self, experiment: str) -> Document:
         """As `Client.pause`."""

@@ -80,6 +80,13 @@ class Client:
             except StopIteration as end:
                 return end.value
 
+    def _record(self, pairs: Pairs, kind: str) -> list[Recorded]:
+        answers: list[Recorded] = []
+        for call in calls.rewards(pairs, kind):
+            recorded = self._ask(call)
+            answers += recorded
+        return answers
+
     @overload
     def decide(
         self,
@@ -135,19 +142,11 @@ class Client:
         An answer for each, in their order: one that was not recorded says why, and does not
         keep the others from being recorded.
         """
-        answers: list[Recorded] = []
-        for call in calls.rewards(pairs, "value"):
-            recorded = self._ask(call)
-            answers += recorded
-        return answers
+        return self._record(pairs, "value")
 
     def reports(self, pairs: Pairs) -> list[Recorded]:
         """The same for reports."""
-        answers: list[Recorded] = []
-        for call in calls.rewards(pairs, "report"):
-            recorded = self._ask(call)
-            answers += recorded
-        return answers
+        return self._record(pairs, "report")
 
     def experiments(self) -> list[Document]:
         """Every experiment."""
@@ -184,15 +183,9 @@ class Client:
         `more` is what else the service takes: default_reward, settle, rewards_per_person,
         population, owner, purpose.
         """
-        definition = {
-            "name": name,
-            "policy": policy,
-            "arms": list(arms),
-            "reward_window": reward_window,
-            "parameters": parameters or {},
-            **more,
-        }
-        return self._ask(calls.create_experiment(definition))
+        return self._ask(
+            calls.create_experiment(name, policy, arms, reward_window, parameters, more)
+        )
 
     def pause(self, experiment: str) -> Document:
         """Make no decisions until it is resumed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -138,8 +138,23 @@ def get_list(name: str) -> Call[list[Document]]:
     return Call("GET", path_of(name), lambda document: list(document[name]))
 
 
-def create_experiment(definition: Document) -> Call[Document]:
+def create_experiment(
+    name: str,
+    policy: str,
+    arms: Sequence[str],
+    reward_window: float,
+    parameters: Document | None,
+    more: Document,
+) -> Call[Document]:
     """A new experiment; the same again changes nothing."""
+    definition = {
+        "name": name,
+        "policy": policy,
+        "arms": list(arms),
+        "reward_window": reward_window,
+        "parameters": parameters or {},
+        **more,
+    }
     return Call("POST", path_of("experiments"), as_it_is, definition)
 
 

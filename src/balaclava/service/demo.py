@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -39,6 +40,7 @@ LATE, LOST = 0.5, 0.1  # mean seconds until a purchase is reported; the share th
 
 def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve a database that is removed at the end, with visitors, until stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it is removed then, too
     with tempfile.TemporaryDirectory(prefix="balaclava-demo-") as folder:
         database = str(Path(folder) / "demo.db")
         settings = Settings(database, host=host, port=port, keys=not is_loopback(host)).checked()
