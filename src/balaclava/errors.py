@@ -39,7 +39,7 @@ class ContextError(BalaclavaError, ValueError):
 
 
 class PolicyError(BalaclavaError, RuntimeError):
-    """A policy that breaks its contract: it chose an arm that does not exist."""
+    """A policy that breaks its contract: an arm that does not exist, kernels that fail."""
 
 
 class SavedStateError(BalaclavaError, ValueError):
@@ -135,6 +135,14 @@ def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
     return PolicyError(
         f"{policy} chose an arm that does not exist in round {t}; its `choose` must return an arm "
         f"from 0 to {arms - 1}"
+    )
+
+
+def failed_kernel(policy: str, t: int, error: Exception) -> PolicyError:
+    """The error for kernels that fail; their own words may tell of rewards, and are left out."""
+    return PolicyError(
+        f"{policy} cannot go on: its kernels failed in round {t} with a {type(error).__name__}; "
+        "restore an intact save, or correct the policy if it is your own"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.errors import BalaclavaError, SavedStateError
+from balaclava.errors import BalaclavaError, PolicyError, SavedStateError
+from balaclava.frames.tally import begin_tally
 from balaclava.policies.saving import digest_of
 
 Saved = dict[str, Any]
@@ -283,3 +285,31 @@ def test_what_would_look_better_than_it_is_breaks_the_seal(change):
     change(damaged)
     with pytest.raises(SavedStateError, match="digest does not fit"):
         bl.restore(damaged)
+
+
+@bl.kernel
+def choose_by_sum(params, state, t, context, rng):
+    return (math.nan if t == 3 else 0), 0
+
+
+@bl.kernel
+def learn_by_index(params, state, t, arm, reward, phase, rng):
+    state.pulls[int(1e6 * reward)] += 1
+
+
+class FailsInside(bl.Policy):
+    """Kernels that fail, with a reward in the words of the failure."""
+
+    name = "fails-inside"
+    kernels = bl.Kernels(begin_tally, choose_by_sum, learn_by_index)
+
+
+def test_kernels_that_fail_end_in_an_error_of_ours_that_tells_nothing():
+    agent = FailsInside(arms=2).agent(seed=1)
+    first, _ = agent.ask(), agent.ask()
+    with pytest.raises(PolicyError, match="failed in round 1 with a IndexError") as error:
+        agent.tell(first, 0.123456)
+    assert "123456" not in str(error.value)
+    assert error.value.__suppress_context__
+    with pytest.raises(PolicyError, match="failed in round 3 with a ValueError"):
+        agent.ask()

@@ -9,13 +9,20 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from balaclava.errors import ParameterError, RewardError, require_arm
+from balaclava.errors import (
+    BalaclavaError,
+    ParameterError,
+    RewardError,
+    failed_kernel,
+    require_arm,
+)
 from balaclava.policies.base import Policy
 from balaclava.policies.decisions import Open
 from balaclava.policies.estimates import Reading
 from balaclava.privacy.report import checked_number
 
 REWARD, REPORT = "reward", "report"
+_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels in a state that cannot be
 
 
 class Lesson(NamedTuple):
@@ -52,8 +59,11 @@ class Player:
 
     def choose(self, round: int, context: Any = None) -> Choice:
         """The decision of a round; `context` as `policy.checked_context` gave it."""
-        choice, phase = self._choose(self.params, self.state, round, context, self.rng)
-        arm = int(choice)  # numpy's numbers are compared ten times slower
+        try:
+            choice, phase = self._choose(self.params, self.state, round, context, self.rng)
+            arm = int(choice)  # numpy's numbers are compared ten times slower
+        except _FAILURES as error:
+            raise self._failed(round, error) from None
         require_arm(self.policy.name, round, arm, self.policy.arms)
         chance = self.policy.propensity(self.state, arm) if self._shows_chances else None
         return Choice(arm, int(phase), chance)
@@ -83,13 +93,24 @@ class Player:
             learn = self.policy.learn_report
         else:
             value = self._prepare(self.params, value)
-        learn(self.params, self.state, entry.round, entry.arm, value, entry.phase, self.rng)
+        try:
+            learn(self.params, self.state, entry.round, entry.arm, value, entry.phase, self.rng)
+        except _FAILURES as error:
+            raise self._failed(entry.round, error) from None
 
     def forget(self, entry: Open) -> None:
         """The decision is given up: its reward will not come."""
-        self.policy.kernels.forget(
-            self.params, self.state, entry.round, entry.arm, entry.phase, self.rng
-        )
+        forget = self.policy.kernels.forget
+        try:
+            forget(self.params, self.state, entry.round, entry.arm, entry.phase, self.rng)
+        except _FAILURES as error:
+            raise self._failed(entry.round, error) from None
+
+    def _failed(self, round: int, error: Exception) -> Exception:
+        """What a failure of the kernels is told as; errors of our own stay what they are."""
+        if isinstance(error, BalaclavaError):
+            return error
+        return failed_kernel(self.policy.name, round, error)
 
     def reading(self, decisions: Sequence[int], confidence: Any) -> Reading:
         """What was released of the arms, for each of which so many decisions were made."""
