@@ -65,3 +65,25 @@ def test_worst_case_bounds_need_the_constants_of_the_proof() -> None:
     for name in ("dpr-se", "prae-raw"):
         policy = bl.policy(name, moment_bound=1.0, radius_scale=0.1, **common)
         assert policy.worst_case_bound(10**6) is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("share", ["explore", "holdout"])
+def test_no_worst_case_is_proved_with_even_draws(share: str) -> None:
+    common = {"arms": 2, "epsilon": 1.0, "horizon": 10**6, "moment_order": 2.0, "moment_bound": 1.0}
+    for name in ("dpr-se", "prae-raw"):
+        assert bl.policy(name, **common).worst_case_bound(10**6) is not None  # type: ignore[attr-defined]
+        drawn = bl.policy(name, **common, **{share: 0.1})
+        assert drawn.worst_case_bound(10**6) is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("gap", [0.5, 0.25])
+def test_the_bound_of_dp_se_holds_and_says_something(gap: float) -> None:
+    """The largest of 50 runs; a run whose radii hold is below the bound for certain."""
+    policy, horizon = bl.policy("dp-se", arms=2, epsilon=0.5, horizon=60_000), 60_000
+    world = bl.environment("bernoulli", means=[0.5 + gap / 2, 0.5 - gap / 2])
+    bound = policy.regret_bound(world, horizon)
+    assert bound is not None
+    results = bl.simulate(policy, world, horizon=horizon, repetitions=50, seed=0)
+    regret = results.final_regret("dp-se")
+    assert 0.15 * bound < regret.max() <= bound < 0.5 * gap * horizon

@@ -41,9 +41,14 @@ class PooledPolicy(HoldoutPolicy):
         """The chance that the arm had, given what was public before the last decision."""
         return float(self.pools_of(state).chance[0])
 
+    @property
+    def draws_evenly(self) -> bool:
+        """Whether some decisions are drawn evenly, which no theorem counts the cost of."""
+        return self.explore > 0.0 or self.holdout > 0.0
+
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """None with even draws: no theorem counts what they cost."""
-        return None if self.explore > 0.0 else super().regret_bound(environment, horizon)
+        return None if self.draws_evenly else super().regret_bound(environment, horizon)
 
     def released(self, state: Any) -> Sequence[Released]:
         """All that was released of each arm's rewards."""

@@ -291,7 +291,7 @@ class EliminationPolicy(PooledPolicy, PrivateRealPolicy):
 
         The upper bounds of Theorems 6.2, 6.10 and 6.12, with constants.
         """
-        if not self._is_proved:
+        if not self._is_proved or self.draws_evenly:
             return None
         wasted, largest = self._rounds_below_the_threshold(horizon), 2.0 * self._largest_mean
         phases = list(self.batches(horizon))

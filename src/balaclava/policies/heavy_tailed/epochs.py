@@ -149,6 +149,8 @@ class EpochPolicy(PooledPolicy):
         The instance-independent part of Theorems 4 and 7, with constants. Gaps are at most
         2 u^(1/(1+v)), since |mean|^(1+v) <= u.
         """
+        if self.draws_evenly:
+            return None
         params, length = self.constants(), type(self).epoch_length
         steps: list[tuple[float, float]] = []
         pulls, shortest, longest = 0.0, 0.0, 0.0
