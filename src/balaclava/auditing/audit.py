@@ -39,7 +39,7 @@ _AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorte
 _LONG = 20_000  # rounds beyond which no game is played
 _REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
 _STEPS = 16_000_000  # rounds of all games together, by default
-_LOSS_STEPS = 4_000_000  # on losses: a step draws from a law over the arms, and shows little
+_LOSS_STEPS = 4_000_000  # on losses at first: a step is dear, and mostly shows little
 _FEWEST, _MOST = 10_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
 
@@ -86,8 +86,9 @@ def audit(
     inside = Range(0, 1, open_low=True, open_high=True)
     confidence = check("confidence", confidence, Annotated[float, inside])
     claim, plan = policy.guarantee, plan_games(policy)
+    more = trials is None and policy.rewards == "loss" and policy.report_kernel is None
     if trials is None:
-        steps = _LOSS_STEPS if policy.rewards == "loss" else _STEPS
+        steps = _LOSS_STEPS if more else _STEPS
         trials = min(max(steps // plan.long_rounds, _FEWEST), _MOST)
     trials = check("trials", trials, Annotated[int, Range(100)])
     on_gpu = _plays_on_gpu(policy, device, quick)
@@ -105,6 +106,10 @@ def audit(
             "no game got as far as a release that depends on rewards, so that replay and games "
             "could find nothing; audit with a longer horizon or a larger epsilon"
         )
+    statistical = play_games(plan, policy, trials, seed, confidence, quick)
+    if more and isinstance(statistical, StatisticalAudit) and statistical.epsilon_lower > 0.0:
+        # Something shows: games of their own, three times as many, measure it.
+        statistical = play_games(plan, policy, 3 * trials, seed + 1, confidence, quick)
     return AuditReport(
         policy=policy.name,
         parameters=policy.parameters,

@@ -106,8 +106,9 @@ class DPLinUCB(PrivateLinearPolicy):
     For rewards that must be protected where features of each person are known and may be public.
     At small budgets of rounds, or where features say little, dp-imed without features is better.
     Set `radius_scale` to 0.3 where regret counts more than the proof: at d = 10 features, 10 arms,
-    epsilon = 1 and delta = 1e-5 the regret after 10^5 rounds is then 278, where linucb has 100 and
-    random play some 18,000. Where arms have coefficients of their own, dp-lin-ts is better.
+    epsilon = 1 and delta = 1e-5 the regret after 10^5 rounds is then 278, where linucb has 100
+    (`benchmarks/contextual.py regret`). Where arms have coefficients of their own, dp-lin-ts is
+    better.
 
     An episode ends when det V of the decisions made has grown `episode_growth`-fold, and after
     `first_episode` decisions at least. When its rewards are in or given up, the sum of r x over
