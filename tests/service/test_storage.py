@@ -267,3 +267,26 @@ def test_a_commit_that_is_missing_is_noticed(ledger: Ledger) -> None:
     assert behind(ledger, {"a": 2, "b": 1}) == []
     ledger.recount({"a": 1})
     assert behind(ledger, {"a": 1, "b": 1}) == []
+
+
+def test_two_processes_never_spend_more_than_a_total(ledger: Ledger, database: str) -> None:
+    """Each has a connection of its own, and asks for more than there is left."""
+    ledger.set_population("patients", 10.0, 0.0)
+    other = Ledger.open(database)
+    refusals: list[int] = []
+
+    def spend(book: Ledger, name: str) -> None:
+        for number in range(8):
+            try:
+                book.charge("patients", f"{name}{number}", f"uid-{name}{number}", 1.0, 0.0)
+            except Problem as problem:
+                refusals.append(problem.status)
+
+    threads = [threading.Thread(target=spend, args=each) for each in ((ledger, "a"), (other, "b"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refusals == [409] * 6
+    assert ledger.budgets()["patients"].spent_epsilon == 10.0
+    other.close()
