@@ -16,7 +16,15 @@ import steps
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.mark.parametrize("rival", steps.RIVALS, ids=lambda rival: rival.name)
+# Of each kind one; `make test-all` takes them all.
+QUICK = {"ucb1", "dp-ftpl-gauss", "dp-ucb", "exp3"}
+RIVALS = [
+    pytest.param(rival, id=rival.name, marks=[] if rival.name in QUICK else [pytest.mark.slow])
+    for rival in steps.RIVALS
+]
+
+
+@pytest.mark.parametrize("rival", RIVALS)
 def test_a_loop_written_by_hand_makes_the_decisions_of_the_policy(rival: steps.Rival) -> None:
     policy = rival.policy(9)
     # Past the start phase, where there is one.

@@ -181,24 +181,23 @@ def survives_save_and_restore(policy: Policy) -> None:
     """At any step, with rewards outstanding, through JSON."""
     if REGISTRY.classes().get(policy.name) is not type(policy):
         return  # save() says that such a policy must be registered first
-    reference = policy.agent(seed=SEED)
-    expected = [d[1:] for d, _ in played(policy, reference, ROUNDS, delay=4)]
-    for step in (0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, ROUNDS - 1):
-        agent = policy.agent(seed=SEED)
-        before = list(played(policy, agent, step, delay=4))
-        decisions = [decision[1:] for decision, _ in before]
-        saved = agent.save()
+    agent, expected = policy.agent(seed=SEED), []
+    steps = {0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, ROUNDS - 1}
+    saves: dict[int, tuple[dict[str, Any], list[Decision]]] = {0: (agent.save(), [])}
+    for step, (decision, waiting) in enumerate(played(policy, agent, ROUNDS, delay=4), start=1):
+        expected.append(decision[1:])
+        if step in steps:
+            saves[step] = agent.save(), waiting
+    for step, (saved, waiting) in saves.items():
         restored = restore(json.loads(json.dumps(saved)))
         again = restored.save()
         own = ("agent", "origins", "digest")  # a restored agent has a name of its own
         changed = [key for key in saved if saved[key] != again[key] and key not in own]
         require(not changed, f"{policy.name}: restoring changes {', '.join(changed)} of a save")
-        waiting = before[-1][1] if before else []
         last = ROUNDS if step == 50 else min(step + 40, ROUNDS)
         rest = played(policy, restored, last, delay=4, start=step + 1, pending=waiting)
-        decisions += [decision[1:] for decision, _ in rest]
         require(
-            decisions == expected[:last],
+            [decision[1:] for decision, _ in rest] == expected[step:last],
             f"{policy.name}: an agent restored at step {step} goes on differently",
         )
 
