@@ -84,7 +84,7 @@ def read(path: Path) -> dict[str, list[dict[str, float]]]:
     ("name", "inside", "outside"),
     [
         ("wang2024-fig1", "bc", "a"),
-        ("wang2024-fig2", "bc", "adef"),
+        pytest.param("wang2024-fig2", "bc", "adef", marks=pytest.mark.slow),
         ("wang2024-fig3", "abc", ""),
     ],
 )

@@ -583,10 +583,12 @@ def test_audit_says_that_exp3_is_not_private() -> None:
     assert report.epsilon_lower > 1.0
 
 
+@pytest.mark.parametrize(
+    "epsilon", [1.0, *(pytest.param(value, marks=pytest.mark.slow) for value in (0.25, 4.0))]
+)
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_replay_clears_the_conversions(name) -> None:
-    for epsilon in (0.25, 1.0, 4.0):
-        policy = bl.policy(name, arms=3, horizon=600, epsilon=epsilon)
-        found = audit_by_replay(policy, policy.guarantee, rounds=64, pairs=40, seed=1)
-        assert (found.verdict, found.epsilon) == ("consistent", pytest.approx(epsilon))
-        assert found.moved > 10
+def test_replay_clears_the_conversions(name, epsilon) -> None:
+    policy = bl.policy(name, arms=3, horizon=600, epsilon=epsilon)
+    found = audit_by_replay(policy, policy.guarantee, rounds=64, pairs=40, seed=1)
+    assert (found.verdict, found.epsilon) == ("consistent", pytest.approx(epsilon))
+    assert found.moved > 10

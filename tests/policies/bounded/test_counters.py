@@ -155,18 +155,21 @@ def independent_interval_regret(policy: Any, horizon: int, seed: int) -> float:
     return sum((max(MEANS) - MEANS[a]) * len(rewards[a]) for a in range(K))
 
 
+LONG = pytest.mark.slow
+
+
 @pytest.mark.oracle
 @pytest.mark.parametrize(
     ("name", "more"),
     [
         ("dp-ucb", {"epsilon": 1.0}),
-        ("dp-ucb", {"epsilon": 7.3}),
+        pytest.param("dp-ucb", {"epsilon": 7.3}, marks=LONG),
         ("dp-ucb-bound", {"epsilon": 1.0, "radius_scale": 0.03}),
-        ("dp-ucb-bound", {"epsilon": 37.0}),
+        pytest.param("dp-ucb-bound", {"epsilon": 37.0}, marks=LONG),
         ("private-ucb", {"epsilon": 1.0, "radius_scale": 0.05}),
-        ("private-ucb", {"epsilon": 123.4, "split_epsilon": True}),
+        pytest.param("private-ucb", {"epsilon": 123.4, "split_epsilon": True}, marks=LONG),
         ("dp-ucb-int", {"epsilon": 4.0}),
-        ("dp-ucb-int", {"epsilon": 0.77, "delta": 0.2, "v": 1.45}),
+        pytest.param("dp-ucb-int", {"epsilon": 0.77, "delta": 0.2, "v": 1.45}, marks=LONG),
     ],
 )
 def test_agrees_with_an_independent_version(name: str, more: dict[str, Any]) -> None:
