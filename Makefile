@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes
 OLDEST := tests/policies/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
   tests/test_base_install.py tests/test_authoring.py
 
