@@ -14,6 +14,7 @@ import balaclava as bl
 HERE = Path(__file__).parents[1]
 INK, SOFT, YES, NO = "#1c2024", "#5b6570", "#2b6cb0", "#c05621"
 LIVES = 1_000
+RELEASE = 80  # decisions until the first averages are released, hers in one of them
 
 
 def share_of_first_letter(policy: bl.Policy, rounds: int, ann_came: bool, lives: int) -> float:
@@ -76,7 +77,7 @@ def draw() -> str:
     usual = bl.policy("ucb1", arms=2)
     private = bl.policy("dp-imed", arms=2, epsilon=1.0)
     usually = [share_of_first_letter(usual, 3, came, 1) for came in (True, False)]
-    privately = [share_of_first_letter(private, 60, came, LIVES) for came in (True, False)]
+    privately = [share_of_first_letter(private, RELEASE, came, LIVES) for came in (True, False)]
     lost = people_lost()
 
     def pair(shares: list[float]) -> list[tuple[float, str, str, str]]:

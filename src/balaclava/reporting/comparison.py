@@ -204,7 +204,9 @@ def _opening(comparison: Comparison) -> str:
 
 def _next(comparison: Comparison) -> str:
     rows = "".join(
-        f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in next_steps(comparison)
+        f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>"
+        for word, text in next_steps(comparison)
+        if word != "promise"  # which stands below, for every policy
     )
     return f'<section id="next"><h2>What to do next</h2><dl>{rows}</dl></section>' if rows else ""
 
