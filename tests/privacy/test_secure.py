@@ -61,7 +61,7 @@ def law_and_scale(noise: np.ndarray, cdf: Callable[..., Any], size: float, sprea
 # Laplace
 
 
-@pytest.mark.parametrize("draws", [400_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [160_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_exact_laplace_draws(draws: int) -> None:
     epsilon = 0.7
     noise = np.array(discrete_laplace(STEPS, epsilon)([0] * draws)) / STEPS
