@@ -56,7 +56,7 @@ _DUELS = 3  # of them that are played
 _STREAMS = 2  # streams with all rewards changed that are replayed however long a life is
 _EACH = 3  # lives about a round in which rewards may go around the mechanisms
 _RARE, _RARE_PAIRS = 10, 2  # a life with rare answers for so many pairs, and pairs in it
-_RARE_SHARE = 1 / 4  # of the time for all other lives
+_KINDS_SHARE, _RARE_SHARE = 3 / 4, 1 / 2  # of the time, which others may exceed
 _READ = 1_200  # rounds that are played anew to see who reads a release
 
 
@@ -259,7 +259,10 @@ class Tour:
 
     def all_kinds(self, kinds: tuple[Kind, ...]) -> None:
         """Each kind once, and again as long as there are pairs and time."""
-        lives, end = max(len(kinds), self.pairs // 20), time.thread_time() + self.seconds
+        lives, end = (
+            max(len(kinds), self.pairs // 20),
+            time.thread_time() + _KINDS_SHARE * self.seconds,
+        )
         share, pairs = max(self.seconds / lives, 0.05), self.pairs - _RARE_PAIRS * self.rare_lives
         for number in range(lives):
             wanted = max(-((self.search.tried - pairs) // (lives - number)), 1)
