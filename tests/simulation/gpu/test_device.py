@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import balaclava as bl
 from balaclava.errors import DeviceError
@@ -143,3 +144,61 @@ def test_what_is_left_of_a_cell_is_played_in_stretches():
     assert list(stretches([])) == []
     assert list(stretches([3])) == [(3, 1)]
     assert list(stretches([0, 2, 3, 7])) == [(0, 1), (2, 2), (7, 1)]
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("law", ["laplace", "normal"])
+def test_the_noise_of_privacy_at_its_tails(law):
+    """10^9 draws; how many are beyond what 1 in 10^3, 10^5 and 10^7 is beyond: within 4.5 sd."""
+    from numba import cuda
+
+    from balaclava.simulation.gpu import laws
+    from balaclava.simulation.gpu.engine import make_kernels_known
+
+    make_kernels_known()
+    draws, threads = 3_815, 1 << 18
+    chances = np.array([1e-3, 1e-5, 1e-7])
+    tail = stats.laplace if law == "laplace" else stats.norm
+    limits = tail.isf(chances / 2)
+    laplace, normal, is_laplace = laws.laplace, laws.normal, law == "laplace"
+
+    def count(limits, counts):
+        thread = cuda.grid(1)
+        state = cuda.local.array(laws.WORDS, np.uint64)
+        state[0], state[1] = 0, 0
+        for _ in range(draws):
+            if is_laplace:
+                x = laplace(np.uint64(7), np.uint64(thread), state, 0.0, 1.0)
+            else:
+                x = normal(np.uint64(7), np.uint64(thread), state)
+            for i in range(limits.size):
+                if abs(x) > limits[i]:
+                    cuda.atomic.add(counts, i, 1)
+
+    counts = cuda.to_device(np.zeros(3, np.uint64))
+    cuda.jit(count)[threads // 64, 64](cuda.to_device(limits), counts)
+    seen, expected = counts.copy_to_host().astype(float), draws * threads * chances
+    assert (np.abs(seen - expected) < 4.5 * np.sqrt(expected)).all(), (seen, expected)
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["dp-imed", "dp-exp3-experts"])
+def test_games_of_an_audit_agree_with_the_cpu(name):
+    """Pulls of an arm by three probes, 40,000 games on each device: means within 4.5 errors."""
+    from balaclava.auditing.device_games import count_on_device
+    from balaclava.auditing.games import count_games
+
+    policy = examples(POLICIES[name])[0]
+    rewards = np.tile(np.linspace(0.6, 0.4, policy.arms), (120, 1))
+    probes, games = np.array([30, 60, 120]), 40_000
+    moments = []
+    for count in (count_games, count_on_device):
+        counts = count(policy, rewards, games, 5, probes, 3)
+        assert (counts[-1].sum(axis=-1) == games).all()
+        n = np.arange(counts.shape[-1])
+        mean = counts @ n / np.maximum(counts.sum(axis=-1), 1)
+        moments.append((mean[-1], (counts @ n**2)[-1] / games - mean[-1] ** 2))
+    (here, spread), (there, _) = moments
+    assert (np.abs(here - there) <= 4.5 * np.sqrt(2 * spread / games) + 1e-9).all()
