@@ -14,6 +14,7 @@ from pathlib import Path
 
 import balaclava as bl
 from balaclava.auditing.report import AuditReport
+from balaclava.policies.contextual.features import ContextualPolicy
 from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL, completed
 
@@ -65,6 +66,8 @@ def row(report: AuditReport) -> str:
 def audit(name: str, trials: int, device: Device = "cpu") -> AuditReport:
     """The report on one policy."""
     policy = policy_of(name)
+    if isinstance(policy, ContextualPolicy):  # played on the CPU alone
+        trials, device = min(trials, 2_000_000), "cpu"
     # A step on losses draws from a distribution over the arms, and shows little of one loss.
     games = trials if policy.rewards != "loss" else trials // 10
     return bl.audit(policy, trials=games, pairs=1_000, seed=1, device=device)

@@ -6,6 +6,7 @@ Draws of a GPU make no private claim; here they only test one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -80,14 +81,17 @@ def make_count(policy: Policy) -> Callable[..., None]:
     return count
 
 
-def _spread(origin: Any, states: Any) -> None:
-    """Each game's state as at the beginning; states[element, game]."""
+def make_spread() -> Callable[..., None]:
+    """The loop that gives each game its state at the beginning; states[element, game]."""
     from numba import cuda
 
-    i = cuda.grid(1)
-    element = i // states.shape[1]
-    if element < states.shape[0]:
-        states[element, i % states.shape[1]] = origin[element]
+    def spread(origin: Any, states: Any) -> None:
+        i = cuda.grid(1)
+        element = i // states.shape[1]
+        if element < states.shape[0]:
+            states[element, i % states.shape[1]] = origin[element]
+
+    return spread
 
 
 def _loops_of(policy: Policy) -> tuple[Any, Any]:
@@ -95,7 +99,7 @@ def _loops_of(policy: Policy) -> tuple[Any, Any]:
 
     key = (*policy.kernels, policy.prepare())
     if key not in _loops:
-        _loops[key] = cuda.jit(make_count(policy)), cuda.jit(_spread)
+        _loops[key] = cuda.jit(make_count(policy)), cuda.jit(make_spread())
     return _loops[key]
 
 
@@ -131,12 +135,14 @@ def count_on_device(
     contexts = np.zeros(1) if life.contexts is None else np.ascontiguousarray(life.contexts)
     fixed = mapped(params, cuda.to_device), cuda.to_device(contexts), cuda.to_device(life.rewards)
     where, key = cuda.to_device(probes), key_of(seed, *path)
-    for first in range(0, games, at_once):
-        for origin, each in pairs:
-            spread[-(-each.size // 256), 256](origin, each)
-        now = min(at_once, games - first)
-        blocks = -(-at_once // THREADS)
-        count[blocks, THREADS](key, first, now, *fixed, place, where, states, histogram, faults)
+    blocks = -(-at_once // THREADS)
+    with warnings.catch_warnings():  # of few games: their number is the user's choice
+        warnings.filterwarnings("ignore", ".*Grid size")
+        for first in range(0, games, at_once):
+            for origin, each in pairs:
+                spread[-(-each.size // 256), 256](origin, each)
+            now = min(at_once, games - first)
+            count[blocks, THREADS](key, first, now, *fixed, place, where, states, histogram, faults)
     if fault := int(faults.copy_to_host()[0]):
         raise no_such_arm(policy.name, fault, policy.arms)
     counts = histogram.copy_to_host().astype(np.int64)

@@ -61,9 +61,10 @@ def no_context(contexts: Any, i: int) -> Any:
 
 
 @kernel
-def context_of_round(contexts: Any, i: int) -> Any:
+def context_of_round(contexts: np.ndarray, i: int) -> np.ndarray:
     """For policies that take one."""
-    return contexts[i]
+    row: np.ndarray = contexts[i]
+    return row
 
 
 @kernel(borrows=True)

@@ -151,7 +151,7 @@ def test_what_is_left_of_a_cell_is_played_in_stretches():
 @pytest.mark.parametrize("law", ["laplace", "normal"])
 def test_the_noise_of_privacy_at_its_tails(law):
     """10^9 draws; how many are beyond what 1 in 10^3, 10^5 and 10^7 is beyond: within 4.5 sd."""
-    from numba import cuda
+    from numba import cuda, uint64
 
     from balaclava.simulation.gpu import laws
     from balaclava.simulation.gpu.engine import make_kernels_known
@@ -162,16 +162,17 @@ def test_the_noise_of_privacy_at_its_tails(law):
     tail = stats.laplace if law == "laplace" else stats.norm
     limits = tail.isf(chances / 2)
     laplace, normal, is_laplace = laws.laplace, laws.normal, law == "laplace"
+    words = laws.WORDS
 
     def count(limits, counts):
         thread = cuda.grid(1)
-        state = cuda.local.array(laws.WORDS, np.uint64)
+        state = cuda.local.array(words, uint64)
         state[0], state[1] = 0, 0
         for _ in range(draws):
             if is_laplace:
-                x = laplace(np.uint64(7), np.uint64(thread), state, 0.0, 1.0)
+                x = laplace(uint64(7), uint64(thread), state, 0.0, 1.0)
             else:
-                x = normal(np.uint64(7), np.uint64(thread), state)
+                x = normal(uint64(7), uint64(thread), state)
             for i in range(limits.size):
                 if abs(x) > limits[i]:
                     cuda.atomic.add(counts, i, 1)
