@@ -57,7 +57,7 @@ def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
     return [
         (bl.policy("dp-se", epsilon=1.0, horizon=horizon, **nine), NINE),
         (bl.policy("dp-imed", epsilon=1.0, **nine), NINE),
-        (bl.policy("dp-imed", epsilon=1.0, index="careful", batches="need", **nine), NINE),
+        (bl.policy("dp-imed", epsilon=1.0, index="paper", batches="ratio", **nine), NINE),
         (bl.policy("ucb1", **nine), NINE),
         (bl.policy("imed", **nine), NINE),
         (bl.policy("dp-ftpl-gauss", epsilon=1.0, delta=0.01, **nine), NINE),
