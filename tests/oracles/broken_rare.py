@@ -124,7 +124,7 @@ def longer_after_zero(params, state, rng):
     """Batches are longer after an answer of 0 or a far one: sizes come from released values."""
     for arm in range(params.arms):
         state.scores[arm] = laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
-    far = abs(state.scores).max() > 20.0 or state.scores[0] == 0.0
+    far = max(state.scores.max(), -state.scores.min()) > 20.0 or state.scores[0] == 0.0
     state.length[0] = 2 * LENGTH if far else LENGTH
 
 
