@@ -154,7 +154,7 @@ class DPIMED(GrowingBatchPolicy):
     times the median of the paper's rule with long first batches at epsilon 3 and 1, and 12 at 0.3
     and 0.1; that rule has 5, 16, 77 and 156. Its mean is at most 0.92, 1.03, 1.21 and 1.25 times
     that rule's, and below it on the problems where that rule locks. Over 20,000 rounds it is up to
-    0.99, 1.17, 1.31 and 1.33 times (`benchmarks/frontier.py`, `benchmarks/gpu.md`).
+    1.07, 1.17, 1.31 and 1.33 times (`benchmarks/frontier.py`, `benchmarks/gpu.md`).
 
     Q_a is an approximation (of a tail, by a saddle point, to 0.2), and the rule around it was found
     by experiment: no bound on the regret of the default is proved here. What is proved is for
