@@ -6,6 +6,9 @@ arms go on: those decisions belong to the next epoch. As many epochs are under w
 rows, two as a rule; the last of them is at least as long as what was asked while its predecessors
 waited. So nothing waits. Where first epochs are very short, more rows let short ones settle early.
 
+A block's decisions are counted as awaited when the block begins, so that a decision in the midst of
+one is a turn and nothing else.
+
 Who is in which epoch follows from the order of decisions, never from that of arrivals: a decision
 carries the number of its epoch as its phase. Arms are compared by means, each with a radius by the
 number of its own rewards that came.
@@ -27,6 +30,7 @@ from balaclava.frames.blocks import (
     has_turn_to_come,
     keep_in_block,
     next_turn,
+    shuffle_block,
     start_block,
     turns_left,
 )
@@ -37,8 +41,8 @@ class Epochs(NamedTuple):
     """The epochs under way: number e is in row e mod rows. And what the settled ones released."""
 
     active: np.ndarray  # [arm]: whether it is still in play
-    out: np.ndarray  # [arm, row]: decisions that have no reward and were not given up
     came: np.ndarray  # [arm, row]: rewards
+    lost: np.ndarray  # [arm, row]: decisions that were given up, less those out of turn
     sums: np.ndarray  # [arm, row]: their sum: raw, and never read but to be released
     means: np.ndarray  # [arm]: released of the last settled epoch,
     radii: np.ndarray  # [arm]: and how far it may be off; inf where no reward came
@@ -47,22 +51,34 @@ class Epochs(NamedTuple):
     rewards: np.ndarray  # [arm]: the number of rewards behind that,
     draws: np.ndarray  # [arm]: the draws of noise in it
     settled: np.ndarray  # [arm]: settled epochs that brought rewards
-    left: np.ndarray  # [row]: decisions of active arms in `out`
+    left: np.ndarray  # [row]: decisions of active arms that are awaited: no reward, not given up
+    turns: np.ndarray  # [row]: blocks of which something is learned
+    only: np.ndarray  # [row]: the one arm that the epoch is for, or -1
     # One element each
     number: np.ndarray  # of the newest epoch; 0 before the first
     oldest: np.ndarray  # of the oldest that is not settled
     length: np.ndarray  # blocks that the newest has at least
     done: np.ndarray  # and those that were asked
     full: np.ndarray  # whether the newest is fully asked
-    only: np.ndarray  # the one arm that the newest is for, or -1
+    phase: np.ndarray  # of the decisions of the block under way: the newest epoch, or UNLEARNED
+    same: np.ndarray  # whether the next block has the arms of the last
     alone: np.ndarray  # the last arm, which is played for ever, or -1
-    chance: np.ndarray  # the chance that the last decision's arm had
+    chance: np.ndarray  # the chance that the last decision's arm had, times the next
+    alike: np.ndarray  # how many arms were as likely as that, in their block
     blocks: Blocks
+
+    @property
+    def last_chance(self) -> float:
+        """The chance that the last decision's arm had."""
+        return float(self.chance[0] / self.alike[0])
 
 
 @kernel
 def begin_epochs(arms: int, rows: int = 2) -> Epochs:
-    """All arms active, no epoch open; one arm stands alone from the start."""
+    """All arms active, no epoch open; one arm stands alone from the start.
+
+    `rows`, a power of two, is how many epochs may be under way.
+    """
     return Epochs(
         np.ones(arms, np.bool_),
         np.zeros((arms, rows), np.int64),
@@ -76,14 +92,18 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
         np.zeros(arms, np.int64),
         np.zeros(arms, np.int64),
         np.zeros(rows, np.int64),
+        np.zeros(rows, np.int64),
+        np.full(rows, -1),
         np.zeros(1, np.int64),
         np.ones(1, np.int64),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.ones(1, np.bool_),
-        np.full(1, -1),
+        np.full(1, UNLEARNED),
+        np.zeros(1, np.bool_),
         np.full(1, 0 if arms == 1 else -1),
         np.ones(1),
+        np.ones(1, np.int64),
         begin_blocks(arms),
     )
 
@@ -91,7 +111,7 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
 @kernel(borrows=True)
 def row_of(state: Epochs, number: int) -> int:
     """The row of an epoch."""
-    return int(number % state.left.size)
+    return int(number & (state.left.size - 1))
 
 
 @kernel(borrows=True)
@@ -106,14 +126,17 @@ def active_arms(state: Epochs) -> int:
 
 @kernel(borrows=True)
 def capacity(length: int) -> float:
-    """The most rewards of an arm in an epoch that was planned with this length."""
+    """The most rewards of an arm in an epoch that was planned with this length.
+
+    Half of them in turn, and half out of turn.
+    """
     return 4.0 * length + 2.0**20
 
 
 @kernel(borrows=True)
 def needs_epoch(state: Epochs) -> bool:
     """Whether the next decision is the first of an epoch, which must be opened for it."""
-    return bool(state.full[0] and state.alone[0] < 0)
+    return bool(all_had_their_turn(state.blocks) and state.full[0] and state.alone[0] < 0)
 
 
 @kernel(borrows=True)
@@ -123,51 +146,73 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
     state.length[0] = length
     state.done[0] = 0
     state.full[0] = False
-    state.only[0] = only
+    state.same[0] = False
     start_block(state.blocks)
-    return row_of(state, state.number[0])
+    row = row_of(state, state.number[0])
+    state.only[row] = only
+    return row
 
 
 @kernel(borrows=True)
 def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     """The next decision of the newest epoch; or an arm drawn evenly, as in `pools.next_arm`."""
-    arms, alone = state.active.size, state.alone[0]
-    if alone < 0 and all_had_their_turn(state.blocks):
-        fill_block(state)
+    if all_had_their_turn(state.blocks) and state.alone[0] < 0:
+        begin_block(state, rng)
     even = params.holdout + (1.0 - params.holdout) * params.explore
     draw = rng.random() if even > 0.0 else 1.0
-    own = 1.0
     if draw < even:
-        arm = int(rng.random() * arms)
-        own = chance_of(state, arm)
-    elif alone >= 0:
-        arm = alone
-    else:
-        own = 1.0 / turns_left(state.blocks)
-        arm = next_turn(state.blocks, rng)
-    state.chance[0] = even / arms + (1.0 - even) * own
-    if alone >= 0 or draw < params.holdout or not state.active[arm]:
-        return arm, UNLEARNED
-    number = state.number[0]
-    row = row_of(state, number)
-    room = state.came[arm, row] + state.out[arm, row] < capacity(state.length[0])
-    if room:
-        state.out[arm, row] += 1
-        state.left[row] += 1
-    if draw >= even and all_had_their_turn(state.blocks):
+        return pull_out_of_turn(state, draw < params.holdout, even, rng)
+    if all_had_their_turn(state.blocks):
+        state.alike[0] = 1
+        state.chance[0] = even / state.active.size + (1.0 - even)
+        return state.alone[0], UNLEARNED
+    state.alike[0] = turns_left(state.blocks)
+    if even > 0.0:
+        state.chance[0] = even * state.alike[0] / state.active.size + (1.0 - even)
+    arm = next_turn(state.blocks)
+    if all_had_their_turn(state.blocks):
         end_block(state)
-    return arm, number if room else UNLEARNED
+    return arm, state.phase[0]
 
 
 @kernel(borrows=True)
-def fill_block(state: Epochs) -> None:
-    """A block of the arms that the newest epoch is for."""
+def pull_out_of_turn(state: Epochs, held: bool, even: float, rng: Any) -> tuple[int, int]:
+    """An arm drawn evenly; nothing is learned if it is held out, or not in play."""
+    arms, row = state.active.size, row_of(state, state.number[0])
+    arm = int(rng.random() * arms)
+    state.alike[0] = 1
+    state.chance[0] = even / arms + (1.0 - even) * chance_of(state, arm)
+    if held or state.alone[0] >= 0 or not state.active[arm]:
+        return arm, UNLEARNED
+    if -2.0 * state.lost[arm, row] >= capacity(state.length[0]):
+        return arm, UNLEARNED
+    state.lost[arm, row] -= 1
+    state.left[row] += 1
+    return arm, state.number[0]
+
+
+@kernel(borrows=True)
+def begin_block(state: Epochs, rng: Any) -> None:
+    """A block of the arms that the newest epoch is for; its decisions are awaited from now on."""
+    row = row_of(state, state.number[0])
+    if not state.same[0]:
+        fill_block(state, state.only[row])
+        state.same[0] = True
+    shuffle_block(state.blocks, rng)
+    if 2.0 * state.turns[row] < capacity(state.length[0]):
+        state.turns[row] += 1
+        state.left[row] += turns_left(state.blocks)
+        state.phase[0] = state.number[0]
+    else:
+        state.phase[0] = UNLEARNED
+
+
+@kernel(borrows=True)
+def fill_block(state: Epochs, only: int) -> None:
+    """A block of the active arms, or of `only` one."""
     start_block(state.blocks)
-    if state.only[0] >= 0:
-        add_to_block(state.blocks, state.only[0])
-        return
     for arm in range(state.active.size):
-        if state.active[arm]:
+        if arm == only or (only < 0 and state.active[arm]):
             add_to_block(state.blocks, arm)
 
 
@@ -190,7 +235,7 @@ def end_block(state: Epochs) -> None:
 @kernel(borrows=True)
 def is_under_way(state: Epochs, arm: int, phase: int) -> bool:
     """Whether anything is to be learned from a decision: its arm is in play, its epoch not over."""
-    return bool(state.alone[0] < 0 and phase >= state.oldest[0] and state.active[arm])
+    return bool(phase >= state.oldest[0] and state.active[arm])
 
 
 @kernel(borrows=True)
@@ -199,21 +244,29 @@ def take(state: Epochs, arm: int, reward: float, phase: int) -> None:
     row = row_of(state, phase)
     state.sums[arm, row] += reward
     state.came[arm, row] += 1
-    drop(state, arm, phase)
+    state.left[row] -= 1
 
 
 @kernel(borrows=True)
 def drop(state: Epochs, arm: int, phase: int) -> None:
-    """One decision less to wait for."""
+    """A decision was given up: one less to wait for."""
     row = row_of(state, phase)
-    state.out[arm, row] -= 1
+    state.lost[arm, row] += 1
     state.left[row] -= 1
+
+
+@kernel(borrows=True)
+def awaited(state: Epochs, arm: int, row: int) -> int:
+    """Decisions of an arm in play that have no reward and were not given up, in a row."""
+    in_turn = state.only[row] < 0 or state.only[row] == arm
+    turns = state.turns[row] if in_turn else 0
+    return int(turns - state.came[arm, row] - state.lost[arm, row])
 
 
 @kernel(borrows=True)
 def is_settled(state: Epochs) -> bool:
     """Whether the oldest epoch is to be released now."""
-    if state.alone[0] >= 0 or state.left[row_of(state, state.oldest[0])] > 0:
+    if state.left[row_of(state, state.oldest[0])] > 0:
         return False
     newest = state.oldest[0] == state.number[0]
     return bool(state.oldest[0] < state.number[0] or (newest and state.full[0]))
@@ -244,22 +297,36 @@ def drop_behind(state: Epochs) -> None:
         if state.active[arm] and state.means[arm] + state.radii[arm] < floor:
             state.active[arm] = False
             for row in range(state.left.size):
-                state.left[row] -= state.out[arm, row]
+                state.left[row] -= awaited(state, arm, row)
     if active_arms(state) == 1:
-        state.alone[0] = best
+        play_for_ever(state, best)
+
+
+@kernel(borrows=True)
+def play_for_ever(state: Epochs, arm: int) -> None:
+    """From now on this arm alone, without turns."""
+    state.alone[0] = arm
+    start_block(state.blocks)
 
 
 @kernel(borrows=True)
 def end_epoch(state: Epochs, length: int) -> None:
-    """The oldest epoch is over; the newest, if it is another, has at least `length` blocks."""
+    """The oldest epoch is over; the newest, if it is another, has at least `length` blocks.
+
+    Where one arm is played for ever from now on, all epochs are over.
+    """
     row = row_of(state, state.oldest[0])
     for arm in range(state.active.size):
-        state.out[arm, row] = 0
         state.came[arm, row] = 0
+        state.lost[arm, row] = 0
         state.sums[arm, row] = 0.0
         state.radii[arm] = math.inf
     state.left[row] = 0
+    state.turns[row] = 0
+    state.same[0] = False
     state.oldest[0] += 1
+    if state.alone[0] >= 0:
+        state.oldest[0] = state.number[0] + 1
     if state.oldest[0] > state.number[0]:
         return
     state.length[0] = length

@@ -7,7 +7,8 @@ released, once, with the number of rewards that came as its weight.
 
 An arm with a batch that is fully asked and not settled is waiting, and is not asked for again on
 account of exploration. Meanwhile the best by what was released is played, into its next batch. The
-choice is made anew whenever something settles and when the batch in play is fully asked.
+choice is made anew whenever something settles and when the batch in play is fully asked. Until
+then the arm in play just goes on: its decisions are counted as asked all at once.
 
 Privacy does not rest on anything here but this: a reward enters one sum, which one it is depends
 on decisions alone, and when it settles depends on arrivals, which must not depend on rewards.
@@ -29,6 +30,7 @@ from balaclava.frames.blocks import (
     begin_blocks,
     has_turn_to_come,
     next_turn,
+    shuffle_block,
     start_block,
     turns_left,
 )
@@ -44,7 +46,7 @@ class Pools(NamedTuple):
     # Of each arm
     number: np.ndarray  # of its newest batch; 0 before the first
     size: np.ndarray  # decisions that batch has
-    asked: np.ndarray  # decisions of it so far
+    asked: np.ndarray  # decisions of it so far, and those that the arm in play just goes on with
     planned: np.ndarray  # decisions of all its batches, less those that brought no reward
     empty: np.ndarray  # settled batches that brought no reward
     waiting: np.ndarray  # batches fully asked and not settled
@@ -68,14 +70,23 @@ class Pools(NamedTuple):
     first: np.ndarray  # whether first pulls are made: some arm is fresh, or none was heard of
     lead: np.ndarray  # the arm with the highest released mean
     current: np.ndarray  # the arm in play, or -1 when the policy is to choose one
-    held: np.ndarray  # whether nothing is to be learned from the decision being made
+    rest: np.ndarray  # decisions that it just goes on with
+    steady: np.ndarray  # whether the decision being made is of the arm in play, nothing drawn
+    held: np.ndarray  # whether nothing is to be learned from it
     chance: np.ndarray  # the chance that the last decision's arm had
     blocks: Blocks
+
+    @property
+    def last_chance(self) -> float:
+        """The chance that the last decision's arm had."""
+        return float(self.chance[0])
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         if (self.asked > self.size).any() or self.rewards.sum() > decisions:
             yield "more decisions in a batch than it has, or more rewards than decisions"
+        if self.rest[0] < 0 or (self.rest[0] > 0 and self.asked[self.current[0]] < self.rest[0]):
+            yield "an arm in play that goes on for longer than its batch"
         if (self.left > self.sizes).any() or (self.left < 0).any():
             yield "a batch that waits for more than it asked"
         if (self.lost + self.left > self.sizes).any():
@@ -112,10 +123,35 @@ def begin_pools(arms: int, rows: int) -> Pools:
         np.ones(1, np.bool_),
         np.zeros(1, np.int64),
         np.full(1, -1),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.bool_),
         np.zeros(1, np.bool_),
         np.ones(1),
         begin_blocks(arms),
     )
+
+
+@kernel(borrows=True)
+def goes_on(state: Pools) -> bool:
+    """Whether the arm in play is in the midst of its batch: the decision is `go_on`."""
+    return bool(state.rest[0] > 0)
+
+
+@kernel(borrows=True)
+def go_on(state: Pools) -> tuple[int, int]:
+    """One more decision of the arm in play."""
+    state.rest[0] -= 1
+    arm = state.current[0]
+    return arm, state.number[arm]
+
+
+@kernel(borrows=True)
+def choose_anew(state: Pools) -> None:
+    """The policy is to choose the arm in play."""
+    if state.rest[0] > 0:
+        state.asked[state.current[0]] -= state.rest[0]
+        state.rest[0] = 0
+    state.current[0] = -1
 
 
 @kernel(borrows=True)
@@ -148,11 +184,12 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
     """
     arms = state.means.size
     even = params.holdout + (1.0 - params.holdout) * params.explore
-    if even == 0.0 and not state.first[0]:
+    state.steady[0] = even == 0.0 and not state.first[0]
+    if state.steady[0]:
         state.chance[0] = 1.0
         return state.current[0]
     if state.first[0] and all_had_their_turn(state.blocks):
-        fill_block(state)
+        fill_block(state, rng)
     draw = rng.random() if even > 0.0 else 1.0
     state.held[0] = draw < params.holdout
     own = 1.0
@@ -166,18 +203,19 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
         own = 1.0 / arms
     else:
         own = 1.0 / turns_left(state.blocks)
-        arm = next_turn(state.blocks, rng)
+        arm = next_turn(state.blocks)
     state.chance[0] = even / arms + (1.0 - even) * own
     return arm
 
 
 @kernel(borrows=True)
-def fill_block(state: Pools) -> None:
+def fill_block(state: Pools, rng: Any) -> None:
     """A block of the arms of which nothing was released and that are not waiting."""
     start_block(state.blocks)
     for arm in range(state.means.size):
         if state.weights[arm] == 0 and state.waiting[arm] == 0:
             add_to_block(state.blocks, arm)
+    shuffle_block(state.blocks, rng)
 
 
 @kernel(borrows=True)
@@ -234,6 +272,17 @@ def hand_out(state: Pools, arm: int) -> tuple[int, int]:
 
 
 @kernel(borrows=True)
+def hand_out_batch(state: Pools, arm: int) -> tuple[int, int]:
+    """The same of a policy that plays whole batches: the arm in play goes on, up to the last."""
+    decision = hand_out(state, arm)
+    left = state.size[arm] - state.asked[arm]
+    if state.steady[0] and left > 1:
+        state.rest[0] = left - 1
+        state.asked[arm] += left - 1
+    return decision
+
+
+@kernel(borrows=True)
 def row_of(state: Pools, arm: int, phase: int) -> int:
     """The row of a decision's batch; NOTHING where nothing is to be learned from it."""
     row = phase & (state.numbers.shape[1] - 1)
@@ -268,7 +317,7 @@ def settle(state: Pools, arm: int, row: int) -> int:
         return NOTHING
     state.waiting[arm] -= 1
     state.ready[arm] = state.waiting[arm] == 0 and state.weights[arm] > 0
-    state.current[0] = -1
+    choose_anew(state)
     if state.settled[arm] + state.empty[arm] == 0:
         state.fresh[0] -= 1
         state.first[0] = state.fresh[0] > 0 or state.heard[0] == 0

@@ -39,7 +39,7 @@ class PooledPolicy(HoldoutPolicy):
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """The chance that the arm had, given what was public before the last decision."""
-        return float(self.pools_of(state).chance[0])
+        return float(self.pools_of(state).last_chance)
 
     @property
     def draws_evenly(self) -> bool:

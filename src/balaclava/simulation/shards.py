@@ -19,7 +19,7 @@ from balaclava._core.declared import Horizon, Range, check
 from balaclava._core.kernels import compiled, compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError
-from balaclava.frames.pools import Pools
+from balaclava.frames.pools import Pools, choose_anew
 from balaclava.policies.base import Policy
 from balaclava.policies.bounded.batched import GrowingBatchPolicy
 from balaclava.privacy.randomness import seeded
@@ -223,4 +223,4 @@ def _go_by(state: Pools, together: Published) -> None:
     if known.all():  # what others have pulled first need not be pulled first again
         state.first[0], state.fresh[0] = False, 0
     state.lead[0] = np.argmax(np.where(known, state.means, -np.inf))
-    state.current[0] = -1
+    choose_anew(state)

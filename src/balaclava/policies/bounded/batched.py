@@ -18,8 +18,11 @@ from balaclava.frames.pools import (
     close_batch,
     drop,
     go_by,
+    go_on,
+    goes_on,
     grade,
     hand_out,
+    hand_out_batch,
     must_choose,
     needs_batch,
     next_arm,
@@ -60,7 +63,7 @@ def play_episode(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
     arm = next_arm(params, state, rng)
     if needs_batch(state, arm):
         open_batch(state, arm, 2 ** min(max(grade(state, arm) - 2, 0), MOST_DOUBLINGS))
-    return hand_out(state, arm)
+    return hand_out_batch(state, arm)
 
 
 @kernel(borrows=True)
@@ -81,6 +84,8 @@ def highest_index(index: Callable[..., float], play: Callable[..., Any]) -> Call
 
     @kernel(borrows=True)
     def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        if goes_on(state):
+            return go_on(state)
         if must_choose(state):
             best = silent_arm(state)
             if best < 0:
@@ -133,7 +138,7 @@ def play_growing(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
     if needs_batch(state, arm):
         before = state.planned[arm]
         open_batch(state, arm, pulls_after(params, grade(state, arm), before) - before)
-    return hand_out(state, arm)
+    return hand_out_batch(state, arm)
 
 
 @kernel(borrows=True)

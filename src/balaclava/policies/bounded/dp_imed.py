@@ -13,7 +13,9 @@ from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
 from balaclava.frames.pools import (
     Pools,
     clipped_mean,
-    hand_out,
+    go_on,
+    goes_on,
+    hand_out_batch,
     must_choose,
     needs_batch,
     next_arm,
@@ -92,6 +94,8 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
 
     @kernel(borrows=True)
     def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        if goes_on(state):
+            return go_on(state)
         if must_choose(state):
             lead = state.lead[0]
             best = silent_arm(state)
@@ -109,7 +113,7 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
         arm = next_arm(params, state, rng)
         if needs_batch(state, arm):
             open_batch(state, arm, pulls_needed(params, state, arm, t) - state.planned[arm])
-        return hand_out(state, arm)
+        return hand_out_batch(state, arm)
 
     return Kernels(begin, choose, learn_growing, forget_growing)
 

@@ -20,6 +20,7 @@ from balaclava.frames.epochs import (
     needs_epoch,
     next_pull,
     open_epoch,
+    play_for_ever,
     take,
 )
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
@@ -67,7 +68,7 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release what has settled, once; play an arm for ever that is 2^-k above all others."""
     while is_settled(state):
-        phase, row = state.oldest[0], state.oldest[0] % 2
+        phase, row = state.oldest[0], state.oldest[0] & 1
         length = phase_length(params, phase)
         for arm in range(params.arms):
             n = state.came[arm, row]
@@ -91,7 +92,7 @@ def commit(state: Epochs) -> None:
             if other != arm and not state.means[arm] >= reach:
                 ahead = False
         if ahead:
-            state.alone[0] = arm
+            play_for_ever(state, arm)
 
 
 @kernel(borrows=True)

@@ -24,6 +24,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.blocks import all_had_their_turn
 from balaclava.frames.epochs import (
     Epochs,
+    awaited,
     begin_epochs,
     capacity,
     drop_behind,
@@ -125,9 +126,10 @@ def unused_pull(params: Params, state: Elimination, rng: Any) -> tuple[int, int]
     """A decision of the first phase from which nothing is learned."""
     state.rest[0] -= 1
     state.epochs.chance[0] = 1.0
+    state.epochs.alike[0] = 1
     if state.pick[0] < 0 or params.first_phase == EACH_ROUND:
         state.pick[0] = int(rng.random() * params.arms)
-        state.epochs.chance[0] = 1.0 / params.arms
+        state.epochs.alike[0] = params.arms
     return state.pick[0], UNLEARNED
 
 
@@ -179,7 +181,9 @@ def arm_of_batch(params: Params, state: Elimination, rng: Any) -> int:
         return int(rng.random() * params.arms)
     best = -1
     for arm in range(params.arms):
-        waits = epochs.out[arm].any()
+        waits = False
+        for row in range(epochs.left.size):
+            waits = waits or awaited(epochs, arm, row) > 0
         if not waits and (best < 0 or state.means[arm] > state.means[best]):
             best = arm
     return best if best >= 0 else int(np.argmax(state.means))

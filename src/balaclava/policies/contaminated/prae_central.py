@@ -85,7 +85,7 @@ def open_fold(params: Params, state: Located, rng: Any) -> None:
     While no centre is known, as the first fold waits for its rewards, another first fold goes on.
     """
     batch = state.batch
-    only = batch.epochs.only[0]
+    only = batch.epochs.only[batch.epochs.number[0] & 1]
     if state.second[0] and any_located(state, only):
         row = open_batch(params, batch, batch.size[0] // 2, only)
         state.second[0] = False
@@ -119,7 +119,7 @@ def settle(params: Params, state: Located, rng: Any) -> None:
     """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
     batch, epochs = state.batch, state.batch.epochs
     while is_settled(epochs):
-        row = epochs.oldest[0] % 2
+        row = epochs.oldest[0] & 1
         M = batch.level[row]
         for arm in range(params.arms):
             n = epochs.came[arm, row]
@@ -138,7 +138,7 @@ def settle(params: Params, state: Located, rng: Any) -> None:
 def learn(
     params: Params, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    epochs, row = state.batch.epochs, phase % 2
+    epochs, row = state.batch.epochs, phase & 1
     if not is_under_way(epochs, arm, phase):
         return
     if state.locates[row]:

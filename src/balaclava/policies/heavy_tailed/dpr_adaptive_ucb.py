@@ -27,7 +27,9 @@ from balaclava.frames.pools import (
     drop,
     empty_row,
     go_by,
-    hand_out,
+    go_on,
+    goes_on,
+    hand_out_batch,
     must_choose,
     needs_batch,
     next_arm,
@@ -186,6 +188,8 @@ def arm_to_play(params: Any, state: State, t: int) -> int:
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pools = state.pools
+    if goes_on(pools):
+        return go_on(pools)
     if must_choose(pools):
         best = silent_arm(pools)
         pools.current[0] = best if best >= 0 else arm_to_play(params, state, t)
@@ -204,7 +208,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
             # Histograms alone are kept short: the arm must fill one before it has levels.
             if not new and (g >= 0 or pools.number[arm] % 4 == 0):
                 state.next_size[arm] = min(2 * size, 2**53)
-    return hand_out(pools, arm)
+    return hand_out_batch(pools, arm)
 
 
 @kernel(borrows=True)

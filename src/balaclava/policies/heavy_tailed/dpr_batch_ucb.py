@@ -34,8 +34,10 @@ from balaclava.frames.pools import (
     close_batch,
     drop,
     go_by,
+    go_on,
+    goes_on,
     grade,
-    hand_out,
+    hand_out_batch,
     must_choose,
     needs_batch,
     next_arm,
@@ -115,6 +117,8 @@ def begin(params: Params) -> State:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pools = state.pools
+    if goes_on(pools):
+        return go_on(pools)
     if must_choose(pools):
         best, lead = silent_arm(pools), pools.lead[0]
         if best < 0:
@@ -131,7 +135,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         if row != NOTHING:
             state.grades[arm, row] = m
             state.centres[arm, row] = state.latest[arm]
-    return hand_out(pools, arm)
+    return hand_out_batch(pools, arm)
 
 
 @kernel(borrows=True)

@@ -96,7 +96,7 @@ def settle(params: Params, state: State, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 12 err."""
     epochs = state.epochs
     while is_settled(epochs):
-        epoch, row = epochs.oldest[0], epochs.oldest[0] % 2
+        epoch, row = epochs.oldest[0], epochs.oldest[0] & 1
         for arm in range(params.arms):
             n = epochs.came[arm, row]
             if epochs.active[arm] and n > 0:
@@ -115,7 +115,7 @@ def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state.epochs, arm, phase):
-        row = phase % 2
+        row = phase & 1
         value = truncated_onto(reward, state.level[row], state.step[row])
         take(state.epochs, arm, value, phase)
         settle(params, state, rng)

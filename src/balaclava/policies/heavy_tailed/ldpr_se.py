@@ -101,7 +101,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's epoch: known to all, since it follows from earlier reports."""
-    return float(state.level[max(phase, 0) % 2])
+    return float(state.level[max(phase, 0) & 1])
 
 
 @kernel(borrows=True)
@@ -109,7 +109,7 @@ def settle(params: Params, state: State) -> None:
     """Compare the means of the reports that came, and drop the arms behind by more than 14 err."""
     epochs = state.epochs
     while is_settled(epochs):
-        epoch, row = epochs.oldest[0], epochs.oldest[0] % 2
+        epoch, row = epochs.oldest[0], epochs.oldest[0] & 1
         for arm in range(params.arms):
             n = epochs.came[arm, row]
             if epochs.active[arm] and n > 0:
