@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tracemalloc
 from pathlib import Path
@@ -19,7 +20,9 @@ from balaclava.frames.patience import (
     ENDLESS,
     FOUND,
     LEAST_WAIT,
+    MOST_TIMES,
     RISE,
+    TIMES,
     begin_patience,
     longest_wait,
     note_wait,
@@ -151,6 +154,24 @@ def test_how_long_a_decision_is_waited_for(waits, least, most):
     for wait in waits:
         note_wait(rule, wait)
     assert least <= longest_wait(rule) <= most
+
+
+@pytest.mark.parametrize("longest", [1, 200, 256, 1_000, 50_000])
+def test_patience_stays_below_what_memory_is_made_for(longest):
+    """Rings hold MOST_TIMES the longest wait: whatever the waits are, in whatever order."""
+    rng = np.random.default_rng(longest)
+    most = max(LEAST_WAIT, MOST_TIMES * longest)
+    for waits in (
+        itertools.repeat(longest, 2_000),
+        rng.integers(0, longest + 1, 2_000).tolist(),
+        [longest if t % 40 < 8 else 0 for t in range(2_000)],
+        [max(longest - t % 7, 0) for t in range(2_000)],
+    ):
+        rule = begin_patience(FOUND)
+        for count, wait in enumerate(waits, start=1):
+            note_wait(rule, wait)
+            assert count < 30 or longest_wait(rule) <= most
+    assert TIMES * RISE < MOST_TIMES  # a wait moves the reach by RISE at most, if it is longer
 
 
 def test_the_share_that_takes_longer():

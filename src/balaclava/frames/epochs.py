@@ -30,7 +30,6 @@ from balaclava.frames.blocks import (
     has_turn_to_come,
     keep_in_block,
     next_turn,
-    shuffle_block,
     start_block,
     turns_left,
 )
@@ -61,7 +60,6 @@ class Epochs(NamedTuple):
     done: np.ndarray  # and those that were asked
     full: np.ndarray  # whether the newest is fully asked
     phase: np.ndarray  # of the decisions of the block under way: the newest epoch, or UNLEARNED
-    same: np.ndarray  # whether the next block has the arms of the last
     alone: np.ndarray  # the last arm, which is played for ever, or -1
     chance: np.ndarray  # the chance that the last decision's arm had, times the next
     alike: np.ndarray  # how many arms were as likely as that, in their block
@@ -100,7 +98,6 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
         np.zeros(1, np.int64),
         np.ones(1, np.bool_),
         np.full(1, UNLEARNED),
-        np.zeros(1, np.bool_),
         np.full(1, 0 if arms == 1 else -1),
         np.ones(1),
         np.ones(1, np.int64),
@@ -146,7 +143,6 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
     state.length[0] = length
     state.done[0] = 0
     state.full[0] = False
-    state.same[0] = False
     start_block(state.blocks)
     row = row_of(state, state.number[0])
     state.only[row] = only
@@ -157,7 +153,7 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
 def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     """The next decision of the newest epoch; or an arm drawn evenly, as in `pools.next_arm`."""
     if all_had_their_turn(state.blocks) and state.alone[0] < 0:
-        begin_block(state, rng)
+        begin_block(state)
     even = params.holdout + (1.0 - params.holdout) * params.explore
     draw = rng.random() if even > 0.0 else 1.0
     if draw < even:
@@ -169,7 +165,7 @@ def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     state.alike[0] = turns_left(state.blocks)
     if even > 0.0:
         state.chance[0] = even * state.alike[0] / state.active.size + (1.0 - even)
-    arm = next_turn(state.blocks)
+    arm = next_turn(state.blocks, rng)
     if all_had_their_turn(state.blocks):
         end_block(state)
     return arm, state.phase[0]
@@ -192,13 +188,10 @@ def pull_out_of_turn(state: Epochs, held: bool, even: float, rng: Any) -> tuple[
 
 
 @kernel(borrows=True)
-def begin_block(state: Epochs, rng: Any) -> None:
+def begin_block(state: Epochs) -> None:
     """A block of the arms that the newest epoch is for; its decisions are awaited from now on."""
     row = row_of(state, state.number[0])
-    if not state.same[0]:
-        fill_block(state, state.only[row])
-        state.same[0] = True
-    shuffle_block(state.blocks, rng)
+    fill_block(state, state.only[row])
     if 2.0 * state.turns[row] < capacity(state.length[0]):
         state.turns[row] += 1
         state.left[row] += turns_left(state.blocks)
@@ -323,7 +316,6 @@ def end_epoch(state: Epochs, length: int) -> None:
         state.radii[arm] = math.inf
     state.left[row] = 0
     state.turns[row] = 0
-    state.same[0] = False
     state.oldest[0] += 1
     if state.alone[0] >= 0:
         state.oldest[0] = state.number[0] + 1

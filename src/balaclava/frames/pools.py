@@ -30,7 +30,6 @@ from balaclava.frames.blocks import (
     begin_blocks,
     has_turn_to_come,
     next_turn,
-    shuffle_block,
     start_block,
     turns_left,
 )
@@ -189,7 +188,7 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
         state.chance[0] = 1.0
         return state.current[0]
     if state.first[0] and all_had_their_turn(state.blocks):
-        fill_block(state, rng)
+        fill_block(state)
     draw = rng.random() if even > 0.0 else 1.0
     state.held[0] = draw < params.holdout
     own = 1.0
@@ -203,19 +202,18 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
         own = 1.0 / arms
     else:
         own = 1.0 / turns_left(state.blocks)
-        arm = next_turn(state.blocks)
+        arm = next_turn(state.blocks, rng)
     state.chance[0] = even / arms + (1.0 - even) * own
     return arm
 
 
 @kernel(borrows=True)
-def fill_block(state: Pools, rng: Any) -> None:
+def fill_block(state: Pools) -> None:
     """A block of the arms of which nothing was released and that are not waiting."""
     start_block(state.blocks)
     for arm in range(state.means.size):
         if state.weights[arm] == 0 and state.waiting[arm] == 0:
             add_to_block(state.blocks, arm)
-    shuffle_block(state.blocks, rng)
 
 
 @kernel(borrows=True)

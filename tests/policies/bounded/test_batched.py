@@ -16,7 +16,6 @@ from balaclava.errors import ParameterError
 from balaclava.policies.bounded.batched import pulls_after
 from balaclava.policies.bounded.dp_imed import DPIMED, Batching, Index
 from balaclava.privacy.randomness import seeded
-from tests.oracles.turns import shuffled
 
 NAMES = ["adap-ucb", "adap-klucb", "lazy-dp-ts", "lazy-dp-ucb", "dp-klucb", "dp-imed"]
 EPISODES = ["adap-ucb", "adap-klucb", "dp-klucb", "dp-imed"]
@@ -136,8 +135,10 @@ def plain_play(
     for t in range(1, horizon + 1):
         arm = current
         if (n == 0).any():
-            block = block or shuffled(np.flatnonzero(n == 0).tolist(), rng)
-            arm = block.pop(0)
+            block = block or np.flatnonzero(n == 0).tolist()
+            turn = int(rng.random() * len(block))
+            arm, block[turn] = block[turn], block[0]
+            del block[0]
         elif arm < 0:
             arm = plain_choice(name, mean, n, t, epsilon, rng)
         current = arm if name in EPISODES and (n > 0).all() else -1

@@ -181,7 +181,7 @@ def test_one_batch_of_prae_raw():
     M = 5 ** (1 / 3) * min((2 * 0.7 / math.log(1e6)) ** (1 / 3), 0.02 ** (-1 / 3))
     kept = np.where(np.abs(rewards) <= M, rewards, 0.0)
     rng = seeded(8)
-    rng.random(2)  # the order of the arms in two blocks
+    rng.random(4)  # the order of the arms in two blocks
     noise = rng.laplace(0, 2 * M / (2 * 0.7), 2)
     np.testing.assert_allclose(told(policy, rewards, 8).means, kept.mean(axis=1) + noise, rtol=1e-9)
 
@@ -196,12 +196,12 @@ def test_one_batch_of_prae_central():
     M = c * (1 * 9 / math.log(1e6)) ** (1 / 3)
     edges = -20 - r + r * np.arange(math.ceil(2 * (20 + r) / r) + 1)
     rng, centres, expected = seeded(5), [], []
-    rng.random()  # the order of the arms
+    rng.random(2)  # the order of the arms
     for arm in range(2):
         counts, _ = np.histogram(rewards[arm, :1], edges)
         noisy = counts + rng.laplace(0, 2 / 9, counts.size)
         centres.append(edges[np.argmax(noisy)])
-    rng.random()
+    rng.random(2)
     for arm in range(2):
         offset = rewards[arm, 1] - centres[arm]
         kept = offset if abs(offset) <= M else 0.0

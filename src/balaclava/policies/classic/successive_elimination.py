@@ -16,7 +16,6 @@ from balaclava.frames.blocks import (
     begin_blocks,
     keep_in_block,
     next_turn,
-    shuffle_block,
     start_block,
 )
 from balaclava.policies.base import BoundedPolicy, Kernels, failure_probability_of, register
@@ -62,8 +61,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         for arm in range(params.arms):
             if state.active[arm]:
                 add_to_block(state.blocks, arm)
-        shuffle_block(state.blocks, rng)
-    return next_turn(state.blocks), 0
+    return next_turn(state.blocks, rng), 0
 
 
 @kernel(borrows=True)
