@@ -248,7 +248,8 @@ class Agent:
         Only one agent may go on from it: where the saved one, or a second one restored from the
         same save, goes on too, unfinished batches are released twice and epsilon doubles.
 
-        It holds raw sums: keep it as secret as the rewards. Secure randomness is not part of it,
+        It holds raw sums, and its length tells how many rewards wait for the end of their windows:
+        keep both as secret as the rewards. Secure randomness is not part of it,
         a seeded agent's generator is. A digest guards it against accidents and careless editing,
         not against somebody who holds it and wants to deceive.
         """
