@@ -201,12 +201,15 @@ def plain_careful_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[int]
     played: list[int] = []
     n, total, m = np.zeros(arms), np.zeros(arms), np.zeros(arms, int)
     for _ in range(math.ceil(40 / epsilon)):
-        for arm in shuffled(list(range(arms)), rng):
-            played.append(arm)
-            total[arm] += coins[len(played) - 1, arm]
-            n[arm] += 1
-            if n[arm] == math.ceil(40 / epsilon):
-                total[arm] += rng.laplace(0, 1 / epsilon)
+        block = list(range(arms))
+        for i in range(arms):
+            turn = i + int(rng.random() * (arms - i))
+            block[i], block[turn] = block[turn], block[i]
+            played.append(block[i])
+            total[block[i]] += coins[len(played) - 1, block[i]]
+            n[block[i]] += 1
+            if n[block[i]] == math.ceil(40 / epsilon):
+                total[block[i]] += rng.laplace(0, 1 / epsilon)
     m += 1
     while len(played) < horizon:
         top, x, t = min(max((total / n).max(), 0.0), 1.0), total / n, len(played) + 1

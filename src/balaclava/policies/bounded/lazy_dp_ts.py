@@ -68,7 +68,7 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         ...     pulls[decision.arm] += 1
         >>> pulls
-        [15, 985]
+        [17, 983]
 
     References:
         Hu, Hegde. Near-optimal Thompson sampling-based algorithms for differentially private
