@@ -22,7 +22,8 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__])
 
 ARRIVAL, WINDOWS = "arrival", "windows"
-OFTEN = {"epsilon": 20.0, "batch_ratio": 1.01}  # released, so that every life has some to lose
+# Released often, so that every life has some to lose.
+OFTEN = {"epsilon": 20.0, "batch_ratio": 1.01, "index": "paper", "batches": "ratio"}
 DEFINITIONS: list[dict[str, Any]] = [
     {
         "name": ARRIVAL,
