@@ -275,6 +275,8 @@ class SkipsMissing(Window):
             book.close(oldest, None)
             if lesson := self._held.pop(oldest.id, None):
                 self._learn(oldest, lesson)
+            else:
+                self._learn.__self__.forget(oldest)
 
 
 class SaysWhatIsHeld(Window):
