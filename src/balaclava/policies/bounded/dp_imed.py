@@ -77,7 +77,8 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
         before, top = state.planned[arm], clipped_mean(state, state.lead[0])
         if state.weights[arm] == 0:
-            return before + math.ceil(params.first_batch)
+            # Where rewards are late, batches double: rows for those under way would run out.
+            return max(before + math.ceil(params.first_batch), math.ceil(2.0 * before))
         x, draws = state.means[arm], state.draws[arm] + 1
         low = min(params.batch_ratio * before, 2.0**53)
         high = min(max(MOST_GROWTH * before, low), 2.0**53)
