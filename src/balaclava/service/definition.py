@@ -89,6 +89,18 @@ class Definition:
             raise ParameterError("name the arms in `arms`, not among the parameters")
         return REGISTRY.create(self.policy, {**self.parameters, "arms": list(self.arms)})
 
+    def complete(self) -> Definition:
+        """With every parameter of the policy by name: a later version may have other defaults."""
+        parameters = self.make_policy().parameters
+        del parameters["arms"]
+        return dataclasses.replace(self, parameters=parameters)
+
+    def asks_for(self, known: Definition) -> bool:
+        """Whether it is `known`, as far as it names parameters."""
+        stored = known.complete()
+        parameters = stored.parameters | self.parameters
+        return dataclasses.replace(self, parameters=parameters).complete() == stored
+
     def guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """What is promised to one reward; `restored` times the database was put back.
 

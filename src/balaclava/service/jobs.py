@@ -179,16 +179,16 @@ class Create(Job):
 
     def apply(self, work: Work) -> bool:
         """Whether it is new. Charged before it is there: what is cut off is not charged twice."""
-        definition = self.definition
-        known = work.known(definition.name)
+        known = work.known(self.definition.name)
         if known is not None:
-            if known.definition.uid != definition.uid:
+            if not self.definition.asks_for(known.definition):
                 raise Problem(
                     409,
                     "there is an experiment of this name with another definition, and nothing was "
                     "changed; take another name",
                 )
             return False
+        definition = self.definition.complete()
         experiment = Experiment(definition)
         if definition.population is not None:
             charge = definition.guarantee_of_person(experiment.policy)
