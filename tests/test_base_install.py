@@ -240,6 +240,8 @@ def test_a_device_reports_with_numpy_and_opendp_alone(device: Path) -> None:
 # Where a part is asked for on behalf of what is only reached from there.
 DOORS = {
     "_core/cache.py": "_core/kernels.py",
+    "_core/inner.py": "_core/kernels.py",
+    "auditing/device_games.py": "simulation/gpu/device.py",
     "client/": "client/connection.py",
     "environments/numerals.py": "environments/logs.py",
     "papers/": "papers/harness/reproduction.py",

@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
     ("script", "shown"),
     [
         pytest.param("assets.py", "AAPL, GE, JPM, KO, MSFT", marks=pytest.mark.slow),
-        ("health_plans.py", "25 % coinsurance"),
+        pytest.param("health_plans.py", "25 % coinsurance", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.xdist_group("heavy_tailed")  # in this process: its policies are compiled already

@@ -69,7 +69,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, *arguments: str) -> Any:
-    environment = {**os.environ, "BALACLAVA_CACHE_DIR": str(project / "cache")}
+    # Python's own cache goes by size and time, which `edit` keeps.
+    environment = {
+        **os.environ,
+        "BALACLAVA_CACHE_DIR": str(project / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     done = subprocess.run(
         [sys.executable, "run.py", *arguments],
         cwd=project,

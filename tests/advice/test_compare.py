@@ -166,6 +166,7 @@ def test_a_range_makes_it_bounded(tmp_path: Path) -> None:
         read(path, arm="page", reward="paid", reward_range=(2.0, 1.0))
 
 
+@pytest.mark.slow
 def test_rewards_outside_the_range_can_be_clipped(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     path = write(tmp_path / "log.csv", {arm: 1 + rng.pareto(1.2, 100) for arm in "ab"})

@@ -64,6 +64,7 @@ def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
     assert eval(advice.code, {"bl": bl}) == advice.policy
 
 
+@pytest.mark.slow
 def test_arms_by_name() -> None:
     advice = bl.recommend(arms=["plain", "map"], horizon=1_000)
     assert advice.policy.arm_labels == ("plain", "map")

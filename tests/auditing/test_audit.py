@@ -93,6 +93,7 @@ def test_exp3_leaks_and_says_so():
     assert "claims nothing" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_tight_claim_is_found_tight():
     """One release, seen plainly: the bound must come within a tenth of the claim."""
@@ -133,7 +134,7 @@ def test_no_false_alarm_in_a_thousand_quick_audits():
 
 
 # One of each way to release; `make test-all` takes every example of every policy.
-QUICK = {"dp-imed", "dp-se", "ldp-ucb-bernoulli", "dpr-batch-ucb", "dp-exp3"}
+QUICK = {"dp-imed", "ldp-ucb-bernoulli", "dp-exp3"}
 
 
 def private_policies():

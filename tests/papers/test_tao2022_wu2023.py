@@ -171,6 +171,7 @@ def test_bonus_is_that_of_the_formula() -> None:
     assert expected == pytest.approx(29, rel=0.02)
 
 
+@pytest.mark.slow
 def test_local_figure(tmp_path: Path, fixed_scales: None) -> None:
     made = bl.reproduce("tao2022-fig2", scale="tiny", out=tmp_path)
     check(made, tmp_path, ["", "-calibrated"])

@@ -155,6 +155,7 @@ def test_curves_against_delta(tmp_path: Path) -> None:
     assert again.text == made.text
 
 
+@pytest.mark.slow
 def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def few(**offered: float) -> dict[str, bl.Policy]:
         return {"dp-se": whole_run_policies(**offered)["dp-se"]}

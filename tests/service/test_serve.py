@@ -101,6 +101,7 @@ def test_without_keys_a_page_from_elsewhere_is_refused(tmp_path: Path) -> None:
         assert httpx.get(f"{address}/v1/keys", headers=local).json() == {"keys": []}
 
 
+@pytest.mark.slow
 def test_the_demo_learns_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,12 +19,20 @@ class Blocks(NamedTuple):
     order: np.ndarray  # its arms; those that had their turn come first
     size: np.ndarray  # one element: how many there are
     place: np.ndarray  # one element: turns taken
+    members: np.ndarray  # the arms of the blocks to come
+    full_size: np.ndarray  # one element: how many there are
 
 
 @kernel
 def begin_blocks(arms: int) -> Blocks:
-    """No block."""
-    return Blocks(np.arange(arms), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    """No block, no members."""
+    return Blocks(
+        np.arange(arms),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.arange(arms),
+        np.zeros(1, np.int64),
+    )
 
 
 @kernel(borrows=True)
@@ -34,17 +42,32 @@ def all_had_their_turn(blocks: Blocks) -> bool:
 
 
 @kernel(borrows=True)
+def clear_members(blocks: Blocks) -> None:
+    """None yet; `add_member` adds them."""
+    blocks.full_size[0] = 0
+
+
+@kernel(borrows=True)
+def add_member(blocks: Blocks, arm: int) -> None:
+    """One more arm that will have a turn in each block."""
+    blocks.members[blocks.full_size[0]] = arm
+    blocks.full_size[0] += 1
+
+
+@kernel(borrows=True)
 def start_block(blocks: Blocks) -> None:
-    """An empty block, to which `add_to_block` adds arms."""
-    blocks.size[0] = 0
+    """A block of the members."""
+    for i in range(blocks.full_size[0]):
+        blocks.order[i] = blocks.members[i]
+    blocks.size[0] = blocks.full_size[0]
     blocks.place[0] = 0
 
 
 @kernel(borrows=True)
-def add_to_block(blocks: Blocks, arm: int) -> None:
-    """One more arm that will have a turn."""
-    blocks.order[blocks.size[0]] = arm
-    blocks.size[0] += 1
+def end_block(blocks: Blocks) -> None:
+    """No turn is to come."""
+    blocks.size[0] = 0
+    blocks.place[0] = 0
 
 
 @kernel(borrows=True)

@@ -24,9 +24,11 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.frames.blocks import (
     Blocks,
-    add_to_block,
+    add_member,
     all_had_their_turn,
     begin_blocks,
+    clear_members,
+    end_block,
     has_turn_to_come,
     keep_in_block,
     next_turn,
@@ -143,10 +145,20 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
     state.length[0] = length
     state.done[0] = 0
     state.full[0] = False
-    start_block(state.blocks)
+    end_block(state.blocks)
     row = row_of(state, state.number[0])
     state.only[row] = only
+    choose_members(state, only)
     return row
+
+
+@kernel(borrows=True)
+def choose_members(state: Epochs, only: int) -> None:
+    """From now on blocks are of the active arms, or of `only` one."""
+    clear_members(state.blocks)
+    for arm in range(state.active.size):
+        if arm == only or (only < 0 and state.active[arm]):
+            add_member(state.blocks, arm)
 
 
 @kernel(borrows=True)
@@ -167,7 +179,7 @@ def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
         state.chance[0] = even * state.alike[0] / state.active.size + (1.0 - even)
     arm = next_turn(state.blocks, rng)
     if all_had_their_turn(state.blocks):
-        end_block(state)
+        count_block(state)
     return arm, state.phase[0]
 
 
@@ -191,22 +203,13 @@ def pull_out_of_turn(state: Epochs, held: bool, even: float, rng: Any) -> tuple[
 def begin_block(state: Epochs) -> None:
     """A block of the arms that the newest epoch is for; its decisions are awaited from now on."""
     row = row_of(state, state.number[0])
-    fill_block(state, state.only[row])
+    start_block(state.blocks)
     if 2.0 * state.turns[row] < capacity(state.length[0]):
         state.turns[row] += 1
         state.left[row] += turns_left(state.blocks)
         state.phase[0] = state.number[0]
     else:
         state.phase[0] = UNLEARNED
-
-
-@kernel(borrows=True)
-def fill_block(state: Epochs, only: int) -> None:
-    """A block of the active arms, or of `only` one."""
-    start_block(state.blocks)
-    for arm in range(state.active.size):
-        if arm == only or (only < 0 and state.active[arm]):
-            add_to_block(state.blocks, arm)
 
 
 @kernel(borrows=True)
@@ -218,7 +221,7 @@ def chance_of(state: Epochs, arm: int) -> float:
 
 
 @kernel(borrows=True)
-def end_block(state: Epochs) -> None:
+def count_block(state: Epochs) -> None:
     """One block more; the epoch is full if it is long enough and there is a row for the next."""
     state.done[0] += 1
     room = state.number[0] - state.oldest[0] < state.left.size - 1
@@ -299,7 +302,7 @@ def drop_behind(state: Epochs) -> None:
 def play_for_ever(state: Epochs, arm: int) -> None:
     """From now on this arm alone, without turns."""
     state.alone[0] = arm
-    start_block(state.blocks)
+    end_block(state.blocks)
 
 
 @kernel(borrows=True)
@@ -322,6 +325,7 @@ def end_epoch(state: Epochs, length: int) -> None:
     if state.oldest[0] > state.number[0]:
         return
     state.length[0] = length
+    choose_members(state, state.only[row_of(state, state.number[0])])
     complete = all_had_their_turn(state.blocks)
     keep_in_block(state.blocks, state.active)
     if not complete and all_had_their_turn(state.blocks):  # those whose turn was to come are gone

@@ -25,9 +25,10 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.frames.blocks import (
     Blocks,
-    add_to_block,
+    add_member,
     all_had_their_turn,
     begin_blocks,
+    clear_members,
     has_turn_to_come,
     next_turn,
     start_block,
@@ -210,10 +211,11 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
 @kernel(borrows=True)
 def fill_block(state: Pools) -> None:
     """A block of the arms of which nothing was released and that are not waiting."""
-    start_block(state.blocks)
+    clear_members(state.blocks)
     for arm in range(state.means.size):
         if state.weights[arm] == 0 and state.waiting[arm] == 0:
-            add_to_block(state.blocks, arm)
+            add_member(state.blocks, arm)
+    start_block(state.blocks)
 
 
 @kernel(borrows=True)

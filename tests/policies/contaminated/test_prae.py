@@ -129,9 +129,9 @@ def test_bins_and_thresholds():
 
 COVERAGE = [
     ("prae-raw", "two-point", 2.0, 1.0, 0.0, 64),
-    ("prae-raw", "two-point", 3.0, 0.1, 0.2, 1024),
+    pytest.param(("prae-raw", "two-point", 3.0, 0.1, 0.2, 1024), marks=pytest.mark.slow),
     pytest.param(("prae-central", "pareto", 2.0, 1.0, 0.0, None), marks=pytest.mark.slow),
-    ("prae-central", "pareto", 3.0, 0.1, 0.05, None),
+    pytest.param(("prae-central", "pareto", 3.0, 0.1, 0.05, None), marks=pytest.mark.slow),
 ]
 
 
@@ -394,6 +394,7 @@ def test_rewards_may_be_rescaled_with_their_moment():
     assert arms(small, 1.0) == arms(large, 4.0)
 
 
+@pytest.mark.slow
 def test_prae_central_finds_means_far_from_0():
     """Where prae-raw truncates everything away."""
     world = bl.environment("gaussian", means=[500.0, 530.0, 560.0], scales=1.0)

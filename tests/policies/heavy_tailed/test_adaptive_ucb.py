@@ -145,6 +145,7 @@ def test_powers_of_two_change_nothing():
         assert pulls_of(make(epsilon=1e9), scaled, 3000) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_regret():
     """Fixed seed. The usual run has 1 % of the regret of chance."""

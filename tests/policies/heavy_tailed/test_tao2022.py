@@ -347,6 +347,7 @@ def test_the_tree_of_an_arm_has_the_whole_epsilon() -> None:
     assert 0.0 < audit.epsilon <= audit.declared  # later nodes are made for larger rewards
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", NAMES)
 def test_audit(name: str) -> None:

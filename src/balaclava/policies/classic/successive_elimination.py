@@ -11,9 +11,10 @@ from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.blocks import (
     Blocks,
-    add_to_block,
+    add_member,
     all_had_their_turn,
     begin_blocks,
+    clear_members,
     keep_in_block,
     next_turn,
     start_block,
@@ -57,10 +58,11 @@ def begin(params: Params) -> State:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if all_had_their_turn(state.blocks):
-        start_block(state.blocks)
+        clear_members(state.blocks)
         for arm in range(params.arms):
             if state.active[arm]:
-                add_to_block(state.blocks, arm)
+                add_member(state.blocks, arm)
+        start_block(state.blocks)
     return next_turn(state.blocks, rng), 0
 
 
