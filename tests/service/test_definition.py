@@ -31,3 +31,5 @@ def test_a_request_is_for_the_experiment_that_has_all_that_it_names():
     assert not definition(epsilon=2.0).asks_for(stored)
     other = Definition.checked(**SHOP | {"arms": ["plain", "list"]}, parameters={"epsilon": 1.0})
     assert not other.asks_for(stored)
+    other = Definition.checked(**SHOP | {"policy": "dp-klucb"}, parameters={"epsilon": 1.0})
+    assert not other.asks_for(stored)

@@ -97,9 +97,10 @@ class Definition:
 
     def asks_for(self, known: Definition) -> bool:
         """Whether it is `known`, as far as it names parameters."""
-        stored = known.complete()
-        parameters = stored.parameters | self.parameters
-        return dataclasses.replace(self, parameters=parameters).complete() == stored
+        mine, stored = self.complete(), known.complete()
+        if dataclasses.replace(mine, parameters=stored.parameters) != stored:
+            return False
+        return all(mine.parameters[name] == stored.parameters[name] for name in self.parameters)
 
     def guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """What is promised to one reward; `restored` times the database was put back.
