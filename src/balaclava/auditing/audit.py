@@ -106,10 +106,10 @@ def audit(
             "no game got as far as a release that depends on rewards, so that replay and games "
             "could find nothing; audit with a longer horizon or a larger epsilon"
         )
-    statistical = play_games(plan, policy, trials, seed, confidence, quick)
+    statistical = play_games(plan, policy, trials, seed, confidence, quick, on_gpu)
     if more and isinstance(statistical, StatisticalAudit) and statistical.epsilon_lower > 0.0:
         # Something shows: games of their own, three times as many, measure it.
-        statistical = play_games(plan, policy, 3 * trials, seed + 1, confidence, quick)
+        statistical = play_games(plan, policy, 3 * trials, seed + 1, confidence, quick, on_gpu)
     return AuditReport(
         policy=policy.name,
         parameters=policy.parameters,
@@ -117,7 +117,7 @@ def audit(
         confidence=confidence,
         replay=replay,
         exact=audit_exactly(policy) if claim.scope == "decision" else None,
-        statistical=play_games(plan, policy, trials, seed, confidence, quick, on_gpu),
+        statistical=statistical,
         laws=audit_laws(entries.values(), seed) if claim.private and entries else None,
         notes=tuple(notes),
     )
