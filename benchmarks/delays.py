@@ -3,7 +3,7 @@
     python benchmarks/delays.py                      # 200 runs a line; about ten minutes
     python benchmarks/delays.py --quick              # 20 runs a line
     python benchmarks/delays.py --table targets      # one table only
-    python benchmarks/delays.py --table shape --policy prae-raw --runs 2000
+    python benchmarks/delays.py --table shape --policy prae-raw --runs 2000 --delay 200 --seed 2
 
 Four tables. "shape": every policy that releases batches, on two problems, at fixed delays of 200,
 1,000 and 2,000 rounds: regret at most that without delay plus 1.5 d times the mean gap, which is
@@ -20,6 +20,7 @@ import argparse
 import math
 import sys
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -107,10 +108,12 @@ def world_for(policy: Policy, means: np.ndarray) -> bl.Environment:
     return bl.environment("advice", losses=losses, advice=np.eye(means.size))
 
 
-def regrets(policy: Policy, world: bl.Environment, runs: int, **lateness: Any) -> np.ndarray:
+def regrets(
+    policy: Policy, world: bl.Environment, runs: int, seed: int = SEED, **lateness: Any
+) -> np.ndarray:
     """The regret of each run."""
     results = bl.simulate(
-        policy, world, horizon=HORIZON, repetitions=runs, seed=SEED, checkpoints=1, **lateness
+        policy, world, horizon=HORIZON, repetitions=runs, seed=seed, checkpoints=1, **lateness
     )
     return results.final_regret(policy.name)
 
@@ -123,7 +126,7 @@ def line(what: str, regret: np.ndarray, reference: str, most: float) -> Line:
     return Line(what, shown, reference, mean, mean - reach, mean + reach, sign, most)
 
 
-def shape_line(name: str, label: str, runs: int) -> Line:
+def shape_line(name: str, label: str, runs: int, delays: Sequence[int], seed: int) -> Line:
     """One policy on one problem: the delay that costs most, in units of d times the mean gap.
 
     A run with a delay is compared with the run without that has the same seed.
@@ -132,16 +135,16 @@ def shape_line(name: str, label: str, runs: int) -> Line:
     policy = policy_for(name, means)
     world = world_for(policy, means)
     late = {
-        delay: regrets(policy, world, runs, delay=bl.Delay(mean=delay, law="fixed"))
-        for delay in (0, *DELAYS)
+        delay: regrets(policy, world, runs, seed, delay=bl.Delay(mean=delay, law="fixed"))
+        for delay in (0, *delays)
     }
     mean_gap = means.max() - means.mean()
-    costs = {delay: (late[delay] - late[0]) / (delay * mean_gap) for delay in DELAYS}
+    costs = {delay: (late[delay] - late[0]) / (delay * mean_gap) for delay in delays}
     worst = max(costs.values(), key=lambda cost: float(cost.mean()))
     reach = 1.96 * worst.std(ddof=1) / math.sqrt(runs)
     return Cost(
         f"{name}, {label}",
-        " / ".join(f"{late[delay].mean():,.0f}" for delay in DELAYS),
+        " / ".join(f"{late[delay].mean():,.0f}" for delay in delays),
         f"{late[0].mean():,.0f} at once",
         float(worst.mean()),
         float(worst.mean() - reach),
@@ -151,12 +154,18 @@ def shape_line(name: str, label: str, runs: int) -> Line:
     )
 
 
-def shape(quick: bool, names: list[str] | None = None, runs: int | None = None) -> list[Line]:
+def shape(
+    quick: bool,
+    names: list[str] | None = None,
+    runs: int | None = None,
+    delays: Sequence[int] = DELAYS,
+    seed: int = SEED,
+) -> list[Line]:
     """Policies on both problems, by default all; a line is shown as soon as it is measured."""
     lines = []
     for name in names or batch_policies():
         for label in PROBLEMS:
-            lines.append(shape_line(name, label, runs or (20 if quick else 200)))
+            lines.append(shape_line(name, label, runs or (20 if quick else 200), delays, seed))
             print("  ".join(lines[-1].cells()), file=sys.stderr, flush=True)
     return lines
 
@@ -236,8 +245,11 @@ def main() -> None:
     parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--policy", nargs="+", help="those in the shape table; all by default")
     parser.add_argument("--runs", type=int, help="runs a line of the shape table")
+    parser.add_argument("--delay", type=int, nargs="+", default=DELAYS, help="those of that table")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the shape table")
     options = parser.parse_args()
-    tables = {**TABLES, "shape": partial(shape, names=options.policy, runs=options.runs)}
+    chosen = (options.policy, options.runs, options.delay, options.seed)
+    tables = {**TABLES, "shape": lambda quick: shape(quick, *chosen)}
     for name in options.table:
         print(f"\n{table(tables[name](options.quick))}", flush=True)
 
