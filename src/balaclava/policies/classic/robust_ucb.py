@@ -197,8 +197,8 @@ def catoni_width(params: Any, log_t: float) -> float:
 def choose_catoni(
     params: Any, state: RobustState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
-    # More than 4 log T rewards of each arm: then n > 4 log t at every time.
-    arm = short_arm(state, math.ceil(4.0 * clock(params, params.horizon)) + 1)
+    # 8 log T rewards of each arm: the estimate needs more than 4 log t, the bonus 8 log t.
+    arm = short_arm(state, math.ceil(8.0 * clock(params, params.horizon)))
     if arm < 0:
         log_t = clock(params, t)
         for i in range(params.arms):
@@ -244,10 +244,11 @@ class RobustUCB(Policy):
     - truncated-mean counts reward s of an arm as 0 unless |X_s| <= (u s / log t^2)^(1/(1+v)), at
       today's t; bonus 4 u^(1/(1+v)) (log t^2 / n)^(v/(1+v)). Cheap in time and memory.
     - median-of-means takes the median over floor(min(1 + 16 log t, n/2)) blocks; bonus
-      (12 w)^(1/(1+v)) ((32 log t + 2) / n)^(v/(1+v)). Each arm is first pulled twice.
+      (12 w)^(1/(1+v)) ((32 log t + 2) / n)^(v/(1+v)). Each arm is first pulled twice, as published;
+      an arm whose first rewards were very bad may never be pulled again, and no bound is proved.
     - catoni (v = 1) takes the root m of sum psi(a (X_i - m)) = 0, psi(x) = sign(x) log(1 + |x| +
       x^2/2), a = sqrt(4 log t / (n (w + 4 w log t / (n - 4 log t)))); bonus sqrt(8 w log t / n),
-      the smallest of the three. Each arm is first pulled ceil(4 log T) + 1 times in turn.
+      the smallest of the three. Each arm is first pulled ceil(8 log T) times in turn.
 
     The last two keep every reward. After the horizon time stands still: rewards of later
     decisions are dropped, and the arm that is best then is played on.
@@ -320,10 +321,16 @@ class RobustUCB(Policy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """A proved bound; None where the moment bound does not hold or a constant differs.
 
-        An arm is pulled again only while twice its bonus is above its gap (or an estimate fails,
-        5 gaps in all). The published constants ask for once the bonus, which holds only in the
-        limit of long horizons; here they carry the factor 2^((1+v)/v) that the proof needs.
+        An arm is pulled again only while twice its bonus is above its gap, or if an estimate of it
+        or of the best arm fails. In round t an estimate of n rewards fails with probability at
+        most t^-2, for each n < t: 2/t for the two arms, and 2 log T pulls in all. The published
+        constants ask for once the bonus, and have 5 for 1 + 2 log T (errata, Bubeck 1).
+
+        None for median-of-means, whose estimate of fewer than 32 log t + 2 rewards fails more
+        often (errata, Bubeck 2).
         """
+        if self.estimator == "median-of-means":
+            return None
         try:
             moment = environment.moment(self.moment_order, central=self.central_moments)
         except IncompatibleError:
@@ -333,12 +340,11 @@ class RobustUCB(Policy):
             return None
         gaps = environment.gaps[environment.gaps > 0]
         inverse, u = 1.0 / (self.moment_order - 1.0), self.moment_bound
-        log = math.log(horizon)
+        log, start = math.log(horizon), 0.0
         if self.estimator == "truncated-mean":
-            pulls = 2.0 * 4.0 * (4.0 * u / gaps) ** inverse * log
-        elif self.estimator == "median-of-means":
-            pulls = (12.0 * u / gaps) ** inverse * (32.0 * log + 2.0)
+            once = 8.0 * (4.0 * u / gaps) ** inverse * log
         else:
-            pulls = 8.0 * u / gaps * log
-        start = 8.0 * gaps * log if self.estimator == "catoni" else 0.0
-        return float((2.0 ** (1.0 + inverse) * pulls + start + 5.0 * gaps).sum())
+            once = 8.0 * u / gaps * log
+            start = 8.0 * math.log(max(self.horizon, 2)) + 1.0  # pulls of each arm in turn
+        failures = 1.0 + 2.0 * log
+        return float((2.0 ** (1.0 + inverse) * once + (start + failures) * gaps).sum())
