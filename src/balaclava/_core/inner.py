@@ -3,8 +3,9 @@
 numba makes machine code of every function that it compiles, optimises each by itself before it
 optimises what calls it, and hands over each element of a state as an argument of its own, hundreds
 of them a call. A kernel is inlined into the loop that plays it, so that all of this is work for
-nothing: a quarter of the time that a loop takes to compile. Here states are handed over by address,
-and a kernel is left as it is; the loop's own optimisation does the rest, with the same result.
+nothing, and much of the time that a loop takes to compile. Here states are handed over by address,
+what is not needed of them is never loaded, and a kernel is left as it is; the loop's own
+optimisation does the rest, with the same result.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.ir.instructions import AllocaInstr, CastInstr, GEPInstr, LoadInstr, StoreInstr
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, compiler, imputils, lowering, typed_passes, types
+from numba.core import cgutils, compiler, imputils, ir, lowering, typed_passes, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
@@ -43,10 +45,28 @@ class BorrowedModel(models.DataModel):
         return self.get_value_type().as_pointer()
 
     def as_argument(self, builder: Any, value: Any) -> Any:
-        return cgutils.alloca_once_value(builder, value)
+        address = address_of(builder, value)
+        return cgutils.alloca_once_value(builder, value) if address is None else address
 
     def from_argument(self, builder: Any, value: Any) -> Any:
         return builder.load(value)
+
+
+def address_of(builder: Any, value: Any) -> Any:
+    """Where a value was loaded from just before, if nothing was written there since; or None."""
+    if not isinstance(value, LoadInstr):
+        return None
+    address = value.operands[0]
+    for instruction in reversed(builder.block.instructions):
+        if instruction is value:
+            return address
+        if isinstance(instruction, StoreInstr):
+            target = instruction.operands[1]
+            if target is address or not isinstance(target, AllocaInstr):
+                return None
+        elif not isinstance(instruction, LoadInstr | GEPInstr | CastInstr | AllocaInstr):
+            return None
+    return None
 
 
 class InnerLibrary(JITCodeLibrary):
@@ -75,7 +95,11 @@ class InnerLibrary(JITCodeLibrary):
 
 
 class InnerLower(lowering.Lower):
-    """numba's lowering, but for how arguments of several parts are handed over."""
+    """numba's lowering, but for arguments of several parts: handed over and read by address.
+
+    numba keeps a copy of each variable, and loads all of a state to read one of its arrays. Here
+    a part of an argument is loaded from where the caller has it, and has no place of its own.
+    """
 
     def __init__(self, context: Any, library: Any, function: Any, *others: Any, **more: Any):
         library.environment = function.env_name
@@ -85,7 +109,49 @@ class InnerLower(lowering.Lower):
             else kind
             for kind in function.argtypes
         )
+        self.parts: dict[str, tuple[int, ...]] = {}  # by variable: which argument, and where in it
         super().__init__(context, library, function, *others, **more)
+
+    def init(self) -> None:
+        super().init()
+        if self.context.enable_nrt:
+            return
+        for block in self.blocks.values():
+            for step in block.find_insts(ir.Assign):
+                part = self.part_of(step.value)
+                if part and len(self.func_ir._definitions[step.target.name]) == 1:
+                    self.parts[step.target.name] = part
+
+    def part_of(self, value: Any) -> tuple[int, ...]:
+        """Which part of which argument a value is, if it is one."""
+        if isinstance(value, ir.Arg):
+            return (value.index,) if isinstance(self.fndesc.argtypes[value.index], Borrowed) else ()
+        if isinstance(value, ir.Var):
+            return self.parts.get(value.name, ())
+        if isinstance(value, ir.Expr) and value.op == "getattr":
+            part, kind = self.parts.get(value.value.name, ()), self.typeof(value.value.name)
+            if part and isinstance(kind, types.NamedTuple | types.NamedUniTuple):
+                return (*part, kind.fields.index(value.attr))
+        return ()
+
+    def lower_inst(self, inst: Any) -> None:
+        if not (isinstance(inst, ir.Assign) and inst.target.name in self.parts):
+            super().lower_inst(inst)
+
+    def _alloca_var(self, name: str, fetype: Any) -> None:
+        if name not in self.parts:
+            super()._alloca_var(name, fetype)
+
+    def delvar(self, name: str) -> None:
+        if name not in self.parts:
+            super().delvar(name)
+
+    def loadvar(self, name: str) -> Any:
+        if name not in self.parts:
+            return super().loadvar(name)
+        argument, *path = self.parts[name]
+        address = self.fnargs[argument].operands[0]
+        return self.builder.load(cgutils.gep_inbounds(self.builder, address, 0, *path))
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
