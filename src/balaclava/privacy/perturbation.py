@@ -19,12 +19,19 @@ Proof for the Gaussian index N(mean, 2/n).
     grows. The ratio of the densities is monotone, so half-lines are the worst events and the
     claim holds for every event.
 
-Proof for the Beta index, Theorem 13, for rewards 0 and 1.
+Proof for the Beta index, for rewards 0 and 1 (Theorem 13).
     One more success turns Beta(a, b + 1) into Beta(a + 1, b), whose ratio of densities,
-    proportional to (1 - x) / x, is monotone again. Adding floor(n/8) + 1 to both counts keeps
-    them above a tenth of n. The printed proof loses a factor (1 + epsilon)^2 on its way, which
-    Pinsker's inequality with its true constant gives back for epsilon up to 1.1 only. For the
-    rest the exact audit computes delta from the law itself, and finds it smaller by far.
+    proportional to (1 - x) / x, is monotone again. Let m = a + b. Adding floor(n/8) + 1 to both
+    counts keeps a/m and b/m in [0.1, 0.9] and m above 1.25 n. F - F' = C(m, a) x^a (1 - x)^b is at
+    most sqrt(e m / (2 pi a b)) (Stirling), which is at most delta from n = 40e / (9 pi delta^2) on.
+    F - exp(epsilon) F' is largest where the densities' ratio is exp(epsilon), and there
+    F - F' <= exp(-m k), k = log(0.1 + 0.9 exp(epsilon)) - 0.9 epsilon: it is
+    C(m, a) (a/m)^a (b/m)^b <= 1 times a power that is largest for b = 0.9 m. From the second
+    threshold on m >= L / (0.0081 epsilon^2), L = log(e / (2 pi delta^2)), and for epsilon <= 20
+    k is at least 0.584 * 0.0081 epsilon^2: m k >= log(1/delta) for delta up to 0.05. Up to 0.2, k
+    is above 0.68 * 0.0081 epsilon^2 or above 1, which is enough as m >= 124. From 0.2 on the
+    first bound is enough, for the same reason. `beta_threshold` takes epsilon as 20 beyond that.
+    (The printed proof loses a factor (1 + 0.9 epsilon)^2; see errata, Wang 5.)
 
 The truncated Laplace index needs no proof here: it is a release by the truncated Laplace
 mechanism, and its exact form is used.
@@ -49,6 +56,7 @@ from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.randomness import SystemRandomness
 
 _LARGEST_LOG = 700.0  # exp overflows soon after
+_PROVED_EPSILON = 20.0  # up to which the threshold of the Beta index is proved
 _UNIFORM = 1e-200  # an epsilon below which the truncated Laplace law is uniform to the last bit
 
 
@@ -59,14 +67,15 @@ def gaussian_threshold(epsilon: float, delta: float) -> float:
 
 
 def beta_threshold(epsilon: float, delta: float) -> float:
-    """max{min{40e / (9 pi delta^2), L / epsilon^2}, 1000e / (9 pi)}.
+    """max{min{40e / (9 pi delta^2), L / min(epsilon, 20)^2}, 1000e / (9 pi)}.
 
     L = 8000 log(e / (2 pi delta^2)) / 81.
     """
     log_square = -2.0 * math.log(delta)
     log_first = math.log(40.0 * math.e / (9.0 * math.pi)) + log_square
     second = 8000.0 / 81.0 * (1.0 - math.log(2.0 * math.pi) + log_square)
-    return max(_smaller(log_first, second, epsilon), 1000.0 * math.e / (9.0 * math.pi))
+    shortest = 1000.0 * math.e / (9.0 * math.pi)
+    return max(_smaller(log_first, second, min(epsilon, _PROVED_EPSILON)), shortest)
 
 
 def _smaller(log_first: float, second: float, epsilon: float) -> float:

@@ -75,8 +75,10 @@ def wang_zhu(
     a contradiction. So each of the K - 1 arms is pulled more than n / 4 times.
 
     For delta above 0 the guarantee must also cover rewards that depend on earlier decisions. The
-    paper's own notion of privacy, on average over rewards, is weaker: it prices the changes one by
-    one, so that L / epsilon is rounded down to a whole number.
+    paper's own notion of privacy, on average over rewards, prices one expected change at a time:
+    each 0 becomes a 1 with probability 1/n, n log 3 times, rounded up. The bound holds for it too:
+    of P(A) >= 3/4 only P(A) > 1/5 is used, so that arm i is pulled 4 (n + 1) / 5 times or more,
+    where n is the largest whole number for which that comes to L / epsilon times at most.
 
     Args:
         horizon: T.

@@ -71,10 +71,10 @@ class DPFTPLBeta(PrivateBoundedPolicy):
     strictly between 0 and 1 is first replaced by a coin that shows 1 with probability x.
 
     Privacy:
-        (epsilon, delta)-differential privacy of each decision (Theorem 13; the exact audit closes
-        the gap that its proof has for epsilon above 1.1). A reward between 0 and 1 becomes
-        a coin, over which the guarantee then averages. Decisions add up: the run as a whole is
-        not protected.
+        (epsilon, delta)-differential privacy of each decision (Theorem 13; its proof has a gap for
+        epsilon above 1.1, which `balaclava.privacy.perturbation` closes; an epsilon above 20
+        counts as 20 in N). A reward between 0 and 1 becomes a coin, over which the guarantee then
+        averages. Decisions add up: the run as a whole is not protected.
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
