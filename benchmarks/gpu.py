@@ -3,13 +3,12 @@
     python benchmarks/gpu.py                 # every row: some minutes
     python benchmarks/gpu.py --quick         # fewer and shorter games
     python benchmarks/gpu.py dp-imed ucb1    # these policies only
-    python benchmarks/gpu.py --tune          # other shapes of launches, for what may be better
 
 The table goes to gpu.md in the folder $OUT (or out), each row as soon as it is there.
 
-A step is one decision and its reward. Each row is timed with as many games as fill the device,
-after a launch that compiles; the mean regret beside it is compared with that of CPU threads, in
-standard errors of the difference (z).
+A step is one decision and its reward. Each row is timed with as many games as fill the device and
+end in half a minute, after a launch that compiles; the mean regret beside it is compared with that
+of CPU threads, in standard errors of the difference (z).
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.simulation.engine import checkpoint_rounds
-from balaclava.simulation.gpu import engine
-from balaclava.simulation.gpu.engine import DevicePair, make_play
+from balaclava.simulation.gpu.engine import DevicePair
 
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 MANY = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 101))
@@ -46,9 +44,11 @@ TARGETS = {
     ("dpr-batch-ucb", 5): 1e10,
     ("dp-htinf", 10): 1e9,
 }
+GAMES = {"dp-ftpl-gauss": 67_584, "imed": 67_584, "kl-ucb": 67_584, "dp-ftpl-new": 67_584}
+GAMES |= {"dp-htinf": 16_896}  # the others: 135,168
 HEADS = (
-    *("policy", "arms", "steps/s", "target", "compiled in, s", "mean regret", "median", "99.9 %"),
-    *("CPU's mean", "z"),
+    *("policy", "arms", "games", "rounds", "steps/s", "target", "compiled in, s"),
+    *("mean regret", "median", "99.9 %", "CPU's mean", "z"),
 )
 
 
@@ -106,28 +106,12 @@ def measure(
     numbers = regret.mean(), np.median(regret), np.quantile(regret, 0.999), there.mean()
     options = [str(policy.parameters[o]) for o in ("index", "batches") if o in policy.parameters]
     label = policy.name + (f" ({', '.join(options)})" if options else "")
+    size = label, str(policy.arms), f"{games:,}", f"{horizon:,}"
     return (
-        *(label, str(policy.arms), f"{rate:.2e}", f"{target:.1e}" if target else "-"),
-        *(f"{ready - began:.1f}", *(f"{number:,.1f}" for number in numbers)),
-        *(f"{(regret.mean() - there.mean()) / error:.2f}",),
+        *(*size, f"{rate:.2e}", f"{target:.1e}" if target else "-", f"{ready - began:.1f}"),
+        *(f"{number:,.1f}" for number in numbers),
+        f"{(regret.mean() - there.mean()) / error:.2f}",
     )
-
-
-def tune(policy: bl.Policy, world: bl.Environment, horizon: int) -> None:
-    """Steps a second with other blocks, numbers of games and registers."""
-    from numba import cuda
-
-    for registers in (None, 96, 64):
-        pair = DevicePair(policy.name, policy, world)
-        if registers is not None:
-            pair._loop = cuda.jit(make_play(policy, world), max_registers=registers)
-        for threads in (32, 64, 128):
-            for games in (67_584, 270_336):
-                engine.THREADS = threads
-                rate, _ = timed(pair, games, horizon)
-                cells = policy.name, registers or "-", threads, games, f"{rate:.2e}"
-                write("tuning.md", "| " + " | ".join(map(str, cells)) + " |")
-    engine.THREADS = 64
 
 
 def write(name: str, line: str) -> None:
@@ -142,28 +126,20 @@ def main(arguments: list[str]) -> None:
 
     quick = "--quick" in arguments
     names = {name for name in arguments if not name.startswith("-")}
-    games = 16_896 if quick else 270_336
-    horizon = 10_000 if quick else 100_000
-    if "--tune" in arguments:
-        for policy, world in rows(HORIZON):
-            if policy.arms == 9 and policy.name in (names or {"dp-imed", "imed"}):
-                tune(policy, world, 20_000)
-        return
     device = cuda.get_current_device()
     brand = device.name.decode() if isinstance(device.name, bytes) else device.name
     software = ", ".join(f"{part} {version(part)}" for part in ("numpy", "numba", "numba-cuda"))
     write("gpu.md", "# Steps a second on a GPU\n")
-    write("gpu.md", f"{brand}; Python {platform.python_version()}, {software}; {games:,} games of")
-    write(
-        "gpu.md", f"{horizon:,} rounds (an eighth of them with 101 arms); {os.cpu_count()} cores."
-    )
-    write("gpu.md", f"Made by `python benchmarks/gpu.py`.\n\n| {' | '.join(HEADS)} |")
+    write("gpu.md", f"{brand}; Python {platform.python_version()}, {software}; {os.cpu_count()}")
+    write("gpu.md", f"cores. Made by `python benchmarks/gpu.py`.\n\n| {' | '.join(HEADS)} |")
     write("gpu.md", "|---" * len(HEADS) + "|")
     for policy, world in rows(HORIZON):
         if not names or policy.name in names:
-            count = games // 8 if policy.arms > 50 else games
+            games, horizon = GAMES.get(policy.name, 135_168), HORIZON
+            if quick or policy.arms > 50:
+                games, horizon = games // 8 if quick else games, 10_000 if quick else 100_000
             try:
-                cells = measure(policy, world, count, horizon, 64 if quick else 256)
+                cells = measure(policy, world, games, horizon, 32)
             except Exception as error:  # a row that fails does not stop the others
                 cells = (policy.name, str(policy.arms), repr(error)[:200])
             write("gpu.md", f"| {' | '.join(cells)} |")

@@ -11,7 +11,6 @@ import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.exact import audit_exactly
-from balaclava.auditing.games import count_games
 from balaclava.auditing.laws import audit_laws
 from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
@@ -20,7 +19,6 @@ from balaclava.auditing.report import AuditReport
 from balaclava.auditing.search import AS_IT_IS, KINDS
 from balaclava.auditing.statistical import (
     BettingAudit,
-    Count,
     StatisticalAudit,
     audit_by_betting,
     audit_statistically,
@@ -69,8 +67,8 @@ def audit(
         pairs: neighbouring streams of the replay; by default 600, or what three seconds of a
             processor allow.
         quick: bet against the claim instead of measuring epsilon, and stop as soon as it falls.
-        device: "cuda" plays the games that choose and measure an event on a GPU, thousands of
-            times as many in the same time; "auto" does so if there is one. Bets and local reports
+        device: "cuda" plays the games on a GPU, thousands of times as many in the same time;
+            "auto" does so if there is one. Bets and local reports
             stay on the CPU.
 
     Example:
@@ -188,16 +186,15 @@ def play_games(
         return audit_by_betting(
             plan.policy, epsilon, delta, rounds=plan.rounds, pairs=trials // 2, seed=seed
         )
+    games: dict[str, Any] = {}
+    if on_gpu:
+        from balaclava.auditing.device_games import count_on_device, heat_of
+
+        games = {"count": count_on_device, "heat": heat_of(policy)}
     return audit_statistically(
         plan.policy, epsilon, delta, rounds=plan.long_rounds, trials=trials, seed=seed,
-        confidence=confidence, count=_count_on_gpu() if on_gpu else count_games,
+        confidence=confidence, **games,
     )  # fmt: skip
-
-
-def _count_on_gpu() -> Count:
-    from balaclava.auditing.device_games import count_on_device
-
-    return count_on_device
 
 
 @dataclass(frozen=True)

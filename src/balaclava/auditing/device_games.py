@@ -1,14 +1,16 @@
 """The games of the statistical audit on a GPU: the same counts, from streams of their own.
 
 One thread plays one game, and a launch as many as there are threads; states begin anew in each.
-Draws of a GPU make no private claim; here they only test one.
+Blocks count in copies of the histogram: in one alone, all games of a launch would wait for the same
+few counters. Draws of a GPU make no private claim; here they only test one.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,14 +18,28 @@ from balaclava.auditing.games import WATCHED, context_of_round, no_context
 from balaclava.auditing.lives import plain_life
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.engine import THREADS, key_of, make_kernels_known, view_on_device
-from balaclava.simulation.gpu.laws import WORDS
-from balaclava.simulation.gpu.state import bytes_of, mapped
+from balaclava.simulation.gpu.engine import REGISTERS, THREADS, key_of, make_kernels_known
+from balaclava.simulation.gpu.laws import fresh_memory
+from balaclava.simulation.gpu.state import access_of, bytes_of, mapped, source_of
 
-_AT_ONCE = 1 << 18  # games
-_MEMORY = 8e9  # bytes of all their states
+_HEAT, _LOSS_HEAT = 200_000, 10_000  # games: with fewer, a launch takes as long
+_AT_ONCE = 1 << 21  # games
+_MEMORY = 4e9  # bytes of all their states
+_COPIES = 256  # of the histogram, at most
+_COUNTERS = 1 << 24  # in all copies together
+_GAMES_A_COPY = 1 << 14
 
 _loops: dict[tuple[Any, ...], Any] = {}
+
+
+def state_of(policy: Policy) -> tuple[Any, ...]:
+    """Of one game at the beginning: the memory of its stream, and the policy's state."""
+    return fresh_memory(), policy.kernels.begin(policy.constants())
+
+
+def heat_of(policy: Policy) -> int:
+    """Games with which two streams are compared at first; a step on losses is dear."""
+    return _LOSS_HEAT if policy.rewards == "loss" else _HEAT
 
 
 def make_count(policy: Policy) -> Callable[..., None]:
@@ -34,7 +50,8 @@ def make_count(policy: Policy) -> Callable[..., None]:
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     context = no_context if policy.practice_context is None else context_of_round
-    view = view_on_device(policy)
+    access = access_of(state_of(policy), THREADS)
+    view, restart = access.view, access.restart
     make_kernels_known()
 
     def count(
@@ -46,22 +63,23 @@ def make_count(policy: Policy) -> Callable[..., None]:
         rewards: Any,
         place: int,
         probes: Any,
+        origin: Any,  # a state at the beginning
         states: Any,
-        histogram: Any,
+        histogram: Any,  # [copy, branch, arm, probe, n]
         faults: Any,
     ) -> None:
         game = cuda.grid(1)
         if game >= games:
             return
-        memory = cuda.local.array(WORDS, uint64)
         pulls = cuda.local.array(WATCHED, int64)
-        for word in range(WORDS):
-            memory[word] = 0
         for arm in range(WATCHED):
             pulls[arm] = 0
+        whole = view(states, game)
+        restart(whole, origin)
+        memory, state = whole
         rng = device_random(key, uint64(first + game), memory)
-        state = view(states, game)
-        watched, probe, branch = histogram.shape[1], 0, 0
+        copy, watched = cuda.blockIdx.x % histogram.shape[0], histogram.shape[2]
+        probe, branch = 0, 0
         for i in range(rewards.shape[0]):
             arm, phase = choose(params, state, i + 1, context(contexts, i), rng)
             if arm < 0 or arm >= rewards.shape[1]:
@@ -75,32 +93,37 @@ def make_count(policy: Policy) -> Callable[..., None]:
                 branch = min(arm, watched)
             if probe < probes.size and i + 1 == probes[probe]:
                 for each in range(watched):
-                    cuda.atomic.add(histogram, (branch, each, probe, pulls[each]), 1)
+                    cuda.atomic.add(histogram, (copy, branch, each, probe, pulls[each]), 1)
                 probe += 1
 
     return count
 
 
-def make_spread() -> Callable[..., None]:
-    """The loop that gives each game its state at the beginning; states[element, game]."""
+def _loop_of(policy: Policy) -> Any:
     from numba import cuda
 
-    def spread(origin: Any, states: Any) -> None:
-        i = cuda.grid(1)
-        element = i // states.shape[1]
-        if element < states.shape[0]:
-            states[element, i % states.shape[1]] = origin[element]
-
-    return spread
-
-
-def _loops_of(policy: Policy) -> tuple[Any, Any]:
-    from numba import cuda
-
-    key = (*policy.kernels, policy.prepare())
+    key = (*policy.kernels, policy.prepare(), source_of(state_of(policy), THREADS))
     if key not in _loops:
-        _loops[key] = cuda.jit(make_count(policy)), cuda.jit(make_spread())
+        _loops[key] = cuda.jit(make_count(policy), max_registers=REGISTERS)
     return _loops[key]
+
+
+class Table(NamedTuple):
+    """The memory of all games of a launch."""
+
+    games: int
+    origin: Any  # where each begins
+    states: Any  # with a last axis for the games
+
+
+@functools.lru_cache(maxsize=1)  # an audit asks for one policy, many times
+def _table_of(policy: Policy) -> Table:
+    from numba import cuda
+
+    origin = state_of(policy)
+    games = max(1, min(_AT_ONCE, int(_MEMORY) // bytes_of(origin)))
+    states = mapped(origin, lambda array: cuda.device_array((*array.shape, games), array.dtype))
+    return Table(games, mapped(origin, cuda.to_device), states)
 
 
 def count_on_device(
@@ -116,35 +139,29 @@ def count_on_device(
     from numba import cuda
 
     life = plain_life(policy, rewards[: int(probes[-1])])
-    params, count_and_spread = policy.constants(), _loops_of(policy)
-    count, spread = count_and_spread
-    begun = policy.kernels.begin(params)
-    at_once = max(1, min(_AT_ONCE, int(_MEMORY) // max(bytes_of(begun), 1), games))
-    pairs: list[tuple[Any, Any]] = []
-
-    def many(array: np.ndarray) -> Any:
-        states = cuda.device_array((*array.shape, at_once), array.dtype)
-        if array.size:
-            pairs.append((cuda.to_device(array.ravel()), states.reshape(array.size, at_once)))
-        return states
-
-    states = mapped(begun, many)
-    watched, deepest = min(policy.arms, WATCHED), int(probes[-1]) + 1
-    histogram = cuda.to_device(np.zeros((watched + 1, watched, probes.size, deepest), np.uint64))
+    count, table = _loop_of(policy), _table_of(policy)
+    watched = min(policy.arms, WATCHED)
+    shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)
+    room = min(_COPIES, games // _GAMES_A_COPY, _COUNTERS // int(np.prod(shape)))
+    histogram = cuda.to_device(np.zeros((max(room, 1), *shape), np.uint64))
     faults = cuda.to_device(np.zeros(1, np.int64))
     contexts = np.zeros(1) if life.contexts is None else np.ascontiguousarray(life.contexts)
-    fixed = mapped(params, cuda.to_device), cuda.to_device(contexts), cuda.to_device(life.rewards)
-    where, key = cuda.to_device(probes), key_of(seed, *path)
-    blocks = -(-at_once // THREADS)
+    fixed = (
+        mapped(policy.constants(), cuda.to_device),
+        cuda.to_device(contexts),
+        cuda.to_device(life.rewards),
+        place,
+        cuda.to_device(probes),
+    )
+    key = key_of(seed, *path)
     with warnings.catch_warnings():  # of few games: their number is the user's choice
         warnings.filterwarnings("ignore", ".*Grid size")
-        for first in range(0, games, at_once):
-            for origin, each in pairs:
-                spread[-(-each.size // 256), 256](origin, each)
-            now = min(at_once, games - first)
-            count[blocks, THREADS](key, first, now, *fixed, place, where, states, histogram, faults)
+        for first in range(0, games, table.games):
+            now = min(table.games, games - first)
+            blocks = -(-now // THREADS)
+            count[blocks, THREADS](key, first, now, *fixed, *table[1:], histogram, faults)
     if fault := int(faults.copy_to_host()[0]):
         raise no_such_arm(policy.name, fault, policy.arms)
-    counts = histogram.copy_to_host().astype(np.int64)
+    counts = histogram.copy_to_host().sum(axis=0).astype(np.int64)
     counts[-1] = counts.sum(axis=0)
     return counts

@@ -29,6 +29,8 @@ _LONG = 1_000  # rounds of a game, from which on fewer gaps are tried
 _STEPS = 14  # of bisection: enough to find a threshold known to one part in 10^4
 _PROBES = 24
 _FEW_GAMES = 500
+_HEAT = 4 * _FEW_GAMES  # games with which two streams are compared at first, at most
+_CHOICE = 25_000_000  # games on each stream that choose an event, at most: the rest measure it
 VIOLATED = 1e-4  # the error with which a claim is called violated though it holds
 _MANY_GAMES = 100_000
 _BLOCK = 1_000  # pairs between two looks at the bettor's wealth
@@ -90,19 +92,22 @@ def audit_statistically(
     seed: int,
     confidence: float,
     count: Count = count_games,
+    heat: int = _HEAT,
 ) -> StatisticalAudit:
-    """Bound epsilon from below with `trials` games, half of them to choose the event.
+    """Bound epsilon from below with `trials` games, at most half of them to choose the event.
 
-    `count` plays them; the few that look for streams are played on the CPU.
+    `count` plays them, and those that look for streams: at most `heat` to compare two at first.
     """
     half = max(trials // 4, 1)  # of the games on each stream
-    attack = find_attack(policy, delta, rounds, half, half, seed, count)
+    choice = min(half, _CHOICE)
+    games = 2 * half - choice
+    attack = find_attack(policy, delta, rounds, choice, games, seed, count, heat)
     likely, unlikely = (
-        count_event(policy, attack, stream, half, seed, _TEST, side, count=count)
+        count_event(policy, attack, stream, games, seed, _TEST, side, count=count)
         for side, stream in enumerate(attack.streams)
     )
-    bound = float(epsilon_lower(likely, unlikely, half, delta, 1 - confidence))
-    sure = float(epsilon_lower(likely, unlikely, half, delta, min(1 - confidence, VIOLATED)))
+    bound = float(epsilon_lower(likely, unlikely, games, delta, 1 - confidence))
+    sure = float(epsilon_lower(likely, unlikely, games, delta, min(1 - confidence, VIOLATED)))
     return StatisticalAudit(
         verdict="violated" if sure > epsilon else "consistent",
         epsilon_lower=bound,
@@ -190,9 +195,10 @@ def find_attack(
     planned: int,
     seed: int,
     count: Count = count_games,
+    heat: int = _HEAT,
 ) -> Attack:
     """Neighbouring streams and an event that tells them apart, found with games of their own."""
-    neighbours = find_neighbours(policy, delta, rounds, planned, seed)
+    neighbours = find_neighbours(policy, delta, rounds, planned, seed, count, heat)
     probes = probe_rounds(rounds, neighbours.place)
     left, right = (
         count(policy, stream, games, neighbours.place, probes, seed, _TRAIN, side)
@@ -204,7 +210,13 @@ def find_attack(
 
 
 def find_neighbours(
-    policy: Policy, delta: float, rounds: int, planned: int, seed: int
+    policy: Policy,
+    delta: float,
+    rounds: int,
+    planned: int,
+    seed: int,
+    count: Count = count_games,
+    most: int = _HEAT,
 ) -> Neighbours:
     """The pair of streams, among some, that `planned` games on each will tell apart best.
 
@@ -224,14 +236,14 @@ def find_neighbours(
     ]
     few = planned // (4 * len(candidates))  # so that all heats together cost about one stage
     least = min(max(planned // len(candidates), 50), 200)
-    games, heat = min(max(few, least), 4 * _FEW_GAMES), 0
+    games, heat = min(max(few, least), most), 0
     while len(candidates) > 1:
         scores = []
         for number, candidate in enumerate(candidates):
             probes = probe_rounds(rounds, candidate.place)
             path = (_SEARCH, heat, number)
             left, right = (
-                count_games(policy, stream, games, candidate.place, probes, seed, *path, side)
+                count(policy, stream, games, candidate.place, probes, seed, *path, side)
                 for side, stream in enumerate(candidate.streams)
             )
             scores.append(best_event(left, right, games, probes, delta, planned).bound)

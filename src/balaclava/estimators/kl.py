@@ -31,6 +31,14 @@ def kl(p: float, q: float) -> float:
 
 
 @kernel(borrows=True)
+def entropy(p: float) -> float:
+    """-p log p - (1-p) log(1-p), with 0 log 0 = 0."""
+    if p <= 0.0 or p >= 1.0:
+        return 0.0
+    return -p * math.log(p) - (1.0 - p) * math.log1p(-p)
+
+
+@kernel(borrows=True)
 def kl_exceeds(p: float, q: float, level: float) -> bool:
     """Whether kl(p, q) > level, most often without a logarithm.
 

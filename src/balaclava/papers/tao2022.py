@@ -104,7 +104,8 @@ def found_scale(desk: Desk, name: str, v: float, parameters: dict[str, Any]) -> 
     runs = SEARCH[desk.scale]
     size = Size(parameters["horizon"], min(runs, SLOW.get(name, runs)))
     worlds = tuple(pareto(means, v) for means in LEARNED)
-    return float(scale_of(make(name, **parameters), worlds, size, desk.workers))
+    policy = make(name, **parameters)
+    return float(scale_of(policy, worlds, size, desk.workers, desk.device))
 
 
 BANDS = (

@@ -151,7 +151,8 @@ def scales_of(desk: Desk, plan: FigurePlan) -> dict[str, float]:
     scales = {}
     for contender in plan.contenders:
         policy = contender.make(point.arms, horizon, point.epsilon, point.mean_range, 1.0)
-        scales[contender.label] = float(scale_of(policy, worlds, size, desk.workers))
+        scale = scale_of(policy, worlds, size, desk.workers, desk.device)
+        scales[contender.label] = float(scale)
     return scales
 
 

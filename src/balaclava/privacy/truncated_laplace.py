@@ -143,6 +143,7 @@ def truncated_laplace_release(
 ) -> float:
     """A value that one reward moves by at most `sensitivity`, with bounded noise."""
     u = rng.random()
-    if u < 0.5:
-        return value - truncated_laplace_magnitude(2.0 * u, sensitivity, epsilon, delta)
-    return value + truncated_laplace_magnitude(2.0 * u - 1.0, sensitivity, epsilon, delta)
+    below = u < 0.5
+    v = 2.0 * u if below else 2.0 * u - 1.0
+    size = truncated_laplace_magnitude(v, sensitivity, epsilon, delta)
+    return value - size if below else value + size

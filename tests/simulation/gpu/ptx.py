@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import balaclava as bl
+from balaclava.auditing.device_games import make_count, state_of
+from balaclava.auditing.lives import plain_life
 from balaclava.simulation.gpu.engine import make_play, set_up
+from balaclava.simulation.gpu.state import mapped
 
 
 class Hopper(NamedTuple):
@@ -33,17 +36,32 @@ def pretended_device() -> Iterator[None]:
 
 def to_ptx(policy: bl.Policy, environment: bl.Environment) -> str:
     """The loop of a pair in NVIDIA's assembly."""
+    games = set_up(policy, environment, 2, np.ascontiguousarray)
+    return compiled_to_ptx(make_play(policy, environment), np.uint64(0), 0, 0, 0, *games)
+
+
+def audit_to_ptx(policy: bl.Policy) -> str:
+    """The loop of an audit's games in NVIDIA's assembly."""
+    origin = state_of(policy)
+    states = mapped(origin, lambda array: np.stack([array, array], axis=-1))
+    life = plain_life(policy, np.zeros((2, policy.arms)))
+    contexts = np.zeros(1) if life.contexts is None else np.ascontiguousarray(life.contexts)
+    histogram = np.zeros((1, 3, 2, 1, 3), np.uint64)
+    probes, faults = np.array([2]), np.zeros(1, np.int64)
+    fixed = policy.constants(), contexts, life.rewards, 1, probes, origin, states
+    return compiled_to_ptx(make_count(policy), np.uint64(0), 0, 1, *fixed, histogram, faults)
+
+
+def compiled_to_ptx(loop: Callable[..., None], *arguments: Any) -> str:
+    """A loop, for arguments of these types."""
     from numba import cuda
     from numba.cuda import types
     from numba.cuda.typing.typeof import typeof
 
-    play = make_play(policy, environment)
-    games = set_up(policy, environment, 2, np.ascontiguousarray)
-    kinds = [types.uint64, types.int64, types.int64, types.int64, *map(typeof, games)]
     with pretended_device():
         text, _ = cuda.compile(
-            play,
-            types.void(*kinds),
+            loop,
+            types.void(*map(typeof, arguments)),
             device=False,
             cc=Hopper().compute_capability,
             output="ptx",

@@ -155,6 +155,7 @@ def test_the_noise_of_privacy_at_its_tails(law):
 
     from balaclava.simulation.gpu import laws
     from balaclava.simulation.gpu.engine import make_kernels_known
+    from balaclava.simulation.gpu.state import access_of, mapped
 
     make_kernels_known()
     draws, threads = 3_815, 1 << 18
@@ -162,23 +163,25 @@ def test_the_noise_of_privacy_at_its_tails(law):
     tail = stats.laplace if law == "laplace" else stats.norm
     limits = tail.isf(chances / 2)
     laplace, normal, is_laplace = laws.laplace, laws.normal, law == "laplace"
-    words = laws.WORDS
+    view = access_of(laws.fresh_memory(), 64).view
 
-    def count(limits, counts):
+    def count(limits, memories, counts):
         thread = cuda.grid(1)
-        state = cuda.local.array(words, uint64)
-        state[0], state[1] = 0, 0
+        memory = view(memories, thread)
         for _ in range(draws):
             if is_laplace:
-                x = laplace(uint64(7), uint64(thread), state, 0.0, 1.0)
+                x = laplace(uint64(7), uint64(thread), memory, 0.0, 1.0)
             else:
-                x = normal(uint64(7), uint64(thread), state)
+                x = normal(uint64(7), uint64(thread), memory)
             for i in range(limits.size):
                 if abs(x) > limits[i]:
                     cuda.atomic.add(counts, i, 1)
 
+    memories = mapped(
+        laws.fresh_memory(), lambda array: cuda.to_device(np.repeat(array[:, None], threads, 1))
+    )
     counts = cuda.to_device(np.zeros(3, np.uint64))
-    cuda.jit(count)[threads // 64, 64](cuda.to_device(limits), counts)
+    cuda.jit(count)[threads // 64, 64](cuda.to_device(limits), memories, counts)
     seen, expected = counts.copy_to_host().astype(float), draws * threads * chances
     assert (np.abs(seen - expected) < 4.5 * np.sqrt(expected)).all(), (seen, expected)
 

@@ -20,17 +20,17 @@ LEVEL = 1e-4
 
 
 def make_draws(draw: Any) -> Any:
-    def draws(key: Any, place: Any, state: Any, arguments: Any, out: Any) -> None:
+    def draws(key: Any, place: Any, memory: Any, arguments: Any, out: Any) -> None:
         for i in range(out.size):
-            out[i] = draw(key, place, state, *arguments)
+            out[i] = draw(key, place, memory, *arguments)
 
     return draws
 
 
 def sample(draw: Any, *arguments: Any, seed: int = 1, place: int = 0) -> np.ndarray:
     out = np.empty(DRAWS)
-    state = np.zeros(laws.WORDS, np.uint64)
-    compiled(make_draws, draw)(np.uint64(seed), np.uint64(place), state, arguments, out)
+    memory = laws.fresh_memory()
+    compiled(make_draws, draw)(np.uint64(seed), np.uint64(place), memory, arguments, out)
     return out
 
 
@@ -85,8 +85,17 @@ def test_streams_do_not_meet():
 
 def test_a_stream_goes_on_where_it_stopped():
     key, place = np.uint64(7), np.uint64(3)
-    whole, parts = np.zeros(laws.WORDS, np.uint64), np.zeros(laws.WORDS, np.uint64)
-    expected = [laws.uniform(key, place, whole) for _ in range(7)]
-    drawn = [laws.uniform(key, place, parts) for _ in range(3)]
-    parts = parts.copy()  # as between two launches
-    assert drawn + [laws.uniform(key, place, parts) for _ in range(4)] == expected
+    for draw in (laws.uniform, laws.normal):
+        whole, parts = laws.fresh_memory(), laws.fresh_memory()
+        expected = [draw(key, place, whole) for _ in range(7)]
+        drawn = [draw(key, place, parts) for _ in range(3)]
+        parts = laws.Memory(*(array.copy() for array in parts))  # as between two launches
+        assert drawn + [draw(key, place, parts) for _ in range(4)] == expected
+
+
+def test_normal_draws_of_a_pair_are_independent():
+    """Neither they nor their squares are correlated: 5 standard errors."""
+    first, second = sample(laws.normal).reshape(-1, 2).T
+    for power in (1, 2):
+        correlation = np.corrcoef(first**power, second**power)[0, 1]
+        assert abs(correlation) < 5 / math.sqrt(DRAWS / 2)

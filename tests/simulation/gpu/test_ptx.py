@@ -12,7 +12,7 @@ import balaclava as bl
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.gpu.device import refusal
 from balaclava.testing.examples import examples, matching_environment
-from tests.simulation.gpu.ptx import to_ptx
+from tests.simulation.gpu.ptx import audit_to_ptx, to_ptx
 
 pytest.importorskip("numba_cuda")
 pytest.importorskip("cuda.bindings")
@@ -48,6 +48,12 @@ def test_a_policy_compiles(name):
 def test_an_environment_compiles(name):
     environment = examples(ENVIRONMENTS[name])[0]
     assert ".entry" in to_ptx(player(environment), environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dp-imed", "dp-ftpl-gauss", "dp-exp3-experts"])
+def test_the_games_of_an_audit_compile(name):
+    assert ".entry" in audit_to_ptx(examples(POLICIES[name])[0])
 
 
 def test_one_pair_compiles():

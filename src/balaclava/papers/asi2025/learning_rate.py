@@ -90,6 +90,7 @@ def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
             scales=plan.scales,
             parameter="learning_rate_scale",
             workers=desk.workers,
+            device=desk.device,
         )
         for name in BASES
     }

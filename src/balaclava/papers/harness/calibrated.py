@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from balaclava.advice.calibrate import calibrate
 from balaclava.papers.harness.desk import Size
 from balaclava.papers.harness.scopes import make
+from balaclava.simulation.engine import Device
 
 if TYPE_CHECKING:
     from balaclava.environments.base import Environment
@@ -18,7 +19,13 @@ SEED = 2022
 
 
 @functools.cache
-def scale_of(policy: Any, worlds: tuple[Environment, ...], size: Size, workers: int | None) -> Any:
+def scale_of(
+    policy: Any,
+    worlds: tuple[Environment, ...],
+    size: Size,
+    workers: int | None,
+    device: Device = "cpu",
+) -> Any:
     """The calibrated radius_scale of a policy; found once for as long as the process runs."""
     calibration = calibrate(
         policy,
@@ -28,6 +35,7 @@ def scale_of(policy: Any, worlds: tuple[Environment, ...], size: Size, workers: 
         seed=SEED,
         scales=SCALES,
         workers=workers,
+        device=device,
     )
     return calibration.scale
 

@@ -7,13 +7,13 @@ family of gaps, and the largest of its mean regrets counts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.desk import Desk
-from balaclava.simulation.engine import simulate
+from balaclava.papers.harness.desk import Desk, Panel, Size
 from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
@@ -143,35 +143,16 @@ def measure(
     checkpoints: int | np.ndarray = 1,
 ) -> Regrets:
     """Play every setting, and keep every final regret."""
-    total = repetitions * sum(
-        setting.horizon * len(setting.policies) * len(setting.worlds) for setting in settings
-    )
-    rounds, all_results = 0, []
-    for setting in settings:
-        by_world = []
-        for world in setting.worlds:
-            tell, before = desk.progress, rounds
-            results = simulate(
-                setting.policies,
-                world,
-                horizon=setting.horizon,
-                repetitions=repetitions,
-                seed=seed,
-                checkpoints=checkpoints,
-                workers=desk.workers,
-                progress=None if tell is None else _later(tell, before, total),
-                device=desk.device,
-            )
-            by_world.append(results)
-            rounds += repetitions * setting.horizon * len(setting.policies)
-        all_results.append(by_world)
+    panels = [
+        (Panel(setting.policies, world), Size(setting.horizon, repetitions))
+        for setting in settings
+        for world in setting.worlds
+    ]
+    played = desk.simulated(panels, seed=seed, checkpoints=checkpoints)
+    all_results = [list(itertools.islice(played, len(setting.worlds))) for setting in settings]
     regrets = Regrets(settings, all_results)
     desk.table(regrets.columns())
     return regrets
-
-
-def _later(tell: Any, before: int, total: int) -> Any:
-    return lambda rounds, _: tell(before + rounds, total)
 
 
 class Axis(NamedTuple):

@@ -7,9 +7,11 @@ pulls come back. Results depend on the seed alone.
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,16 +20,19 @@ from balaclava._core.kernels import always, compiling, newly_marked
 from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.laws import WORDS
-from balaclava.simulation.gpu.state import bytes_of, mapped, shape_of, view_of
+from balaclava.simulation.gpu.laws import fresh_memory
+from balaclava.simulation.gpu.state import access_of, bytes_of, mapped, source_of
 from balaclava.simulation.results import Results, Run
 
 THREADS = 64  # in a block
-POLICY_STREAM, ENVIRONMENT_STREAM, STREAMS = 0, 1, 2
+REGISTERS = 128  # of a thread, at most: with more, too few threads run at once
+STREAMS = 2  # of a game: the policy's and the environment's
+PULLS = 2  # where `state_of` has them
 _SECONDS = 0.2  # that a launch should last
 _FIRST_LAUNCH = 64  # rounds, to see how fast it is
 _SHARE = 0.8  # of the free memory of the device
 _MOST_GAMES = 1 << 21
+_FEW_GAMES = 1 << 14  # that leave room on the device for those of other policies
 
 Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
@@ -39,9 +44,7 @@ class Games(NamedTuple):
 
     params: Any
     world: Any
-    streams: Any  # [stream, word, game]
-    states: Any  # the policy's state, each array with a last axis for the games
-    pulls: Any  # [arm, game]
+    states: Any  # as `state_of`, each array with a last axis for the games
     totals: Any  # [game]
     faults: Any  # [game]: the round of a choice outside the arms, or 0
 
@@ -52,12 +55,16 @@ def set_up(policy: Policy, environment: Environment, games: int, put: Put) -> Ga
     return Games(
         mapped(params, put),
         mapped(environment.constants(), put),
-        put(np.zeros((STREAMS, WORDS, games), np.uint64)),
-        mapped(policy.kernels.begin(params), lambda array: put(_for_each(array, games))),
-        put(np.zeros((environment.arms, games), np.int64)),
+        mapped(state_of(policy), lambda array: put(_for_each(array, games))),
         put(np.zeros(games)),
         put(np.zeros(games, np.int64)),
     )
+
+
+def state_of(policy: Policy) -> tuple[Any, ...]:
+    """Of one game at the beginning: both streams' memories, pulls, and the policy's state."""
+    pulls = np.zeros(policy.arms, np.int64)
+    return fresh_memory(), fresh_memory(), pulls, policy.kernels.begin(policy.constants())
 
 
 def _for_each(array: np.ndarray, games: int) -> np.ndarray:
@@ -74,13 +81,6 @@ def make_kernels_known() -> None:
         cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
 
 
-def view_on_device(policy: Policy) -> Any:
-    """The function that gives the state of one game."""
-    from numba import cuda
-
-    return cuda.jit(device=True, inline=True)(view_of(policy.kernels.begin(policy.constants())))
-
-
 def key_of(seed: int, *path: int) -> np.uint64:
     """The key of all streams of a seed."""
     key: np.uint64 = np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)[0]
@@ -95,7 +95,8 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     draw, advise = environment.draw, environment.advise
-    view = view_on_device(policy)
+    access = access_of(state_of(policy), THREADS)
+    view, put_back = access.view, access.put_back
     make_kernels_known()
 
     def play(
@@ -105,72 +106,74 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
         until: int,
         params: Any,
         world: Any,
-        streams: Any,
         states: Any,
-        pulls: Any,
         totals: Any,
         faults: Any,
     ) -> None:
         game = cuda.grid(1)
         if game >= totals.size or faults[game] > 0:
             return
-        memory = cuda.local.array(WORDS, uint64)
-        world_memory = cuda.local.array(WORDS, uint64)
-        for word in range(WORDS):
-            memory[word] = streams[POLICY_STREAM, word, game]
-            world_memory[word] = streams[ENVIRONMENT_STREAM, word, game]
+        memory, world_memory, pulls, state = view(states, game)
         place = uint64(first + game) * uint64(STREAMS)
-        rng = device_random(key, place + uint64(POLICY_STREAM), memory)
-        world_rng = device_random(key, place + uint64(ENVIRONMENT_STREAM), world_memory)
-        state = view(states, game)
-        arms = pulls.shape[0]
+        rng = device_random(key, place, memory)
+        world_rng = device_random(key, place + uint64(1), world_memory)
         total = totals[game]
         for t in range(start + 1, until + 1):
             arm, phase = choose(params, state, t, advise(world, t), rng)
-            if arm < 0 or arm >= arms:
+            if arm < 0 or arm >= pulls.size:
                 faults[game] = t
                 return
             reward_drawn = draw(world, t, arm, world_rng)
             total += reward_drawn
             learn(params, state, t, arm, prepare(params, reward_drawn), phase, rng)
-            pulls[arm, game] += 1
+            pulls[arm] += 1
         totals[game] = total
-        for word in range(WORDS):
-            streams[POLICY_STREAM, word, game] = memory[word]
-            streams[ENVIRONMENT_STREAM, word, game] = world_memory[word]
+        put_back(states, game, (memory, world_memory, pulls, state))
 
     return play
 
 
 _loops: dict[tuple[Any, ...], Any] = {}
+_compiling = threading.RLock()
 
 
 def loop_of(policy: Policy, environment: Environment) -> Any:
     """The loop, to be compiled once for all pairs of the same kernels."""
     from numba import cuda
 
-    state = policy.kernels.begin(policy.constants())
     kernels = (*policy.kernels, policy.prepare(), environment.draw, environment.advise)
-    key = (*kernels, shape_of(state))
+    key = (*kernels, source_of(state_of(policy), THREADS))
     if key not in _loops:
-        _loops[key] = cuda.jit(make_play(policy, environment))
+        _loops[key] = cuda.jit(make_play(policy, environment), max_registers=REGISTERS)
     return _loops[key]
 
 
 def runs_on_device(results: Results, repetitions: int, progress: Progress | None) -> Iterator[Run]:
-    """Each repetition that `results` describes, policy by policy."""
+    """Each repetition that `results` describes; few of them, of several policies, side by side."""
     whole = repetitions * results.horizon * len(results.policies)
-    total = 0
+    total, over, lock = 0, False, threading.Lock()
 
     def report(rounds: int) -> None:
         nonlocal total
-        total += rounds
-        if progress is not None:
-            progress(total, whole)
+        if over:
+            raise KeyboardInterrupt
+        with lock:
+            total += rounds
+            if progress is not None:
+                progress(total, whole)
 
-    for label, policy in results.policies.items():
-        pair = DevicePair(label, policy, results.environment)
-        yield from pair.play(results.checkpoints, repetitions, results.seed, report)
+    def play(label: str) -> Iterator[Run]:
+        pair = DevicePair(label, results.policies[label], results.environment)
+        return pair.play(results.checkpoints, repetitions, results.seed, report)
+
+    threads = max(len(results.policies), 1) if repetitions <= _FEW_GAMES else 1
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for runs in pool.map(lambda label: list(play(label)), results.policies):
+                yield from runs
+        except BaseException:
+            over = True  # the others stop at the end of their launches
+            raise
 
 
 def some_on_device(
@@ -208,16 +211,28 @@ class DevicePair:
         from numba import cuda
 
         self.label, self.policy, self.environment = label, policy, environment
-        self._loop = loop_of(policy, environment)
-        with compiling(f"{policy.name} on {environment.name}, for the GPU,"):
-            self._launch(set_up(policy, environment, 1, cuda.to_device), 0, 0, 0, 0)
+        self._stream = cuda.stream()
+        with _compiling, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            self._loop = loop_of(policy, environment)
+            self._launch(set_up(policy, environment, 1, self._put), 0, 0, 0, 0)
+
+    def _put(self, array: np.ndarray) -> Any:
+        from numba import cuda
+
+        return cuda.to_device(array, stream=self._stream)
+
+    def _get(self, array: Any) -> np.ndarray:
+        here: np.ndarray = array.copy_to_host(stream=self._stream)
+        self._stream.synchronize()
+        return here
 
     def _launch(self, games: Games, seed: int, first: int, start: int, until: int) -> None:
         key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
         blocks = -(-games.totals.size // THREADS)
         with warnings.catch_warnings():  # of few games: their number is the user's choice
             warnings.filterwarnings("ignore", ".*Grid size")
-            self._loop[blocks, THREADS](key, first, start, until, *games)
+            self._loop[blocks, THREADS, self._stream](key, first, start, until, *games)
+        self._stream.synchronize()
 
     def games_at_once(self) -> int:
         """As many as the free memory of the device holds."""
@@ -246,9 +261,7 @@ class DevicePair:
     def _play_together(
         self, rounds: np.ndarray, first: int, count: int, seed: int, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
-        from numba import cuda
-
-        games = set_up(self.policy, self.environment, count, cuda.to_device)
+        games = set_up(self.policy, self.environment, count, self._put)
         regret = np.empty((count, rounds.size))
         rounds_so_far, chunk = 0, _FIRST_LAUNCH
         for c, checkpoint in enumerate(rounds.tolist()):
@@ -256,13 +269,12 @@ class DevicePair:
                 until = min(checkpoint, rounds_so_far + chunk)
                 began = time.perf_counter()
                 self._launch(games, seed, first, rounds_so_far, until)
-                cuda.synchronize()
                 rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
                 chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
                 report((until - rounds_so_far) * count)
                 rounds_so_far = until
-            self._require_arms(games.faults.copy_to_host())
-            pulls, totals = games.pulls.copy_to_host().T, games.totals.copy_to_host()
+            self._require_arms(self._get(games.faults))
+            pulls, totals = self._get(games.states[PULLS]).T, self._get(games.totals)
             regret[:, c] = self.environment.regret(np.full(count, checkpoint), pulls, totals)
         return regret, np.ascontiguousarray(pulls)
 

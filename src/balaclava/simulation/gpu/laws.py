@@ -5,21 +5,19 @@ ones. The key is made from the seed, the counter from the repetition, the stream
 the draw: a game's numbers depend on nothing else, neither on the number of games at once nor on
 the shape of a launch nor on the GPU.
 
-A stream is a key, a place (the repetition and the stream's number) and a state of two words: how
-many words were drawn, and the next one where that is ready. All are kernels, so that the tests
-draw from the same functions, compiled for the CPU.
+A stream is a key, a place (the repetition and the stream's number) and a memory of what was drawn.
+All are kernels, so that the tests draw from the same functions, compiled for the CPU.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
 
-WORDS = 2  # in the state of a stream
 _UNIT = 2.0**-53
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -27,6 +25,19 @@ _ONE = np.uint64(1)
 _SPARE_BITS = np.uint64(11)  # a float has 53
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+
+
+class Memory(NamedTuple):
+    """Where a stream is; one element each."""
+
+    words: np.ndarray  # how many were drawn
+    word: np.ndarray  # the next one, if that is odd: a counter gives two
+    spare: np.ndarray  # the next normal draw, or NaN: they come in pairs
+
+
+def fresh_memory() -> Memory:
+    """Of a stream from which nothing was drawn."""
+    return Memory(np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.full(1, np.nan))
 
 
 @kernel(borrows=True)
@@ -43,20 +54,20 @@ def philox(key: Any, low: Any, high: Any) -> tuple[int, int]:
 
 
 @kernel(borrows=True)
-def next_word(key: Any, place: Any, state: Any) -> int:
+def next_word(key: Any, place: Any, memory: Memory) -> int:
     """The next 64 random bits of a stream."""
-    count = state[0]
-    state[0] = count + _ONE
+    count = memory.words[0]
+    memory.words[0] = count + _ONE
     if count & _ONE:
-        return state[1]
-    word, state[1] = philox(key, count >> _ONE, place)
+        return memory.word[0]
+    word, memory.word[0] = philox(key, count >> _ONE, place)
     return word
 
 
 @kernel(borrows=True)
-def uniform(key: Any, place: Any, state: Any) -> float:
+def uniform(key: Any, place: Any, memory: Memory) -> float:
     """On [0, 1): a multiple of 2^-53, as numpy's."""
-    return float(np.int64(next_word(key, place, state) >> _SPARE_BITS)) * _UNIT
+    return float(np.int64(next_word(key, place, memory) >> _SPARE_BITS)) * _UNIT
 
 
 @kernel(borrows=True)
@@ -66,67 +77,73 @@ def open_uniform(word: Any) -> float:
 
 
 @kernel(borrows=True)
-def integer(key: Any, place: Any, state: Any, low: int, high: int) -> int:
+def integer(key: Any, place: Any, memory: Memory, low: int, high: int) -> int:
     """Of low, ..., high - 1. Not exactly even: by less than (high - low) 2^-53."""
-    return low + int(uniform(key, place, state) * (high - low))
+    return low + int(uniform(key, place, memory) * (high - low))
 
 
 @kernel(borrows=True)
-def exponential(key: Any, place: Any, state: Any) -> float:
+def exponential(key: Any, place: Any, memory: Memory) -> float:
     """Of mean 1."""
-    return -math.log(open_uniform(next_word(key, place, state)))
+    return -math.log(open_uniform(next_word(key, place, memory)))
 
 
 @kernel(borrows=True)
-def laplace(key: Any, place: Any, state: Any, centre: float, scale: float) -> float:
+def laplace(key: Any, place: Any, memory: Memory, centre: float, scale: float) -> float:
     """An exponential size with a sign: the word's last bit, which the size does not use."""
-    word = next_word(key, place, state)
+    word = next_word(key, place, memory)
     size = -scale * math.log(open_uniform(word))
     return centre - size if word & _ONE else centre + size
 
 
 @kernel(borrows=True)
-def normal(key: Any, place: Any, state: Any) -> float:
-    """Box and Muller 1958."""
-    radius = math.sqrt(2.0 * exponential(key, place, state))
-    return radius * math.cos(2.0 * math.pi * uniform(key, place, state))
+def normal(key: Any, place: Any, memory: Memory) -> float:
+    """Box and Muller 1958: two draws at a time."""
+    spare = memory.spare[0]
+    if not math.isnan(spare):
+        memory.spare[0] = math.nan
+        return float(spare)
+    radius = math.sqrt(2.0 * exponential(key, place, memory))
+    angle = 2.0 * math.pi * uniform(key, place, memory)
+    memory.spare[0] = radius * math.sin(angle)
+    return radius * math.cos(angle)
 
 
 @kernel(borrows=True)
-def gamma(key: Any, place: Any, state: Any, shape: float) -> float:
+def gamma(key: Any, place: Any, memory: Memory, shape: float) -> float:
     """Marsaglia and Tsang 2000; for shapes below 1 times a power of a uniform number."""
     boost = 1.0
     if shape < 1.0:
-        boost = math.exp(-exponential(key, place, state) / shape)
+        boost = math.exp(-exponential(key, place, memory) / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
-        x = normal(key, place, state)
+        x = normal(key, place, memory)
         v = 1.0 + c * x
         v = v * v * v
         if v > 0.0:
             room = 0.5 * x * x + d - d * v + d * math.log(v)
-            if -exponential(key, place, state) < room:
+            if -exponential(key, place, memory) < room:
                 return boost * d * v
 
 
 @kernel(borrows=True)
-def beta(key: Any, place: Any, state: Any, a: float, b: float) -> float:
+def beta(key: Any, place: Any, memory: Memory, a: float, b: float) -> float:
     """The share of one of two gamma variables."""
-    x = gamma(key, place, state, a)
-    y = gamma(key, place, state, b)
+    x = gamma(key, place, memory, a)
+    y = gamma(key, place, memory, b)
     return x / (x + y) if x + y > 0.0 else 0.5
 
 
 @kernel(borrows=True)
-def student_t(key: Any, place: Any, state: Any, degrees: float) -> float:
+def student_t(key: Any, place: Any, memory: Memory, degrees: float) -> float:
     """A normal variable over the root of a chi-square one."""
-    x = normal(key, place, state)
-    return x * math.sqrt(0.5 * degrees / gamma(key, place, state, 0.5 * degrees))
+    x = normal(key, place, memory)
+    return x * math.sqrt(0.5 * degrees / gamma(key, place, memory, 0.5 * degrees))
 
 
 @kernel(borrows=True)
-def cauchy(key: Any, place: Any, state: Any) -> float:
+def cauchy(key: Any, place: Any, memory: Memory) -> float:
     """The standard law."""
-    return math.tan(math.pi * (open_uniform(next_word(key, place, state)) - 0.5))
+    return math.tan(math.pi * (open_uniform(next_word(key, place, memory)) - 0.5))

@@ -12,34 +12,34 @@ from numba.cuda.extending import intrinsic, make_attribute_wrapper, overload_met
 from balaclava.simulation.gpu import laws
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "random": lambda rng: laws.uniform(rng.key, rng.place, rng.state),
-    "integers": lambda rng, low, high: laws.integer(rng.key, rng.place, rng.state, low, high),
-    "laplace": lambda rng, loc, scale: laws.laplace(rng.key, rng.place, rng.state, loc, scale),
-    "standard_exponential": lambda rng: laws.exponential(rng.key, rng.place, rng.state),
-    "standard_normal": lambda rng: laws.normal(rng.key, rng.place, rng.state),
-    "standard_gamma": lambda rng, shape: laws.gamma(rng.key, rng.place, rng.state, shape),
-    "beta": lambda rng, a, b: laws.beta(rng.key, rng.place, rng.state, a, b),
-    "standard_t": lambda rng, df: laws.student_t(rng.key, rng.place, rng.state, df),
-    "standard_cauchy": lambda rng: laws.cauchy(rng.key, rng.place, rng.state),
+    "random": lambda rng: laws.uniform(rng.key, rng.place, rng.memory),
+    "integers": lambda rng, low, high: laws.integer(rng.key, rng.place, rng.memory, low, high),
+    "laplace": lambda rng, loc, scale: laws.laplace(rng.key, rng.place, rng.memory, loc, scale),
+    "standard_exponential": lambda rng: laws.exponential(rng.key, rng.place, rng.memory),
+    "standard_normal": lambda rng: laws.normal(rng.key, rng.place, rng.memory),
+    "standard_gamma": lambda rng, shape: laws.gamma(rng.key, rng.place, rng.memory, shape),
+    "beta": lambda rng, a, b: laws.beta(rng.key, rng.place, rng.memory, a, b),
+    "standard_t": lambda rng, df: laws.student_t(rng.key, rng.place, rng.memory, df),
+    "standard_cauchy": lambda rng: laws.cauchy(rng.key, rng.place, rng.memory),
 }
 
 
 class DeviceRandom(types.Type):  # type: ignore[misc]
-    """A stream: `laws` says what its key, place and state are."""
+    """A stream: `laws` says what its key, place and memory are."""
 
-    def __init__(self, state: Any) -> None:
-        self.state = state
-        super().__init__(name=f"DeviceRandom({state})")
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+        super().__init__(name=f"DeviceRandom({memory})")
 
 
 @register_model(DeviceRandom)
 class _DeviceRandomModel(models.StructModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: DeviceRandom) -> None:
-        members = [("key", types.uint64), ("place", types.uint64), ("state", kind.state)]
+        members = [("key", types.uint64), ("place", types.uint64), ("memory", kind.memory)]
         super().__init__(manager, kind, members)
 
 
-for _member in ("key", "place", "state"):
+for _member in ("key", "place", "memory"):
     make_attribute_wrapper(DeviceRandom, _member, _member)
 
 
@@ -57,13 +57,13 @@ for _name, _draw in METHODS.items():
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def device_random(context: Any, key: Any, place: Any, state: Any) -> Any:
-    """`rng` of one game; `state` is changed in place."""
-    kind = DeviceRandom(state)
+def device_random(context: Any, key: Any, place: Any, memory: Any) -> Any:
+    """`rng` of one game; `memory` is changed in place."""
+    kind = DeviceRandom(memory)
 
     def generate(ctx: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         stream = cgutils.create_struct_proxy(kind)(ctx, builder)
-        stream.key, stream.place, stream.state = arguments
+        stream.key, stream.place, stream.memory = arguments
         return stream._getvalue()
 
-    return kind(types.uint64, types.uint64, state), generate
+    return kind(types.uint64, types.uint64, memory), generate

@@ -1,16 +1,31 @@
-"""A policy's state for many games at once.
+"""The states of many games at once, and that of one game while it is played.
 
-`begin` runs once, on the host. Each array of the state it returns gets a last axis for the games,
-so that neighbouring threads read neighbouring numbers; a game's own state is a view of one place on
-that axis. States may hold other named tuples.
+`begin` runs once, on the host. Each array of what it returns gets a last axis for the games, so
+that neighbouring threads read neighbouring numbers. While a game is played,
+
+- its arrays of one element are local, which the compiler turns into registers,
+- its other arrays are in the shared memory of the block, if they are small,
+- or else they are views of the game's place on the last axis.
+
+States may hold other named tuples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+_SHARED = 512  # bytes of a game: 64 games a block and 7 blocks fill what a multiprocessor has
+
+
+class Access(NamedTuple):
+    """How the loop on the device gets at one game."""
+
+    view: Callable[..., Any]  # of (states, game): the state of a game, to be played with
+    put_back: Callable[..., None]  # of (states, game, state): what was copied, where it belongs
+    restart: Callable[..., None]  # of (state, origin): the beginning, without a last axis
 
 
 def mapped(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
@@ -25,44 +40,87 @@ def mapped(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
 
 def bytes_of(state: Any) -> int:
     """The memory that the state of one game takes."""
-    return sum(array.nbytes for array in _arrays(state))
+    return sum(array.nbytes for _, array in _arrays(state))
 
 
-def _arrays(value: Any) -> Iterator[np.ndarray]:
+def _arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Each array, and the indices that lead to it."""
     if isinstance(value, tuple):
-        for part in value:
-            yield from _arrays(part)
+        for i, part in enumerate(value):
+            yield from _arrays(part, f"{path}[{i}]")
     elif isinstance(value, np.ndarray):
-        yield value
+        yield path, value
 
 
-def shape_of(state: Any) -> str:
-    """The classes and the numbers of axes that a state is made of: what its view depends on."""
-    return _expression(state, "states", {})
+def source_of(state: Any, threads: int) -> str:
+    """The functions of `Access`, in Python; loops of equal sources are compiled once."""
+    return _write(state, threads, {})
 
 
-def view_of(state: Any) -> Callable[..., Any]:
-    """The function `view(states, game)`: the state of one game, from those of all games.
+def access_of(state: Any, threads: int) -> Access:
+    """The functions for this state, in blocks of so many threads.
 
-    A compiler must know how many parts a tuple has and of which class it is, so the function is
-    written out for this state: `Tally(states[0][:, game], states[1][:, game], ...)`.
+    A compiler must know how many parts a tuple has and of which class it is, and how large local
+    and shared arrays are, so the functions are written out:
+    `Tally(own0, states[1][:, game], ...)`.
     """
-    classes: dict[str, type] = {}
-    lines = f"def view(states, game):\n    return {_expression(state, 'states', classes)}\n"
-    namespace: dict[str, Any] = dict(classes)
-    exec(lines, namespace)
-    view: Callable[..., Any] = namespace["view"]
-    return view
+    from numba import cuda
+
+    namespace: dict[str, Any] = {"cuda": cuda}
+    exec(_write(state, threads, namespace), namespace)
+    return Access(*(cuda.jit(device=True, inline=True)(namespace[f]) for f in Access._fields))
 
 
-def _expression(value: Any, path: str, classes: dict[str, type]) -> str:
+def _write(state: Any, threads: int, namespace: dict[str, Any]) -> str:
+    from numba import from_dtype
+
+    arrays = dict(_arrays(state))
+    shared = sum(array.nbytes for array in arrays.values() if array.size > 1) <= _SHARED
+    names, view, put_back, restart = {}, ["lane = cuda.threadIdx.x"], ["pass"], ["pass"]
+    for number, (path, array) in enumerate(arrays.items()):
+        own, kind, axes = f"own{number}", f"kind{number}", range(array.ndim)
+        namespace[kind] = from_dtype(array.dtype)
+        # Over bounds that are known when it runs: written out, copies take many registers.
+        single = array.size == 1
+        loops = [] if single else [f"for i{a} in range(state{path}.shape[{a}]):" for a in axes]
+        here = ", ".join("0" if single else f"i{a}" for a in axes)
+        there = f"states{path}[{here}, game]"
+        restart += _nested([*loops, f"state{path}[{here}] = origin{path}[{here}]"])
+        names[path] = own
+        if single:
+            view.append(f"{own} = cuda.local.array({array.shape}, {kind})")
+        elif shared:
+            *outer, inner = array.shape
+            shape = (threads, *outer, inner | 1)  # an odd row keeps threads off each other's banks
+            row = "lane" if outer else f"lane, :{inner}"
+            view.append(f"{own} = cuda.shared.array({shape}, {kind})[{row}]")
+        else:
+            names[path] = f"states{path}[{', '.join(':' for _ in axes)}, game]"
+            continue
+        copies = [loop.replace("state[", "states[") for loop in loops]
+        view += _nested([*copies, f"{own}[{here}] = {there}"])
+        put_back += _nested([*copies, f"{there} = state{path}[{here}]"])
+    view.append(f"return {_expression(state, '', names, namespace)}")
+    functions = {
+        "view(states, game)": view,
+        "put_back(states, game, state)": put_back,
+        "restart(state, origin)": restart,
+    }
+    return "\n".join(f"def {head}:\n    " + "\n    ".join(body) for head, body in functions.items())
+
+
+def _nested(lines: list[str]) -> list[str]:
+    return ["    " * depth + line for depth, line in enumerate(lines)]
+
+
+def _expression(value: Any, path: str, names: dict[str, str], namespace: dict[str, Any]) -> str:
     if isinstance(value, tuple):
-        parts = [_expression(part, f"{path}[{i}]", classes) for i, part in enumerate(value)]
+        parts = [
+            _expression(part, f"{path}[{i}]", names, namespace) for i, part in enumerate(value)
+        ]
         if not hasattr(value, "_fields"):
             return f"({', '.join(parts)},)"
-        name = f"{type(value).__name__}{len(classes)}"
-        classes[name] = type(value)
+        name = f"{type(value).__name__}_{len(namespace)}"
+        namespace[name] = type(value)
         return f"{name}({', '.join(parts)})"
-    if isinstance(value, np.ndarray):
-        return f"{path}[{', '.join([':'] * value.ndim + ['game'])}]"
-    return path
+    return names.get(path, f"states{path}")
