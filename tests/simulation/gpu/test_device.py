@@ -138,6 +138,19 @@ def test_the_list_of_what_is_played_is_true():
     assert listed == expected
 
 
+def test_where_a_state_is_kept_while_it_is_played():
+    """Single numbers in registers, small arrays in shared memory, large ones where they are."""
+    from balaclava.simulation.gpu.engine import state_of
+    from balaclava.simulation.gpu.state import source_of
+
+    small, large = (source_of(state_of(bl.policy("ucb1", arms=arms)), 64) for arms in (9, 101))
+    assert "own2 = cuda.local.array((1,), kind2)" in small
+    assert "cuda.shared.array((64, 9), kind6)[lane, :9]" in small
+    assert "states[3][0][0][:, game]" not in small
+    assert "shared" not in large
+    assert "states[3][0][0][:, game]" in large
+
+
 def test_what_is_left_of_a_cell_is_played_in_stretches():
     from balaclava.simulation.gpu.engine import stretches
 
