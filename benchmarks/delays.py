@@ -20,7 +20,7 @@ import argparse
 import math
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from balaclava.policies.experts.wrapper import ExpertsAsArms
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.testing.examples import USUAL, completed
+from hand_loops import late_ucb1
 from measuring import Line, in_turns, table
 
 HORIZON, EPSILON, SEED = 20_000, 1.0, 1
@@ -182,29 +183,50 @@ def targets(quick: bool) -> list[Line]:
 
 
 def steps(quick: bool) -> list[Line]:
-    """The least seconds of many with delays, over the least without."""
-    means = np.linspace(0.3, 0.7, 9)
+    """The least seconds of many with delays, over the least without, and over those by hand."""
+    means, rounds = np.linspace(0.3, 0.7, 9), 200_000
     world = bl.environment("bernoulli", means=means)
+    geometric = bl.Delay(mean=1_000)
+    late = {
+        "fixed delay of 1,000": bl.Delay(mean=1_000, law="fixed"),
+        "geometric delay of 1,000": geometric,
+        "the same, 2 % lost": bl.Delay(mean=1_000, lost=0.02),
+    }
     lines = []
     for name in ("ucb1", "dp-imed", "dp-se"):
         policy = policy_for(name, means) if name == "dp-se" else _plain(name, means.size)
         play = partial(
-            bl.simulate, policy, world, horizon=HORIZON, repetitions=25, seed=SEED, workers=1
+            bl.simulate, policy, world, horizon=rounds, repetitions=1, seed=SEED, workers=1
         )
-        late = {
-            "fixed delay of 1,000": bl.Delay(mean=1_000, law="fixed"),
-            "geometric delay of 1,000": bl.Delay(mean=1_000),
-            "the same, 2 % lost": bl.Delay(mean=1_000, lost=0.02),
+        contenders: dict[str, Callable[[], object]] = {
+            "at once": play,
+            **{label: partial(play, delay=delay) for label, delay in late.items()},
+            **({"by hand": partial(by_hand, means, rounds, geometric)} if name == "ucb1" else {}),
         }
-        contenders = {"at once": play, **{k: partial(play, delay=d) for k, d in late.items()}}
-        seconds = in_turns(contenders, 3 if quick else 15)
+        seconds = in_turns(contenders, 3 if quick else 30)
         for label in late:
-            ratio = min(seconds[label]) / min(seconds["at once"])
-            each = [a / b for a, b in zip(seconds[label], seconds["at once"], strict=True)]
-            texts = (f"{min(seconds[k]) / HORIZON / 25 * 1e9:.1f} ns" for k in (label, "at once"))
-            spread = (min(*each, ratio), max(*each, ratio))
-            lines.append(Line(f"a step of {name}, {label}", *texts, ratio, *spread, "<=", 1.5))
+            what = f"a step of {name}, {label}"
+            lines.append(_ratio(what, seconds[label], seconds["at once"], rounds, 1.5))
+        if "by hand" in seconds:
+            late_seconds = seconds["geometric delay of 1,000"]
+            what = "the second of these against a loop by hand"
+            lines.append(_ratio(what, late_seconds, seconds["by hand"], rounds, 1.3))
     return lines
+
+
+def by_hand(means: np.ndarray, rounds: int, delay: bl.Delay) -> np.ndarray:
+    """The pulls of UCB1 by the loop that does nothing else, on the streams of `simulate`."""
+    law, streams = delay.constants(), (seeded(SEED, 0, 1), seeded(SEED, 0, 2))
+    return late_ucb1(means, rounds, *streams, law.scale, law.longest)
+
+
+def _ratio(
+    what: str, seconds: list[float], reference: list[float], rounds: int, most: float
+) -> Line:
+    value = min(seconds) / min(reference)
+    each = [a / b for a, b in zip(seconds, reference, strict=True)]
+    texts = (f"{min(times) / rounds * 1e9:.1f} ns" for times in (seconds, reference))
+    return Line(what, *texts, value, min(*each, value), max(*each, value), "<=", most)
 
 
 def _plain(name: str, arms: int) -> Policy:

@@ -40,6 +40,70 @@ def ucb1(means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any) 
 
 
 @hand_written
+def late_ucb1(
+    means: np.ndarray,
+    rounds: int,
+    environment_rng: Any,
+    delay_rng: Any,
+    scale: float,  # of a geometric delay, as the package draws it
+    longest: int,
+) -> np.ndarray:
+    """UCB1 where rewards come late: what a loop cannot do without, and nothing else.
+
+    A delay is drawn for each decision, arm and reward are kept until its round, and come in the
+    order of decisions. Nobody is given up, and nothing is recorded.
+    """
+    arms, ahead, size = means.size, 256, 1
+    while size < longest + ahead + 1:
+        size *= 2
+    cut = np.int64(size - 1)
+    kept_arms, kept_rewards = np.zeros(size, np.int64), np.zeros(size)
+    delays, number = np.zeros(ahead, np.int64), np.zeros(size, np.int64)
+    following, last = np.zeros(2 * size, np.uint32), np.arange(size, 2 * size).astype(np.uint32)
+    asked, pulls, sums = np.zeros(arms, np.int64), np.zeros(arms, np.int64), np.zeros(arms)
+    indices, widths = np.zeros(arms), np.zeros(arms)
+    unknown = arms
+    for t in range(1, rounds + 1):
+        if (t - 1) % ahead == 0:
+            for i in range(ahead):
+                delays[i] = int(delay_rng.standard_exponential() * scale)
+            for i in range(ahead):
+                if delays[i] <= longest:
+                    due, place = (t + i + delays[i]) & cut, (t + i) & cut
+                    following[last[due]] = place
+                    last[due] = place
+                    number[due] += 1
+        best = 0
+        if unknown > 0:
+            best = -1
+            for arm in range(arms):
+                if pulls[arm] == 0 and (best < 0 or asked[arm] < asked[best]):
+                    best = arm
+        else:
+            bonus, highest = math.sqrt(2.0 * math.log(t)), -math.inf
+            for arm in range(arms):
+                index = indices[arm] + bonus * widths[arm]
+                if index > highest:
+                    best, highest = arm, index
+        asked[best] += 1
+        kept_arms[t & cut] = best
+        kept_rewards[t & cut] = 1.0 if environment_rng.random() < means[best] else 0.0
+        due = t & cut
+        place = size + due
+        for _ in range(number[due]):
+            place = following[place]
+            arm = kept_arms[place]
+            unknown -= pulls[arm] == 0
+            pulls[arm] += 1
+            sums[arm] += kept_rewards[place]
+            indices[arm] = sums[arm] / pulls[arm]
+            widths[arm] = 1.0 / math.sqrt(pulls[arm])
+        number[due] = 0
+        last[due] = size + due
+    return asked
+
+
+@hand_written
 def kl_ucb(means: np.ndarray, rounds: int, policy_rng: Any, environment_rng: Any) -> np.ndarray:
     arms = means.size
     pulls, sums = np.zeros(arms, np.int64), np.zeros(arms)

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import balaclava as bl
 import contextual
+import delays
 import measuring
 import processes
 import short_trials
@@ -33,6 +35,15 @@ def test_a_loop_written_by_hand_makes_the_decisions_of_the_policy(rival: steps.R
     gaps = steps.problem(policy).gaps
     by_hand = [rival.play(9, n) @ gaps for n in range(1, rounds + 1)]
     np.testing.assert_allclose(regret, by_hand, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_loop_by_hand_with_delays_makes_the_decisions_of_the_policy() -> None:
+    late, policy = bl.Delay(mean=20), steps.RIVALS[0].policy(9)
+    for rounds in (50, 300, 2_000):
+        results = steps.simulate(policy, rounds, delay=late, patience=late.longest)
+        by_hand = delays.by_hand(steps.PROBLEMS[9], rounds, late)
+        assert np.array_equal(results.runs["ucb1"][0].pulls, by_hand)
 
 
 def test_the_quick_harness_measures() -> None:

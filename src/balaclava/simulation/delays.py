@@ -16,7 +16,7 @@ from balaclava.errors import ParameterError
 
 LOST = -1  # in place of a delay: the reward never comes
 GEOMETRIC_REACH = 20  # times the mean: one in 500 million is later, and counts as lost
-_FIXED, _GEOMETRIC, _UNIFORM, _VALUES = range(4)
+FIXED, _GEOMETRIC, _UNIFORM, _VALUES = range(4)
 _LONGEST = 10**8  # rounds: what is open is kept in memory
 
 LawName = Literal["geometric", "fixed", "uniform"]
@@ -82,9 +82,9 @@ class Delay(Declared):
         if self.values is not None:
             return DelayLaw(_VALUES, 0.0, self.longest, self.lost, np.array(self.values, np.int64))
         mean = self.mean or 0.0
-        kind = {"fixed": _FIXED, "uniform": _UNIFORM, "geometric": _GEOMETRIC}[self.law]
+        kind = {"fixed": FIXED, "uniform": _UNIFORM, "geometric": _GEOMETRIC}[self.law]
         if mean == 0.0:
-            kind = _FIXED
+            kind = FIXED
         # The whole part of an exponential variable of this scale is geometric with that mean.
         scale = 1.0 / math.log1p(1.0 / mean) if kind == _GEOMETRIC else 0.0
         return DelayLaw(kind, scale, self.longest, self.lost, np.zeros(1, np.int64))
@@ -118,7 +118,7 @@ def draw_delay(law: DelayLaw, rng: Any) -> int:
     """The delay of one reward, or LOST."""
     if law.lost > 0.0 and rng.random() < law.lost:
         return LOST
-    if law.kind == _FIXED:
+    if law.kind == FIXED:
         return law.longest
     if law.kind == _GEOMETRIC:
         delay = int(rng.standard_exponential() * law.scale)
@@ -126,10 +126,3 @@ def draw_delay(law: DelayLaw, rng: Any) -> int:
     if law.kind == _UNIFORM:
         return int(rng.random() * (law.longest + 1))
     return int(law.values[int(rng.random() * law.values.size)])
-
-
-@kernel(borrows=True)
-def delay_within(law: DelayLaw, longest: int, rng: Any) -> int:
-    """The delay of one reward; LOST too where it is longer, as the decision is given up by then."""
-    delay = draw_delay(law, rng)
-    return delay if delay <= longest else LOST

@@ -9,15 +9,17 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import nothing_new, reward_itself, same_world
-from balaclava.frames.patience import LATE, begin_patience, longest_wait, note_wait
-from balaclava.simulation.delays import LOST, delay_within
+from balaclava.frames.patience import FOUND, LATE, begin_patience, longest_wait, note_wait
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.waiting import (
-    CLOSED,
+    AHEAD,
     begin_waiting,
-    close,
-    first_due,
+    draw_ahead,
     given_up,
+    never_comes,
+    open_at,
+    reach_of,
+    take_due,
     wait_for,
     within,
 )
@@ -145,21 +147,24 @@ def make_late_play(
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state, scene = begin(params), open_scene(world)
         law, limit, window = feedback.law, feedback.patience, feedback.window
-        longest = limit if window else law.longest if limit == 0 else min(limit, law.longest)
+        longest, constant = reach_of(law, limit, window)
         waiting, patience = begin_waiting(feedback.most_open, longest), begin_patience(limit)
-        missing, size = prepare(params, feedback.missing), waiting.arms.size
+        missing, size = prepare(params, feedback.missing), waiting.due.size
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
-        t, total = 0, 0.0
+        t, ahead, total = 0, 0, 0.0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
-                until = min(checkpoints[c], t + BREATH)
+                if t == ahead:
+                    draw_ahead(waiting, t, law, longest, constant, delay_rng)
+                    ahead += AHEAD
+                until = min(checkpoints[c], ahead)
                 while t < until:
                     t += 1
                     while not window:
-                        old = given_up(waiting, t - longest_wait(patience))
+                        old = given_up(waiting, t, t - longest_wait(patience))
                         if old == 0:
                             break
-                        arm, phase = close(waiting, within(old, size))
+                        arm, phase = open_at(waiting, within(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
                     renew(scene, t, context_rng)
                     arm, phase = choose(params, state, t, advise(scene, t), policy_rng)
@@ -168,18 +173,17 @@ def make_late_play(
                         return history, totals, released
                     drawn = draw(scene, t, arm, environment_rng)
                     total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
-                    reward = prepare(params, drawn)
-                    delay = delay_within(law, longest, delay_rng)
-                    if window:
-                        reward, delay = missing if delay == LOST else reward, limit
-                    wait_for(waiting, t, arm, phase, reward, delay)
-                    place = first_due(waiting, t)
-                    while place < size:
-                        wait, is_open = within(t - place, size), waiting.arms[place] != CLOSED
-                        if is_open or wait <= LATE:
+                    lost = window and never_comes(waiting, t)
+                    reward = missing if lost else prepare(params, drawn)
+                    wait_for(waiting, t, arm, phase, reward)
+                    number, place = take_due(waiting, t, constant, window)
+                    for _ in range(number):
+                        wait = within(t - place, size)
+                        is_open = t - wait >= waiting.oldest[0]
+                        if limit == FOUND and (is_open or wait <= LATE):
                             note_wait(patience, wait)
                         if is_open:
-                            (arm, phase), reward = close(waiting, place), waiting.rewards[place]
+                            (arm, phase), reward = open_at(waiting, place), waiting.rewards[place]
                             learn(params, state, t - wait, arm, reward, phase, policy_rng)
                         place = waiting.following[place]
                 signals[0] = t
