@@ -81,7 +81,18 @@ class InnerLibrary(JITCodeLibrary):
         self.needs_address |= text.count(self.environment) > 1
         parsed = llvm.parse_assembly(text)
         parsed.name, parsed.data_layout = module.name, self._codegen._data_layout
+        self.tidy(parsed)
         self._final_module.link_in(parsed)
+
+    def tidy(self, module: Any) -> None:
+        """Do once what would be done anew wherever a kernel is inlined."""
+        for function in module.functions:
+            steps = llvm.create_new_function_pass_manager()
+            if not function.is_declaration and hasattr(steps, "add_sroa_pass"):  # oldest: has not
+                steps.add_sroa_pass()
+                steps.add_simplify_cfg_pass()
+                steps.add_instruction_combine_pass()
+                steps.run(function, self._codegen._pass_builder())
 
     def finalize(self) -> None:
         if self.needs_address:
