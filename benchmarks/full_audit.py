@@ -133,7 +133,9 @@ def main() -> int:
     record = json.loads(options.record.read_text()) if options.record.is_file() else {"cpu": {}}
     part, device = record.setdefault(options.device, {}), options.device
     faults, start = 0, time.perf_counter()
-    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+    # One process a policy: a GPU's fault leaves a process that can play nothing more.
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(options.processes, spawn, max_tasks_per_child=1) as pool:
         jobs = {
             pool.submit(audit, name, options.trials, options.pairs, device): name
             for name in options.names or names

@@ -147,6 +147,8 @@ def test_where_a_state_is_kept_while_it_is_played():
     assert "own2 = cuda.local.array((1,), kind2)" in small
     assert "cuda.shared.array((64, 9), kind6)[lane, :9]" in small
     assert "states[3][0][0][:, game]" not in small
+    epochs = source_of(state_of(bl.policy("dp-se", arms=2, epsilon=1.0, horizon=100)), 64)
+    assert "cuda.shared.array((64, 2, 2), kind8)[lane]" in epochs  # two axes keep their lengths
     assert "shared" not in large
     assert "states[3][0][0][:, game]" in large
 
@@ -201,7 +203,7 @@ def test_the_noise_of_privacy_at_its_tails(law):
 
 @needs_gpu
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["dp-imed", "dp-exp3-experts"])
+@pytest.mark.parametrize("name", ["dp-imed", "dp-exp3-experts", "dp-se", "dp-tsallis-inf"])
 def test_games_of_an_audit_agree_with_the_cpu(name):
     """Pulls of an arm by three probes, 40,000 games on each device: means within 4.5 errors."""
     from balaclava.auditing.device_games import count_on_device

@@ -32,7 +32,7 @@ def choose(params: Any, state: Indices, t: int, context: Any, rng: Any) -> tuple
     if best < 0:
         scale = params.radius_scale * math.sqrt(2.0 * math.log(t))
         best, highest = 0, -math.inf
-        for arm in range(params.arms):
+        for arm in range(state.means.size):
             index = state.means[arm] + scale * state.widths[arm]
             if index > highest:
                 best, highest = arm, index

@@ -90,9 +90,10 @@ def _write(state: Any, threads: int, namespace: dict[str, Any]) -> str:
         if single:
             view.append(f"{own} = cuda.local.array({array.shape}, {kind})")
         elif shared:
-            *outer, inner = array.shape
-            shape = (threads, *outer, inner | 1)  # an odd row keeps threads off each other's banks
-            row = "lane" if outer else f"lane, :{inner}"
+            size, *inner = array.shape
+            # An odd row keeps threads off each other's banks.
+            shape = (threads, *array.shape) if inner else (threads, size | 1)
+            row = "lane" if inner else f"lane, :{size}"
             view.append(f"{own} = cuda.shared.array({shape}, {kind})[{row}]")
         else:
             names[path] = f"states{path}[{', '.join(':' for _ in axes)}, game]"
