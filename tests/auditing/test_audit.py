@@ -21,7 +21,8 @@ from balaclava.auditing.statistical import (
     audit_by_betting,
     audit_statistically,
     bet,
-    find_attack,
+    choose_attack,
+    find_neighbours,
     tail_counts,
 )
 from balaclava.errors import ParameterError
@@ -113,7 +114,8 @@ def test_no_false_alarm_in_many_bets(bets, allowed):
     More than 1 in 60 then has probability 1.7e-3, more than 5 in 1,000 6e-4.
     """
     policy = HONEST["one-release"](arms=2, epsilon=1.0)
-    attack = find_attack(policy, 0.0, 16, 16_000, 1_000, seed=3)
+    neighbours = find_neighbours(policy, 0.0, 16, 1_000, seed=3)
+    attack = choose_attack(policy, neighbours, 0.0, 16, 16_000, 1_000, seed=3)
     alarms = sum(
         bet(policy, attack, 1.0, 0.0, pairs=1_000, seed=seed).verdict == "violated"
         for seed in range(bets)

@@ -15,7 +15,8 @@ from balaclava.auditing.laws import audit_laws
 from balaclava.auditing.lives import plain_life
 from balaclava.auditing.rare import RareAnswers, numbers_of
 from balaclava.auditing.recorder import Move, Player, Recorder
-from balaclava.auditing.recording import Neighbour, readers, record, replay_all
+from balaclava.auditing.recording import Neighbour, record, replay_all
+from balaclava.auditing.redraws import readers
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.auditing.scan import suspicious_rounds
 from balaclava.auditing.search import Kind

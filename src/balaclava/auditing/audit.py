@@ -38,6 +38,7 @@ _LONG = 20_000  # rounds beyond which no game is played
 _REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
 _STEPS = 16_000_000  # rounds of all games together, by default
 _LOSS_STEPS = 4_000_000  # on losses at first: a step is dear, and mostly shows little
+_MORE = 3  # times as many games where something shows
 _FEWEST, _MOST = 10_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
 
@@ -104,10 +105,8 @@ def audit(
             "no game got as far as a release that depends on rewards, so that replay and games "
             "could find nothing; audit with a longer horizon or a larger epsilon"
         )
-    statistical = play_games(plan, policy, trials, seed, confidence, quick, on_gpu)
-    if more and isinstance(statistical, StatisticalAudit) and statistical.epsilon_lower > 0.0:
-        # Something shows: games of their own, three times as many, measure it.
-        statistical = play_games(plan, policy, 3 * trials, seed + 1, confidence, quick, on_gpu)
+    times_more = _MORE if more else 1
+    statistical = play_games(plan, policy, trials, seed, confidence, quick, on_gpu, times_more)
     return AuditReport(
         policy=policy.name,
         parameters=policy.parameters,
@@ -169,6 +168,7 @@ def play_games(
     confidence: float,
     quick: bool,
     on_gpu: bool = False,
+    times_more: int = 1,
 ) -> StatisticalAudit | BettingAudit | None:
     """The statistical part: games, bets, or reports; None where a game would have many decisions.
 
@@ -193,7 +193,7 @@ def play_games(
         games = {"count": count_on_device, "heat": heat_of(policy)}
     return audit_statistically(
         plan.policy, epsilon, delta, rounds=plan.long_rounds, trials=trials, seed=seed,
-        confidence=confidence, **games,
+        confidence=confidence, times_more=times_more, **games,
     )  # fmt: skip
 
 

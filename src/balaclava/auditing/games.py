@@ -25,6 +25,7 @@ from balaclava.simulation.engine import available_cores
 WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
 _FEW_STEPS = 300_000  # that are not worth a thread
+_BEGINNING = 100  # steps that the beginning of a game costs, about
 _NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
 
@@ -271,16 +272,16 @@ def play_life(
     sizes = np.full(_BLOCKS, games // _BLOCKS)
     sizes[: games % _BLOCKS] += 1
 
-    def block(number: int) -> Counts:
-        rng, own = seeded(seed, *path, number), start.copied()
-        size = int(sizes[number])
+    def block(number: int, own: Start) -> Counts:
+        rng, size = seeded(seed, *path, number), int(sizes[number])
         return play_block(policy, life, rewards, size, place, probes, reference, own, rng)
 
-    if games * (life.rounds - start.quiet) < _FEW_STEPS:
-        blocks = [block(number) for number in range(_BLOCKS)]
+    if games * (_BEGINNING + life.rounds - start.quiet) < _FEW_STEPS:
+        blocks = [block(number, start) for number in range(_BLOCKS)]
     else:
+        starts = [start.copied() for _ in range(_BLOCKS)]
         with ThreadPoolExecutor(available_cores()) as pool:
-            blocks = list(pool.map(block, range(_BLOCKS)))
+            blocks = list(pool.map(block, range(_BLOCKS), starts))
     return Counts(*(np.sum(each, axis=0) for each in zip(*blocks, strict=True)))
 
 

@@ -17,6 +17,7 @@ from balaclava.errors import ContextError
 from balaclava.policies.base import Policy
 
 _ALIGNED = 64  # bytes
+_CONTEXTS = 400  # different ones in a life; then they come again
 
 
 @dataclass
@@ -108,11 +109,10 @@ def contexts_of(policy: Policy, rounds: int, rng: np.random.Generator | None) ->
     if practice is None:
         return None
     practice = np.asarray(practice)
-    rows = np.repeat(practice[None], rounds, axis=0)
-    if rng is not None:
-        for i in range(rounds):
-            rows[i] = varied_context(policy, practice, rng)
-    return np.ascontiguousarray(rows)
+    if rng is None:
+        return np.repeat(practice[None], rounds, axis=0)
+    different = [varied_context(policy, practice, rng) for _ in range(min(rounds, _CONTEXTS))]
+    return np.array(different)[np.arange(rounds) % len(different)]
 
 
 def varied_context(policy: Policy, practice: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,10 +1,14 @@
-"""Playing a life once with a recorder, and again with one reward changed."""
+"""Playing a life once with a recorder, and again with one reward changed.
+
+What an observer sees is compared: every decision with its phase, and beside it, now and then, what
+an agent shows of its state: the chance of the arm, estimates, and what it calls released.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,6 +23,13 @@ from balaclava.policies.restoring import carried_over
 
 DIFFERS = "the decision of round {} differs though every mechanism answered alike"
 FEWER = "in round {} fewer questions were asked of the randomness"
+SHOWS = (
+    "after round {} an agent shows another chance, estimate or release though every mechanism "
+    "answered alike"
+)
+_LOOK = 16  # rounds between two looks at what an agent shows, beside those with a release
+
+Seen = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
 
 
 class Neighbour(NamedTuple):
@@ -38,6 +49,7 @@ class Game:
     marks: list[int] = field(default_factory=list)  # length of the tape before each choice; end
     chosen: list[int] = field(default_factory=list)  # and right after each choice
     fingerprints: dict[int, bytes] = field(default_factory=dict)  # after rounds with a release
+    shown: dict[int, bytes] = field(default_factory=dict)  # by an agent, after some rounds
     rare: bool = False  # whether answers were chosen that seldom come
 
 
@@ -46,8 +58,8 @@ class Outcome(NamedTuple):
 
     moves: list[Move] = []  # noqa: RUF012 (never changed)
     fault: str = ""  # how it went another way, though every answer was the same
-    differs: int | None = None  # the round, from 0, whose decision was another
-    decision: tuple[int, int] = (0, 0)  # what it was
+    differs: int | None = None  # the round, from 0, in which something else was seen
+    seen: Seen = (0, 0)  # what it was
 
 
 class Course:
@@ -82,6 +94,19 @@ class Course:
         value = float(self.life.rewards[slot, arm]) if reward is None else reward
         prepared = self.prepare(self.params, value)
         self.policy.kernels.learn(self.params, state, t, arm, prepared, phase, rng)
+
+    def shown(self, state: Any, arm: int) -> bytes:
+        """What an agent shows of a state beside its decision for an arm; see `Agent`."""
+        policy = self.policy
+        if policy.scope == "decision":
+            return b""
+        numbers = [policy.propensity(state, arm)]
+        for row in policy.released(state) or ():
+            numbers += row
+        if policy.estimation is not None:
+            for each in range(policy.arms):
+                numbers += policy.estimation.shown(self.params, state, each)
+        return np.array([-1.0 if number is None else number for number in numbers]).tobytes()
 
     def restore(self, state: Any, i: int) -> Any:
         """The state after the i-th round: what comes back where an agent is saved and restored."""
@@ -123,6 +148,8 @@ def record(
             game.fingerprints[i] = fingerprint(state)
             if beyond is not None and last == rounds:
                 last = min(i + 1 + beyond, rounds)
+        if i in game.fingerprints or (i + 1) % _LOOK == 0 or i + 1 == last:
+            game.shown[i] = course.shown(state, game.decisions[i][0])
     game.marks.append(len(recorder.tape))
     if fingerprint(course.params) != before:
         raise PrivacyError("the kernels write to params, which no replay can follow; use the state")
@@ -182,30 +209,40 @@ def replay_one(
         state = course.restore(state, i)
         if i in game.fingerprints and fingerprint(state) == game.fingerprints[i]:
             break
+        if (seen := other_show(course, state, game, i)) is not None:
+            return Outcome(player.moves, SHOWS.format(t), i, seen)
     return Outcome(player.moves)
 
 
-def strays(policy: Policy, game: Game, rewards: np.ndarray) -> tuple[int, str, tuple[int, int]]:
-    """The first round, from 0, in which other rewards show though every answer is the recorded one.
+def other_show(course: Course, state: Any, game: Game, i: int) -> bytes | None:
+    """What an agent shows after the i-th round, if it was looked at and is another now."""
+    if i not in game.shown:
+        return None
+    seen = course.shown(state, game.decisions[i][0])
+    return None if seen == game.shown[i] else seen
 
-    Also how they show, and the decision of that round. The number of rounds where they never do.
-    """
+
+def strays(policy: Policy, game: Game, rewards: np.ndarray) -> Outcome:
+    """How other rewards show though every answer is the recorded one; no fault if they do not."""
     life = dataclasses.replace(game.life, rewards=rewards)
     course, player = Course(policy, life), Player(game.tape, 0, charging=False)
-    state, decision = course.begin(), (0, 0)
+    state = course.begin()
     for i in range(life.rounds):
+        t = life.times[i]
         try:
             decision = course.choose(state, i, player)
             if decision != game.decisions[i]:
-                return i, DIFFERS.format(life.times[i]), decision
+                return Outcome([], DIFFERS.format(t), i, decision)
             for item in life.happenings(i):
                 course.happen(state, item, game.decisions[abs(item) - 1], player, None)
         except Divergence as divergence:
-            return i, f"in round {life.times[i]} {divergence}", game.decisions[i]
+            return Outcome([], f"in round {t} {divergence}")
         if player.position != game.marks[i + 1]:
-            return i, FEWER.format(life.times[i]), game.decisions[i]
+            return Outcome([], FEWER.format(t))
         state = course.restore(state, i)
-    return life.rounds, "", decision
+        if (seen := other_show(course, state, game, i)) is not None:
+            return Outcome([], SHOWS.format(t), i, seen)
+    return Outcome()
 
 
 def find_stray(
@@ -216,7 +253,7 @@ def find_stray(
     All rewards are changed at once. If that shows, they are changed one after the other, and the
     one with which it begins to show is found by bisection.
     """
-    if strays(policy, game, rewards)[0] == game.life.rounds:
+    if not strays(policy, game, rewards).fault:
         return None
     low, high = 0, len(game.life.times)  # so many rewards are changed: does not show, shows
 
@@ -225,93 +262,12 @@ def find_stray(
 
     while high - low > 1:
         middle = (low + high) // 2
-        if strays(policy, game, hybrid(middle))[0] == game.life.rounds:
-            low = middle
-        else:
+        if strays(policy, game, hybrid(middle)).fault:
             high = middle
-    at, fault, decision = strays(policy, game, hybrid(high))
+        else:
+            low = middle
     life = dataclasses.replace(game.life, rewards=hybrid(low))
     base = dataclasses.replace(game, life=life)
     slot = high - 1
     neighbour = Neighbour(slot, float(rewards[slot, game.decisions[slot][0]]))
-    differs = at if decision != game.decisions[at] else None
-    return base, neighbour, Outcome([], fault, differs, decision)
-
-
-def forced(
-    policy: Policy,
-    game: Game,
-    rng: Any,
-    rounds: int,
-    look: Callable[[int, tuple[int, int]], bool],
-    neighbour: Neighbour | None = None,
-) -> None:
-    """Play with other answers, but go on by the recorded decisions; `look` may end it."""
-    course = Course(policy, game.life)
-    state = course.begin()
-    for i in range(rounds):
-        if look(i, course.choose(state, i, rng)):
-            return
-        for item in game.life.happenings(i):
-            changed = neighbour is not None and item == neighbour.slot + 1
-            reward = neighbour.reward if neighbour is not None and changed else None
-            course.happen(state, item, game.decisions[abs(item) - 1], rng, reward)
-        state = course.restore(state, i)
-
-
-def chance_decides(
-    policy: Policy, game: Game, neighbour: Neighbour, outcome: Outcome, seed: int, times: int = 48
-) -> bool:
-    """Whether randomness reaches the decision that differs: other answers, another decision.
-
-    A plain draw anywhere before it counts as reaching it.
-    """
-    at = outcome.differs
-    assert at is not None  # the caller has looked
-    if any(entry.terms is None for entry in game.tape[: game.chosen[at]]):
-        return True
-    for number in range(times):
-        side = number % 2
-        expected = outcome.decision if side else game.decisions[at]
-        last: list[tuple[int, int]] = []
-
-        def look(i: int, decision: tuple[int, int], last: list[Any] = last) -> bool:
-            last[:] = [decision]
-            return i == at
-
-        try:
-            forced(policy, game, Recorder(seed, number), at + 1, look, neighbour if side else None)
-        except (PrivacyError, ArithmeticError, IndexError, ValueError):
-            return True
-        if last[0] != expected:
-            return True
-    return False
-
-
-def readers(policy: Policy, game: Game, place: int, seed: int, redraws: int = 3) -> np.ndarray:
-    """Which rounds' decisions change when one answer of the tape is another: [rounds] of bool."""
-    entry, changed = game.tape[place], np.zeros(game.life.rounds, bool)
-    assert entry.terms is not None and entry.body is not None  # noqa: PT018
-    span = 50.0 * entry.terms.sensitivity / max(entry.terms.epsilon, 1e-3)
-    answer = np.asarray(entry.answer, float)
-    others = [answer + span, answer - span]
-    noise = np.random.default_rng([seed, place]).laplace(0.0, span / 50.0, redraws)
-    others += [answer + shift for shift in noise]
-    for other in others:
-        value = float(other) if other.ndim == 0 else tuple(other.tolist())
-        tape = [*game.tape[:place], entry._replace(answer=value), *game.tape[place + 1 :]]
-
-        def look(i: int, decision: tuple[int, int]) -> bool:
-            changed[i] |= decision != game.decisions[i]
-            return False
-
-        at = 0
-        try:
-            forced(policy, game, Player(tape, 0, lenient=True), game.life.rounds, look)
-        except Divergence:
-            # From here on it asks other things: what was released steers what is asked.
-            at = int(np.searchsorted(game.marks, place, side="right"))
-            changed[at:] = True
-        except (PrivacyError, ArithmeticError, IndexError, ValueError):
-            continue
-    return changed
+    return base, neighbour, strays(policy, game, hybrid(high))

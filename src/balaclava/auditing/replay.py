@@ -26,12 +26,11 @@ from balaclava.auditing.recording import (
     Game,
     Neighbour,
     Outcome,
-    chance_decides,
     find_stray,
-    readers,
     record,
     replay_all,
 )
+from balaclava.auditing.redraws import chance_decides, readers
 from balaclava.auditing.report_replay import fault_of_reports
 from balaclava.auditing.scan import suspicious_rounds
 from balaclava.auditing.search import (

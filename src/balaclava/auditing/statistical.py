@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.recorder import Recorder
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
+from balaclava.simulation.engine import available_cores
 
 Count = Callable[..., np.ndarray]  # `count_games`, or the same on a GPU
 
@@ -93,15 +95,43 @@ def audit_statistically(
     confidence: float,
     count: Count = count_games,
     heat: int = _HEAT,
+    times_more: int = 1,
 ) -> StatisticalAudit:
     """Bound epsilon from below with `trials` games, at most half of them to choose the event.
 
-    `count` plays them, and those that look for streams: at most `heat` to compare two at first.
+    `count` plays them, and those that look for streams: at most `heat` to compare two at first. If
+    something shows, games of their own, `times_more` as many, measure it on the same streams.
     """
     half = max(trials // 4, 1)  # of the games on each stream
+    planned = 2 * half - min(half, _CHOICE)
+    neighbours = find_neighbours(policy, delta, rounds, planned, seed, count, heat)
+    result = measure(policy, neighbours, epsilon, delta, rounds, half, seed, confidence, count)
+    if times_more > 1 and result.epsilon_lower > 0.0:
+        half *= times_more
+        result = measure(
+            policy, neighbours, epsilon, delta, rounds, half, seed + 1, confidence, count
+        )
+    return result
+
+
+def measure(
+    policy: Policy,
+    neighbours: Neighbours,
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    half: int,
+    seed: int,
+    confidence: float,
+    count: Count,
+) -> StatisticalAudit:
+    """Choose an event with some games on two streams, and measure it with others: 2 half on each.
+
+    At most half of them choose.
+    """
     choice = min(half, _CHOICE)
     games = 2 * half - choice
-    attack = find_attack(policy, delta, rounds, choice, games, seed, count, heat)
+    attack = choose_attack(policy, neighbours, delta, rounds, choice, games, seed, count)
     likely, unlikely = (
         count_event(policy, attack, stream, games, seed, _TEST, side, count=count)
         for side, stream in enumerate(attack.streams)
@@ -148,7 +178,8 @@ def audit_by_betting(
     significance: float = 1e-3,
 ) -> BettingAudit:
     """An anytime-valid test: stops as soon as the claim is refuted, or after `pairs` pairs."""
-    attack = find_attack(policy, delta, rounds, 32 * _FEW_GAMES, pairs, seed)
+    neighbours = find_neighbours(policy, delta, rounds, pairs, seed)
+    attack = choose_attack(policy, neighbours, delta, rounds, 32 * _FEW_GAMES, pairs, seed)
     return bet(policy, attack, epsilon, delta, pairs=pairs, seed=seed, significance=significance)
 
 
@@ -187,18 +218,17 @@ def bet(
     )
 
 
-def find_attack(
+def choose_attack(
     policy: Policy,
+    neighbours: Neighbours,
     delta: float,
     rounds: int,
     games: int,
     planned: int,
     seed: int,
     count: Count = count_games,
-    heat: int = _HEAT,
 ) -> Attack:
-    """Neighbouring streams and an event that tells them apart, found with games of their own."""
-    neighbours = find_neighbours(policy, delta, rounds, planned, seed, count, heat)
+    """The event that tells two streams apart best, found with games of its own."""
     probes = probe_rounds(rounds, neighbours.place)
     left, right = (
         count(policy, stream, games, neighbours.place, probes, seed, _TRAIN, side)
@@ -237,16 +267,23 @@ def find_neighbours(
     few = planned // (4 * len(candidates))  # so that all heats together cost about one stage
     least = min(max(planned // len(candidates), 50), 200)
     games, heat = min(max(few, least), most), 0
+
+    def score(number: int) -> float:
+        candidate, path = candidates[number], (_SEARCH, heat, number)
+        probes = probe_rounds(rounds, candidate.place)
+        left, right = (
+            count(policy, stream, games, candidate.place, probes, seed, *path, side)
+            for side, stream in enumerate(candidate.streams)
+        )
+        return best_event(left, right, games, probes, delta, planned).bound
+
     while len(candidates) > 1:
-        scores = []
-        for number, candidate in enumerate(candidates):
-            probes = probe_rounds(rounds, candidate.place)
-            path = (_SEARCH, heat, number)
-            left, right = (
-                count(policy, stream, games, candidate.place, probes, seed, *path, side)
-                for side, stream in enumerate(candidate.streams)
-            )
-            scores.append(best_event(left, right, games, probes, delta, planned).bound)
+        numbers = range(len(candidates))
+        if count is count_games:
+            with ThreadPoolExecutor(available_cores()) as pool:
+                scores = list(pool.map(score, numbers))
+        else:  # a GPU is busy with one
+            scores = list(map(score, numbers))
         ranked = sorted(range(len(candidates)), key=lambda i: -scores[i])
         candidates = [candidates[i] for i in ranked[: max(len(candidates) // 4, 1)]]
         games, heat = 4 * games, heat + 1

@@ -316,7 +316,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
     is 0 at first and then the latest estimate, and u^(1/p) + (the error of c) takes the place of
     u^(1/p). No pull is spent on finding c alone. With p = 1.9, epsilon = 1 and beta = 10^-7 the
     radius is within a half of what it would be with c = mu after 33,000 pulls of an arm if
-    D = 10 u^(1/p), and after 131,000 if D = 1000 u^(1/p).
+    D = 10 u^(1/p), and after 131,000 if D = 1000 u^(1/p) (`benchmarks/docstrings.py`).
 
     radius_scale c < 1 trusts that tails are lighter than u allows. It multiplies R by c, and what
     B is above u^(1/p) by sqrt(c): a smaller radius bears less noise, so B must come down, yet as

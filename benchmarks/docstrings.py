@@ -1,0 +1,79 @@
+"""Figures that docstrings quote: `python benchmarks/docstrings.py`. About a minute.
+
+Rare rewards: how often an arm that has its mean from rare rewards is found, that is, pulled in
+more than half of 200,000 rounds. Centres: after how many pulls of an arm the radius of
+dpr-batch-ucb with a `mean_range` is within a half of that of a policy which knows the mean. Widths:
+`mean_interval` over the interval for one fixed number of rewards by the normal law.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+import balaclava as bl
+from balaclava.theory.confidence import mean_interval
+
+HORIZON, RUNS, SEED = 200_000, 60, 20_263
+FAILURE = 0.05
+
+
+def times_found(chance: float, name: str, **parameters: float) -> int:
+    """Of so many runs, those that found 10 with that chance, against a sure 0.7."""
+    world = bl.environment("two-point", values=[10.0, 0.7], probabilities=[chance, 1.0])
+    policy = bl.policy(name, arms=2, epsilon=1.0, **parameters)
+    results = bl.simulate(policy, world, horizon=HORIZON, repetitions=RUNS, seed=SEED)
+    return int((results.pulls(name)[:, 0] > HORIZON / 2).sum())
+
+
+def rare_rewards() -> None:
+    """A line a policy."""
+    moments = {"moment_order": 1.9, "moment_bound": 0.09 * 10.0**1.9, "horizon": HORIZON}
+    print("| rare rewards | found, of 60 runs |\n|---|---|")
+    print(f"| dpr-adaptive-ucb, 10 with 0.2 | {times_found(0.2, 'dpr-adaptive-ucb')} |")
+    for scale in (0.3, 1.0):
+        count = times_found(0.09, "dpr-batch-ucb", **moments, radius_scale=scale)
+        print(f"| dpr-batch-ucb at radius_scale {scale:g}, 10 with 0.09 | {count} |")
+
+
+def pulls_until_centred(mean_range: float) -> int:
+    """Pulls of an arm after which the radius is at most 1.5 times that with the mean known."""
+    common = {"arms": 2, "epsilon": 1.0, "horizon": 10**7, "moment_order": 1.9, "moment_bound": 1.0}
+    known = bl.policy("dpr-batch-ucb", **common).schedule
+    centred = bl.policy("dpr-batch-ucb", **common, mean_range=mean_range).schedule
+    pulls, goal = np.cumsum(centred.sizes[:-1]), np.cumsum(known.sizes[:-1])
+    radii = np.interp(np.log(pulls), np.log(goal), np.log(known.radii))
+    return int(pulls[np.log(centred.radii) <= radii + math.log(1.5)].min())
+
+
+def centres() -> None:
+    """A line a range of means."""
+    print("\n| mean_range over u^(1/p) | pulls |\n|---|---|")
+    for mean_range in (10.0, 1000.0):
+        print(f"| {mean_range:g} | {pulls_until_centred(mean_range):,} |")
+
+
+def relative_width(mean: float, noise: float, rewards: int) -> float:
+    """Of an interval with one draw of noise, over that by the normal law within [0, 1]."""
+    low, high = mean_interval(mean, rewards, int(noise > 0.0), noise, FAILURE)
+    spread = math.sqrt((mean * (1.0 - mean) + 2.0 * noise**2 / rewards) / rewards)
+    reach = NormalDist().inv_cdf(1.0 - FAILURE / 2.0) * spread
+    return (high - low) / (min(mean + reach, 1.0) - max(mean - reach, 0.0))
+
+
+def widths() -> None:
+    """The least and the largest."""
+    cases = itertools.product((0.02, 0.5), (0.0, 1.0, 10.0), 10 ** np.arange(2, 9))
+    ratios = {case: relative_width(*case[:2], int(case[2])) for case in cases}
+    print("\n| mean, noise, rewards | width |\n|---|---|")
+    for case in (min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)):
+        print(f"| {case[0]:g}, {case[1]:g}, {case[2]:,} | {ratios[case]:.2f} |")
+
+
+if __name__ == "__main__":
+    rare_rewards()
+    centres()
+    widths()
