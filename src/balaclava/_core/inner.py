@@ -10,6 +10,7 @@ optimisation does the rest, with the same result.
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -210,3 +211,16 @@ class InnerCompiler(compiler.Compiler):
             manager._finalized = False
             manager.finalize()
         return managers
+
+
+class LoopCompiler(compiler.Compiler):
+    """numba's compiler for a loop and, through it, for the kernels that it calls."""
+
+    def compile_extra(self, func: Any) -> Any:
+        collects = gc.isenabled()
+        gc.disable()  # thousands of small objects that live until the end
+        try:
+            return super().compile_extra(func)
+        finally:
+            if collects:
+                gc.enable()

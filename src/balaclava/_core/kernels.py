@@ -97,7 +97,7 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     import numba
     from numba import extending
 
-    from balaclava._core.inner import InnerCompiler
+    from balaclava._core.inner import InnerCompiler, LoopCompiler
 
     for called, body in newly_marked("cpu"):
         # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
@@ -116,7 +116,8 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
         # Loops of one factory have one name, and numba tells their machine code apart by numbers
         # that begin anew in every process: two that two processes wrote would share symbols.
         function.__qualname__ += f"_{directory.name}"
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    options = {"no_cfunc_wrapper": True, "pipeline_class": LoopCompiler}
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if directory is not None:
         keep_on_disk(dispatcher, directory)
     return dispatcher
