@@ -271,6 +271,73 @@ def test_pools_that_cannot_be(name, value):
         bl.restore(damaged)
 
 
+def _played(name: str, **parameters: Any) -> Saved:
+    """Saved after 90 decisions, some of which are open, some cancelled."""
+    agent = bl.policy(name, arms=3, **parameters).agent(seed=1)
+    for number in range(90):
+        decision = agent.ask()
+        if number % 10 == 3:
+            agent.cancel(decision)
+        elif number % 10 != 7:
+            agent.tell(decision, 0.5)
+    return json.loads(json.dumps(agent.save()))
+
+
+PLAYED = {
+    "dp-se": _played("dp-se", epsilon=5.0, horizon=500, explore=0.5),
+    "dp-imed": _played("dp-imed", epsilon=5.0),
+    "dp-ucb": _played("dp-ucb", epsilon=1.0),
+    "dp-ucb-int": _played("dp-ucb-int", epsilon=1.0, delta=1e-3),
+    "dp-htinf": _played("dp-htinf", epsilon=1.0, horizon=500),
+    "dpr-batch-ucb": _played(
+        "dpr-batch-ucb", epsilon=1.0, horizon=500, moment_order=2.0, moment_bound=1.0, first_batch=4
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_what_was_played_is_restored(name):
+    """Epochs count decisions out of turn as less than none lost."""
+    assert bl.restore(PLAYED[name]).save()["state"] == PLAYED[name]["state"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "value"),
+    [
+        ("dp-se", "came", -1),
+        ("dp-se", "lost", -1_000),
+        ("dp-se", "radii", np.nan),
+        ("dp-se", "alone", 3),
+        ("dp-se", "phase", 10**6),
+        ("dp-se", "sums", -1.0),
+        ("dp-se", "blocks.order", 3),
+        ("dp-imed", "number", 10**6),
+        ("dp-imed", "planned", -1),
+        ("dp-imed", "lead", 3),
+        ("dp-imed", "chance", 1.5),
+        ("dp-imed", "sums", 1e300),
+        ("dp-imed", "blocks.full_size", 10**6),
+        ("dp-ucb", "counters.since.items", -1),  # on which its tree went on for ever
+        ("dp-ucb", "counters.whole.items", 2**61),
+        ("dp-ucb-int", "best", -1),
+        ("dp-ucb-int", "indices", np.nan),
+        ("dp-htinf", "left", -1),
+        ("dp-htinf", "number", 2**61),
+        ("dp-htinf", "base.pending.count", -1),
+        ("dp-htinf", "base.chances", -1.0),
+        ("dpr-batch-ucb", "grades", 10**6),
+        ("dpr-batch-ucb", "shares", -1.0),
+        ("dpr-batch-ucb", "widths", -1.0),
+    ],
+)
+def test_states_that_cannot_be(policy, name, value):
+    damaged = copy.deepcopy(PLAYED[policy])
+    with_value(name, value)(damaged)
+    damaged["digest"] = digest_of(damaged)
+    with pytest.raises(SavedStateError, match="damaged"):
+        bl.restore(damaged)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -6,11 +6,13 @@ So arms are pulled equally often and none is confounded with the time of day.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 
 
 class Blocks(NamedTuple):
@@ -21,6 +23,12 @@ class Blocks(NamedTuple):
     place: np.ndarray  # one element: turns taken
     members: np.ndarray  # the arms of the blocks to come
     full_size: np.ndarray  # one element: how many there are
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be, however many decisions were made."""
+        arms = self.order.size
+        yield from outside(0, arms - 1, order=self.order, members=self.members)
+        yield from outside(0, arms, size=self.size, place=self.place, full_size=self.full_size)
 
 
 @kernel

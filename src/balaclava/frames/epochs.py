@@ -17,11 +17,14 @@ number of its own rewards that came.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -71,6 +74,22 @@ class Epochs(NamedTuple):
     def last_chance(self) -> float:
         """The chance that the last decision's arm had."""
         return float(self.chance[0] / self.alike[0])
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        arms = self.active.size
+        yield from outside(
+            0, decisions, came=self.came, draws=self.draws, done=self.done, number=self.number,
+        )  # fmt: skip
+        yield from outside(-decisions, decisions, lost=self.lost)
+        yield from outside(0, decisions + 1, oldest=self.oldest)
+        yield from outside(0, decisions + arms, left=self.left)
+        yield from outside(0, MOST_ROUNDS, turns=self.turns, length=self.length)
+        yield from outside(UNLEARNED, self.number[0], phase=self.phase)
+        yield from outside(-1, arms - 1, only=self.only, alone=self.alone)
+        yield from outside(1, arms, alike=self.alike)
+        yield from outside(0.0, 1.0, chance=self.chance)
+        yield from outside(0.0, math.inf, radii=self.radii, widths=self.widths)
 
 
 @kernel

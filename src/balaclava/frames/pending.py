@@ -8,11 +8,13 @@ oldest decision is forgotten, and its reward counts for nothing when it comes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 
 FORGOTTEN = -1
 
@@ -23,6 +25,10 @@ class Pending(NamedTuple):
     count: np.ndarray  # type: ignore[assignment]  # one element: decisions so far
     numbers: np.ndarray  # [room]: the decision whose notes are here, 0 for none
     notes: np.ndarray  # [room, width]
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, count=self.count, numbers=self.numbers)
 
 
 @kernel

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -83,6 +85,16 @@ class Pools(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
+        arms = self.number.size
+        yield from outside(
+            0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
+            waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
+        )  # fmt: skip
+        yield from outside(0, MOST_ROUNDS, size=self.size, sizes=self.sizes, planned=self.planned)
+        yield from outside(0, arms, fresh=self.fresh, heard=self.heard)
+        yield from outside(-1, arms - 1, current=self.current)
+        yield from outside(0, arms - 1, lead=self.lead)
+        yield from outside(0.0, 1.0, spreads=self.spreads, chance=self.chance)
         if (self.asked > self.size).any() or self.rewards.sum() > decisions:
             yield "more decisions in a batch than it has, or more rewards than decisions"
         if self.rest[0] < 0 or (self.rest[0] > 0 and self.asked[self.current[0]] < self.rest[0]):

@@ -19,7 +19,11 @@ from balaclava._core.declared import brief
 from balaclava.errors import SavedStateError
 
 SCHEMA = 2
-_COUNTS = ("asked", "pulls", "rewards", "settled", "lost")  # of decisions
+_COUNTS = ("asked", "pulls", "rewards", "settled")  # of decisions
+_SIGNED = ("lost",)  # of epochs: less those out of turn
+_CHANCES = ("chances", "advised")
+_LENGTHS = ("level", "levels", "step", "radius", "radii", "widths", "variances", "noises", "spread")
+_ROUNDING = 1e-9
 _MOST = 2**62
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
@@ -168,15 +172,22 @@ def _fill(name: str, array: np.ndarray, data: bytes, decisions: int) -> None:
 
 def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: int) -> None:
     """What no array of a state may hold; what a fresh state holds is always fine."""
+    field = name.rpartition(".")[2]
+    if values.size == 0:
+        return
     if values.dtype == np.bool_ and (values.view(np.uint8) > 1).any():
         raise DamageError(f"{name} holds something else than true and false")
     if np.issubdtype(values.dtype, np.floating):
         if not np.isfinite(values).all() and np.isfinite(fresh).all():
             raise DamageError(f"{name} holds what is not a finite number")
-    elif np.issubdtype(values.dtype, np.integer) and values.size:
-        counts = name.rpartition(".")[2] in _COUNTS
-        low = min(0 if counts else -1, int(fresh.min()))
-        high = max(decisions if counts else _MOST, int(fresh.max()))
+        if field in (*_CHANCES, *_LENGTHS) and (values < min(-_ROUNDING, fresh.min())).any():
+            raise DamageError(f"{name} holds a number below 0")
+        if field in _CHANCES and (values > 1.0 + _ROUNDING).any():
+            raise DamageError(f"{name} holds a chance above 1")
+    elif np.issubdtype(values.dtype, np.integer):
+        low = -decisions if field in _SIGNED else 0 if field in _COUNTS else -1
+        low = min(low, int(fresh.min()))
+        high = max(decisions if field in _COUNTS else _MOST, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")
 

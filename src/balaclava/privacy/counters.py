@@ -41,11 +41,13 @@ Proof for the hybrid.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import exact_step, towards_0
 
@@ -59,6 +61,10 @@ class Trees(NamedTuple):
     exact: np.ndarray  # [arms, levels]: sums of the last 2^level items
     noisy: np.ndarray  # [arms, levels]: the same as released
 
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, items=self.items)
+
 
 class Logarithmic(NamedTuple):
     """One logarithmic counter for each arm."""
@@ -66,6 +72,10 @@ class Logarithmic(NamedTuple):
     items: np.ndarray  # [arms]
     pending: np.ndarray  # [arms]: the sum of the items since the last release
     released: np.ndarray  # [arms]: what is published
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, items=self.items)
 
 
 class Hybrid(NamedTuple):

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.errors import ParameterError
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import (
@@ -63,6 +64,11 @@ class Converted(NamedTuple):
     rest: np.ndarray  # one element: decisions that it still has
     opened: np.ndarray  # one element: whether the last decision opened it,
     held: np.ndarray  # one element: and whether that was held out
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, numbers=self.numbers, lost=self.lost, number=self.number)
+        yield from outside(0, MOST_ROUNDS, left=self.left, rest=self.rest, arms=self.arms)
 
 
 @kernel(borrows=True)

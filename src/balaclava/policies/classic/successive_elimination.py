@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -41,6 +43,11 @@ class State(NamedTuple):
     news: np.ndarray  # one element: rewards of active arms since the last comparison
     left: np.ndarray  # one element: how many arms are active
     blocks: Blocks
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, news=self.news)
+        yield from outside(1, self.pulls.size, left=self.left)
 
 
 @kernel

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 
 from balaclava._core.declared import (
+    MOST_ROUNDS,
     Contamination,
     Epsilon,
     FailureProbability,
@@ -21,6 +22,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.blocks import all_had_their_turn
 from balaclava.frames.epochs import (
     Epochs,
@@ -85,6 +87,12 @@ class Elimination(NamedTuple):
     rest: np.ndarray  # one element: decisions left in a batch whose rewards are not used,
     pick: np.ndarray  # one element: and its arm
     means: np.ndarray  # [arm]: the last released estimate; inf: none yet
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, MOST_ROUNDS, size=self.size, rest=self.rest)
+        yield from outside(0, self.means.size - 1, pick=self.pick)
+        yield from outside(-math.inf, math.inf, means=self.means)
 
 
 @kernel

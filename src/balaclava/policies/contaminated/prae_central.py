@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.epochs import (
     drop,
     is_settled,
@@ -51,6 +53,10 @@ class Located(NamedTuple):
     counted: np.ndarray  # [arm, row]: whether it has one
     locates: np.ndarray  # [row]: whether the epoch is a first fold
     second: np.ndarray  # one element: whether a second fold is due
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, counts=self.counts)
 
 
 @kernel

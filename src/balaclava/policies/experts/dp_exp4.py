@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Delta, Epsilon, Horizon
+from balaclava._core.declared import MOST_ROUNDS, Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.estimators.weights import (
     Weights,
     begin_weights,
@@ -56,6 +58,11 @@ class State(NamedTuple):
     lost: np.ndarray  # [row]: those that were given up
     sums: np.ndarray  # [row, N], in grid steps: raw, and never read but to be released
     released: np.ndarray  # [N]: the last answers
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, decisions, lost=self.lost)
+        yield from outside(0, MOST_ROUNDS, left=self.left)
 
 
 @kernel

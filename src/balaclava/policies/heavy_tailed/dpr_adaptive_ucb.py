@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Epsilon, RadiusScale, Range
+from balaclava._core.declared import MOST_ROUNDS, Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.estimators.dyadic import (
     BINS,
     bin_of,
@@ -82,6 +84,15 @@ class State(NamedTuple):
     variances: np.ndarray  # of the mean of rewards
     noises: np.ndarray  # the scale of the noise in it
     precisions: np.ndarray  # the mean's weight against that of a further batch; 0 without a mean
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        grades = self.sizes.size - 1
+        yield from outside(0, decisions, counts=self.counts)
+        yield from outside(-1, grades, grade=self.grade, newest=self.newest, top=self.top)
+        yield from outside(0, MOST_ROUNDS, sizes=self.sizes, next_size=self.next_size)
+        if (self.low > self.high).any():
+            yield "levels of which the lower is the higher"
 
 
 @kernel(borrows=True)

@@ -8,6 +8,7 @@ them, with their proof.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.pools import (
     NOTHING,
     ROWS,
@@ -98,6 +100,11 @@ class State(NamedTuple):
     shares: np.ndarray  # [arm, batch]: the part of its rewards that came; 0: not released
     widths: np.ndarray  # [arm]: the radius of the estimate
     latest: np.ndarray  # [arm]: the centre of batches that open now
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, self.released.shape[1], grades=self.grades)
+        yield from outside(0.0, 1.0, shares=self.shares)
 
 
 @kernel

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
@@ -38,6 +41,10 @@ class State(NamedTuple):
     step: np.ndarray  # of the grid on which the sums of the epoch are exact
     length: np.ndarray  # R, for which B is made
     radius: np.ndarray  # 6 err, of R rewards
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, MOST_ROUNDS, length=self.length)
 
 
 @kernel(borrows=True)

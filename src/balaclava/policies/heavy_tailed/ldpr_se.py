@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
+from balaclava._core.ranges import outside
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
@@ -35,6 +38,10 @@ class State(NamedTuple):
     level: np.ndarray  # B, which every owner is told
     length: np.ndarray  # R, for which B is made
     radius: np.ndarray  # 7 err, of R reports
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """What cannot be after so many decisions."""
+        yield from outside(0, MOST_ROUNDS, length=self.length)
 
 
 @kernel(borrows=True)
