@@ -24,8 +24,10 @@ $(READY): pyproject.toml requirements.lock requirements-examples.lock
 demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a picture, a page
 	$(BIN)/balaclava demo --out out/demo
 
-test: $(READY) lint ## everything that must hold before a change lands
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=10
+test: $(READY) ## everything that must hold before a change lands; lint runs beside the tests
+	@mkdir -p out; $(MAKE) --no-print-directory lint > out/lint.txt 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=10; tests=$$?; \
+	wait $$lint; linted=$$?; cat out/lint.txt; exit $$((tests || linted))
 
 test-all: $(READY) lint ## with the long statistical tests too
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10

@@ -25,6 +25,7 @@ from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.privacy.truncated_laplace import truncated_laplace_magnitude
 from balaclava.testing.policies import round_of
 from balaclava.theory.gaussian_index import missed_best
+from tests.effort import looks
 
 MILLION = 10**6
 
@@ -296,9 +297,10 @@ def test_gdp_elim_new_commits_for_ever():
         ("gdp-elim-new", {"epsilon": 0.5, "delta": 0.01, "horizon": 2}, 400),
     ],
 )
-def test_rewards_reach_decisions_through_mechanisms_only(name, given, rounds):
+@pytest.mark.parametrize("pairs", looks(20, 60))
+def test_rewards_reach_decisions_through_mechanisms_only(name, given, rounds, pairs):
     policy = bl.policy(name, arms=2, **{"epsilon": 1.0, **given})
-    audit = audit_by_replay(policy, policy.guarantee, rounds=rounds, pairs=60, seed=1)
+    audit = audit_by_replay(policy, policy.guarantee, rounds=rounds, pairs=pairs, seed=1)
     assert audit.verdict == "consistent", str(audit)
     assert audit.moved > 0
     if name == "dp-ftpl-gauss":  # charged by its true shift
