@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +13,7 @@ import numpy as np
 
 from balaclava._core.files import atomically
 from balaclava.papers.harness.findings import Findings
-from balaclava.simulation.engine import Device, Progress, chosen_device, simulate
-from balaclava.simulation.feedback import PROMPT
+from balaclava.simulation.engine import Device, Progress, simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,9 +28,6 @@ class Panel(NamedTuple):
 
     policies: Mapping[str, Policy]
     environment: Environment
-
-
-_SIDE_BY_SIDE = 32  # panels, on a GPU
 
 
 class Size(NamedTuple):
@@ -87,14 +82,12 @@ class Desk:
         seed: int,
         checkpoints: int | np.ndarray,
     ) -> Iterator[Results]:
-        """The results of each, in order; on a GPU, which one alone seldom fills, side by side."""
-        rounds, over = [0] * len(panels), False
+        """The results of each, as they are asked for."""
+        rounds = [0] * len(panels)
         total = sum(s.repetitions * s.horizon * len(p.policies) for p, s in panels)
 
         def play(number: int) -> Results:
             def tell(now: int, _: int) -> None:
-                if over:
-                    raise KeyboardInterrupt
                 rounds[number] = now
                 if self.progress is not None:
                     self.progress(sum(rounds), total)
@@ -112,15 +105,7 @@ class Desk:
                 device=self.device,
             )
 
-        if chosen_device(self.device, PROMPT) == "cpu":
-            yield from map(play, range(len(panels)))
-            return
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            try:
-                yield from pool.map(play, range(len(panels)))
-            except BaseException:
-                over = True  # the others stop at the end of their launches
-                raise
+        return map(play, range(len(panels)))
 
     def picture(self, figure: Figure, ending: str = "") -> None:
         """Keep a picture, under the figure's name."""

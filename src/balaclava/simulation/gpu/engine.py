@@ -7,11 +7,9 @@ pulls come back. Results depend on the seed alone.
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +30,6 @@ _SECONDS = 0.2  # that a launch should last
 _FIRST_LAUNCH = 64  # rounds, to see how fast it is
 _SHARE = 0.8  # of the free memory of the device
 _MOST_GAMES = 1 << 21
-_FEW_GAMES = 1 << 14  # that leave room on the device for those of other policies
 
 Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
@@ -134,7 +131,6 @@ def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
 
 
 _loops: dict[tuple[Any, ...], Any] = {}
-_compiling = threading.RLock()
 
 
 def loop_of(policy: Policy, environment: Environment) -> Any:
@@ -149,31 +145,19 @@ def loop_of(policy: Policy, environment: Environment) -> Any:
 
 
 def runs_on_device(results: Results, repetitions: int, progress: Progress | None) -> Iterator[Run]:
-    """Each repetition that `results` describes; few of them, of several policies, side by side."""
+    """Each repetition that `results` describes, policy by policy."""
     whole = repetitions * results.horizon * len(results.policies)
-    total, over, lock = 0, False, threading.Lock()
+    total = 0
 
     def report(rounds: int) -> None:
         nonlocal total
-        if over:
-            raise KeyboardInterrupt
-        with lock:
-            total += rounds
-            if progress is not None:
-                progress(total, whole)
+        total += rounds
+        if progress is not None:
+            progress(total, whole)
 
-    def play(label: str) -> Iterator[Run]:
-        pair = DevicePair(label, results.policies[label], results.environment)
-        return pair.play(results.checkpoints, repetitions, results.seed, report)
-
-    threads = max(len(results.policies), 1) if repetitions <= _FEW_GAMES else 1
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for runs in pool.map(lambda label: list(play(label)), results.policies):
-                yield from runs
-        except BaseException:
-            over = True  # the others stop at the end of their launches
-            raise
+    for label, policy in results.policies.items():
+        pair = DevicePair(label, policy, results.environment)
+        yield from pair.play(results.checkpoints, repetitions, results.seed, report)
 
 
 def some_on_device(
@@ -211,28 +195,16 @@ class DevicePair:
         from numba import cuda
 
         self.label, self.policy, self.environment = label, policy, environment
-        self._stream = cuda.stream()
-        with _compiling, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
-            self._loop = loop_of(policy, environment)
-            self._launch(set_up(policy, environment, 1, self._put), 0, 0, 0, 0)
-
-    def _put(self, array: np.ndarray) -> Any:
-        from numba import cuda
-
-        return cuda.to_device(array, stream=self._stream)
-
-    def _get(self, array: Any) -> np.ndarray:
-        here: np.ndarray = array.copy_to_host(stream=self._stream)
-        self._stream.synchronize()
-        return here
+        self._loop = loop_of(policy, environment)
+        with compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            self._launch(set_up(policy, environment, 1, cuda.to_device), 0, 0, 0, 0)
 
     def _launch(self, games: Games, seed: int, first: int, start: int, until: int) -> None:
         key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
         blocks = -(-games.totals.size // THREADS)
         with warnings.catch_warnings():  # of few games: their number is the user's choice
             warnings.filterwarnings("ignore", ".*Grid size")
-            self._loop[blocks, THREADS, self._stream](key, first, start, until, *games)
-        self._stream.synchronize()
+            self._loop[blocks, THREADS](key, first, start, until, *games)
 
     def games_at_once(self) -> int:
         """As many as the free memory of the device holds."""
@@ -261,7 +233,9 @@ class DevicePair:
     def _play_together(
         self, rounds: np.ndarray, first: int, count: int, seed: int, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
-        games = set_up(self.policy, self.environment, count, self._put)
+        from numba import cuda
+
+        games = set_up(self.policy, self.environment, count, cuda.to_device)
         regret = np.empty((count, rounds.size))
         rounds_so_far, chunk = 0, _FIRST_LAUNCH
         for c, checkpoint in enumerate(rounds.tolist()):
@@ -269,12 +243,13 @@ class DevicePair:
                 until = min(checkpoint, rounds_so_far + chunk)
                 began = time.perf_counter()
                 self._launch(games, seed, first, rounds_so_far, until)
+                cuda.synchronize()
                 rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
                 chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
                 report((until - rounds_so_far) * count)
                 rounds_so_far = until
-            self._require_arms(self._get(games.faults))
-            pulls, totals = self._get(games.states[PULLS]).T, self._get(games.totals)
+            self._require_arms(games.faults.copy_to_host())
+            pulls, totals = games.states[PULLS].copy_to_host().T, games.totals.copy_to_host()
             regret[:, c] = self.environment.regret(np.full(count, checkpoint), pulls, totals)
         return regret, np.ascontiguousarray(pulls)
 
