@@ -29,9 +29,17 @@ from balaclava.privacy.mechanism import Loss, Terms, mechanism, mechanism_of
 from balaclava.privacy.randomized_response import bernoulli_report
 from balaclava.privacy.truncated_laplace import truncated_laplace_release
 from tests.effort import looks
-from tests.oracles import broken, broken_again, broken_frame, broken_rare, broken_third, correct
+from tests.oracles import (
+    broken,
+    broken_again,
+    broken_frame,
+    broken_rare,
+    broken_shown,
+    broken_third,
+    correct,
+)
 
-SETS = (broken, broken_again, broken_third, broken_rare)
+SETS = (broken, broken_again, broken_third, broken_rare, broken_shown)
 BROKEN = {name: policy for each in SETS for name, policy in each.policies().items()}
 CORRECT = {
     **correct.policies(),

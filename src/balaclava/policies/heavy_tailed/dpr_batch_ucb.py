@@ -331,8 +331,8 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
     arm; with c B, bias does. As most locks come from a first release that is wild, the first
     batch does not shrink with c: n is the least power of two at which R,
     for exp(-8) in the place of beta/M, is at most u^(1/p). An arm that has its mean from rare
-    rewards is lost all the same: 10 with probability 0.09, against a sure 0.7, is never found at
-    c = 0.3, and always at c = 1.
+    rewards is lost all the same: 10 with probability 0.09, against a sure 0.7, is found in none of
+    60 runs of 200,000 rounds at c = 0.3, and in all at c = 1 (`benchmarks/docstrings.py`).
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
