@@ -203,7 +203,7 @@ def test_games_last_beyond_the_first_release():
 
 
 def test_the_report_is_one_screen_and_json():
-    policy = bl.policy("dp-se", arms=2, epsilon=1.0, horizon=1_000)
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
     report = bl.audit(policy, trials=20_000, pairs=100, seed=1)
     text = str(report)
     assert len(text.splitlines()) <= 24

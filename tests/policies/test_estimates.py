@@ -112,7 +112,14 @@ HEAVY: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEAVY)
+# One that eliminates arms, and one that takes batches of reports; `make test-all` takes every one.
+QUICK = ("dpr-se", "ldpr-batch-ucb")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in HEAVY],
+)
 def test_heavy_tails_have_the_radii_that_are_proved(name):
     """Three runs, 20 looks each; a radius fails once in 10,000 runs."""
     policy = bl.policy(name, arms=2, epsilon=1.0, **HEAVY[name])

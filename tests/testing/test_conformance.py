@@ -9,15 +9,18 @@ from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 
 # A second loop is compiled for this check; `make test` tries one policy of each way to keep books,
 # `make test-all` tries every example of every policy. The same loop is interpreted for all of them.
+# What plays longest `make test` tries with the first example of each policy.
 LATE = "compiles_to_what_it_says_with_delays"
-QUICK = {"ucb1", "dp-imed", "dp-se", "dpr-batch-ucb", "dp-linucb", "ldp-ucb-bernoulli"}
+LONG = {"survives_save_and_restore", "repeats_with_the_seed", "does_without_missing_rewards"}
+QUICK = {"ucb1", "dp-imed", "dp-se", "dp-linucb", "ldp-ucb-bernoulli"}
 POLICIES = [
     pytest.param(
         policy,
         check,
         id=f"{entry.name}-{number}-{check.__name__}",
         marks=[pytest.mark.slow]
-        if check.__name__ == LATE and (number > 0 or entry.name not in QUICK)
+        if (check.__name__ == LATE and (number > 0 or entry.name not in QUICK))
+        or (check.__name__ in LONG and number > 0)
         else [],
     )
     for entry in bl.list_policies()

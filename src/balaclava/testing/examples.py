@@ -77,10 +77,11 @@ def matching_contexts(policy: ContextualPolicy) -> Environment:
     """Contexts of the policy's shape, and means that are linear in them."""
     d = policy.features
     if not policy.disjoint:
-        rows = np.abs(np.sin(np.arange(6.0 * policy.arms * d) + 1.0)).reshape(6, policy.arms, d)
-        theta = np.linspace(0.3, 0.9, d) / np.sqrt(d)
-        table = rows / np.sqrt(d)
-        return make_environment("linear", theta=theta, contexts="list", table=table)
+        if d == 1:  # drawn contexts have an intercept, and a feature beside it
+            table = np.linspace(0.2, 0.8, policy.arms).reshape(1, -1, 1)
+            return make_environment("linear", theta=[1.0], contexts="list", table=table)
+        theta = np.append(0.7, np.full(d - 1, 0.6 / np.sqrt(d - 1)))
+        return make_environment("linear", theta=theta, arms=policy.arms)
     people = np.abs(np.sin(np.arange(6.0 * d) + 1.0)).reshape(6, d) / np.sqrt(d)
     theta = np.abs(np.cos(np.arange(1.0 * policy.arms * d))) / np.sqrt(d)
     return make_environment(

@@ -576,6 +576,7 @@ def test_replay_catches_the_bases(name) -> None:
     assert "though every mechanism answered alike" in found.fault
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_audit_says_that_exp3_is_not_private() -> None:
     report = bl.audit(BASES["exp3"], trials=4_000, pairs=50, seed=1)
