@@ -1,4 +1,4 @@
-"""Damaged saves: none is restored, and none ends in an error that is not ours."""
+"""Whole saves are restored. Damaged ones are not, and none ends in an error that is not ours."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import balaclava as bl
 from balaclava.errors import BalaclavaError, PolicyError, SavedStateError
 from balaclava.frames.tally import begin_tally
 from balaclava.policies.saving import digest_of
+from balaclava.testing.examples import examples
 
 Saved = dict[str, Any]
 
@@ -36,6 +37,44 @@ SAVES = {
     "arrival": saved_agent(patience=12),
     "window": saved_agent(patience=15, settle="window", missing=0.0),
 }
+
+
+def goes_on_as_before(agent: bl.Agent) -> None:
+    """A restored agent makes the decisions that the saved one makes."""
+    restored = bl.restore(json.loads(json.dumps(agent.save())))
+    context = agent.policy.practice_context
+    for _ in range(20):
+        assert restored.ask(context)[1:] == agent.ask(context)[1:]
+
+
+EVEN = [entry.policy for entry in bl.list_policies() if "explore" in entry.policy.annotations]
+
+
+@pytest.mark.parametrize("policy", EVEN, ids=lambda policy: policy.name)
+def test_arms_drawn_evenly_survive_a_save(policy):
+    example = examples(policy)[0]
+    agent = policy.create({**example.parameters, "explore": 0.4, "holdout": 0.1}).agent(seed=1)
+    low = example.accepts[0]
+    for turn in range(60):
+        decision = agent.ask()
+        if turn % 5:
+            agent.tell(decision, low if math.isfinite(low) else 0.5)
+        else:
+            agent.cancel(decision)
+    goes_on_as_before(agent)
+
+
+def test_a_batch_without_end_survives_a_save():
+    """After the last batch that fits into the horizon comes one that no run fills."""
+    policy = bl.policy(
+        "dpr-batch-ucb", arms=2, epsilon=5.0, horizon=100, moment_order=2.0, moment_bound=1.0
+    )
+    agent = policy.agent(seed=1)
+    for _ in range(130):
+        decision = agent.ask()
+        agent.tell(decision, float(decision.arm))
+    assert policy.pools_of(agent._player.state).size.max() > 10**18
+    goes_on_as_before(agent)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -254,7 +293,7 @@ POOLED = _pooled()
         ("left", 10**6),
         ("lost", 10**3),
         ("lost", -1),
-        ("asked", 150),
+        ("placed", 150),
         ("rewards", 10**4),
         ("sums", np.nan),
         ("means", np.inf),
@@ -297,7 +336,7 @@ PLAYED = {
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_what_was_played_is_restored(name):
-    """Epochs count decisions out of turn as less than none lost."""
+    """Nothing in a state that was played is out of its range."""
     assert bl.restore(PLAYED[name]).save()["state"] == PLAYED[name]["state"]
 
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
 from balaclava._core.ranges import outside
 from balaclava.frames.blocks import (
@@ -38,7 +37,7 @@ from balaclava.frames.blocks import (
     start_block,
     turns_left,
 )
-from balaclava.frames.pools import UNLEARNED
+from balaclava.frames.pools import LARGEST, UNLEARNED
 
 
 class Epochs(NamedTuple):
@@ -46,7 +45,8 @@ class Epochs(NamedTuple):
 
     active: np.ndarray  # [arm]: whether it is still in play
     came: np.ndarray  # [arm, row]: rewards
-    lost: np.ndarray  # [arm, row]: decisions that were given up, less those out of turn
+    lost: np.ndarray  # [arm, row]: decisions that were given up
+    extra: np.ndarray  # [arm, row]: decisions out of turn that something is learned from
     sums: np.ndarray  # [arm, row]: their sum: raw, and never read but to be released
     means: np.ndarray  # [arm]: released of the last settled epoch,
     radii: np.ndarray  # [arm]: and how far it may be off; inf where no reward came
@@ -80,11 +80,11 @@ class Epochs(NamedTuple):
         arms = self.active.size
         yield from outside(
             0, decisions, came=self.came, draws=self.draws, done=self.done, number=self.number,
+            lost=self.lost, extra=self.extra,
         )  # fmt: skip
-        yield from outside(-decisions, decisions, lost=self.lost)
         yield from outside(0, decisions + 1, oldest=self.oldest)
         yield from outside(0, decisions + arms, left=self.left)
-        yield from outside(0, MOST_ROUNDS, turns=self.turns, length=self.length)
+        yield from outside(0, LARGEST, turns=self.turns, length=self.length)
         yield from outside(UNLEARNED, self.number[0], phase=self.phase)
         yield from outside(-1, arms - 1, only=self.only, alone=self.alone)
         yield from outside(1, arms, alike=self.alike)
@@ -100,6 +100,7 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
     """
     return Epochs(
         np.ones(arms, np.bool_),
+        np.zeros((arms, rows), np.int64),
         np.zeros((arms, rows), np.int64),
         np.zeros((arms, rows), np.int64),
         np.zeros((arms, rows)),
@@ -183,9 +184,12 @@ def choose_members(state: Epochs, only: int) -> None:
 @kernel(borrows=True)
 def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     """The next decision of the newest epoch; or an arm drawn evenly, as in `pools.next_arm`."""
-    if all_had_their_turn(state.blocks) and state.alone[0] < 0:
-        begin_block(state)
     even = params.holdout + (1.0 - params.holdout) * params.explore
+    if all_had_their_turn(state.blocks):
+        if state.alone[0] < 0:
+            begin_block(state)
+        elif even == 0.0:
+            return state.alone[0], UNLEARNED
     draw = rng.random() if even > 0.0 else 1.0
     if draw < even:
         return pull_out_of_turn(state, draw < params.holdout, even, rng)
@@ -211,9 +215,9 @@ def pull_out_of_turn(state: Epochs, held: bool, even: float, rng: Any) -> tuple[
     state.chance[0] = even / arms + (1.0 - even) * chance_of(state, arm)
     if held or state.alone[0] >= 0 or not state.active[arm]:
         return arm, UNLEARNED
-    if -2.0 * state.lost[arm, row] >= capacity(state.length[0]):
+    if 2.0 * state.extra[arm, row] >= capacity(state.length[0]):
         return arm, UNLEARNED
-    state.lost[arm, row] -= 1
+    state.extra[arm, row] += 1
     state.left[row] += 1
     return arm, state.number[0]
 
@@ -275,7 +279,7 @@ def awaited(state: Epochs, arm: int, row: int) -> int:
     """Decisions of an arm in play that have no reward and were not given up, in a row."""
     in_turn = state.only[row] < 0 or state.only[row] == arm
     turns = state.turns[row] if in_turn else 0
-    return int(turns - state.came[arm, row] - state.lost[arm, row])
+    return int(turns + state.extra[arm, row] - state.came[arm, row] - state.lost[arm, row])
 
 
 @kernel(borrows=True)
@@ -319,8 +323,10 @@ def drop_behind(state: Epochs) -> None:
 
 @kernel(borrows=True)
 def play_for_ever(state: Epochs, arm: int) -> None:
-    """From now on this arm alone, without turns."""
+    """From now on this arm alone, without turns; it has all the chance there is."""
     state.alone[0] = arm
+    state.chance[0] = 1.0
+    state.alike[0] = 1
     end_block(state.blocks)
 
 
@@ -334,6 +340,7 @@ def end_epoch(state: Epochs, length: int) -> None:
     for arm in range(state.active.size):
         state.came[arm, row] = 0
         state.lost[arm, row] = 0
+        state.extra[arm, row] = 0
         state.sums[arm, row] = 0.0
         state.radii[arm] = math.inf
     state.left[row] = 0

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
 from balaclava._core.ranges import outside
 from balaclava.frames.blocks import (
@@ -39,6 +38,7 @@ from balaclava.frames.blocks import (
 
 UNLEARNED = -1  # the phase of a decision from which nothing is learned
 NOTHING = -1  # in place of a row: no batch has settled
+LARGEST = 2**62  # size that a batch is planned with, though no run fills it
 ROWS = 32  # batches of an arm under way at once; batches that grow need few
 
 
@@ -48,7 +48,7 @@ class Pools(NamedTuple):
     # Of each arm
     number: np.ndarray  # of its newest batch; 0 before the first
     size: np.ndarray  # decisions that batch has
-    asked: np.ndarray  # decisions of it so far, and those that the arm in play just goes on with
+    placed: np.ndarray  # decisions of it so far, and those that the arm in play just goes on with
     planned: np.ndarray  # decisions of all its batches, less those that brought no reward
     empty: np.ndarray  # settled batches that brought no reward
     waiting: np.ndarray  # batches fully asked and not settled
@@ -90,14 +90,16 @@ class Pools(NamedTuple):
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
             waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
         )  # fmt: skip
-        yield from outside(0, MOST_ROUNDS, size=self.size, sizes=self.sizes, planned=self.planned)
+        yield from outside(0, LARGEST, size=self.size, sizes=self.sizes, planned=self.planned)
         yield from outside(0, arms, fresh=self.fresh, heard=self.heard)
         yield from outside(-1, arms - 1, current=self.current)
         yield from outside(0, arms - 1, lead=self.lead)
         yield from outside(0.0, 1.0, spreads=self.spreads, chance=self.chance)
-        if (self.asked > self.size).any() or self.rewards.sum() > decisions:
-            yield "more decisions in a batch than it has, or more rewards than decisions"
-        if self.rest[0] < 0 or (self.rest[0] > 0 and self.asked[self.current[0]] < self.rest[0]):
+        if (self.placed > self.size).any() or (self.placed < 0).any():
+            yield "more decisions in a batch than it has, or fewer than none"
+        if self.rewards.sum() > decisions or self.placed.sum() - self.rest[0] > decisions:
+            yield "more rewards than decisions, or more decisions than were made"
+        if self.rest[0] < 0 or (self.rest[0] > 0 and self.placed[self.current[0]] < self.rest[0]):
             yield "an arm in play that goes on for longer than its batch"
         if (self.left > self.sizes).any() or (self.left < 0).any():
             yield "a batch that waits for more than it asked"
@@ -161,7 +163,7 @@ def go_on(state: Pools) -> tuple[int, int]:
 def choose_anew(state: Pools) -> None:
     """The policy is to choose the arm in play."""
     if state.rest[0] > 0:
-        state.asked[state.current[0]] -= state.rest[0]
+        state.placed[state.current[0]] -= state.rest[0]
         state.rest[0] = 0
     state.current[0] = -1
 
@@ -243,7 +245,7 @@ def chance_of(state: Pools, arm: int) -> float:
 @kernel(borrows=True)
 def needs_batch(state: Pools, arm: int) -> bool:
     """Whether the decision is the first of a batch, which must be opened for it."""
-    return bool(state.asked[arm] == state.size[arm] and not state.held[0])
+    return bool(state.placed[arm] == state.size[arm] and not state.held[0])
 
 
 @kernel(borrows=True)
@@ -261,7 +263,7 @@ def open_batch(state: Pools, arm: int, size: int) -> int:
         return NOTHING
     state.number[arm] = number
     state.size[arm] = size
-    state.asked[arm] = 0
+    state.placed[arm] = 0
     state.planned[arm] += size
     state.numbers[arm, row] = number
     state.sizes[arm, row] = size
@@ -272,10 +274,10 @@ def open_batch(state: Pools, arm: int, size: int) -> int:
 @kernel(borrows=True)
 def hand_out(state: Pools, arm: int) -> tuple[int, int]:
     """A decision of the arm's newest batch; UNLEARNED where it is held out or rows ran out."""
-    if state.held[0] or state.asked[arm] == state.size[arm]:
+    if state.held[0] or state.placed[arm] == state.size[arm]:
         return arm, UNLEARNED
-    state.asked[arm] += 1
-    if state.asked[arm] == state.size[arm]:
+    state.placed[arm] += 1
+    if state.placed[arm] == state.size[arm]:
         state.waiting[arm] += 1
         state.ready[arm] = False
         if state.current[0] == arm:
@@ -287,10 +289,10 @@ def hand_out(state: Pools, arm: int) -> tuple[int, int]:
 def hand_out_batch(state: Pools, arm: int) -> tuple[int, int]:
     """The same of a policy that plays whole batches: the arm in play goes on, up to the last."""
     decision = hand_out(state, arm)
-    left = state.size[arm] - state.asked[arm]
+    left = state.size[arm] - state.placed[arm]
     if state.steady[0] and left > 1:
         state.rest[0] = left - 1
-        state.asked[arm] += left - 1
+        state.placed[arm] += left - 1
     return decision
 
 

@@ -19,8 +19,7 @@ from balaclava._core.declared import brief
 from balaclava.errors import SavedStateError
 
 SCHEMA = 2
-_COUNTS = ("asked", "pulls", "rewards", "settled")  # of decisions
-_SIGNED = ("lost",)  # of epochs: less those out of turn
+_COUNTS = ("asked", "pulls", "rewards", "settled", "lost")  # of decisions
 _CHANCES = ("chances", "advised")
 _LENGTHS = ("level", "levels", "step", "radius", "radii", "widths", "variances", "noises", "spread")
 _ROUNDING = 1e-9
@@ -185,8 +184,7 @@ def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: 
         if field in _CHANCES and (values > 1.0 + _ROUNDING).any():
             raise DamageError(f"{name} holds a chance above 1")
     elif np.issubdtype(values.dtype, np.integer):
-        low = -decisions if field in _SIGNED else 0 if field in _COUNTS else -1
-        low = min(low, int(fresh.min()))
+        low = min(0 if field in _COUNTS else -1, int(fresh.min()))
         high = max(decisions if field in _COUNTS else _MOST, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")

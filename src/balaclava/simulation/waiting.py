@@ -138,10 +138,16 @@ def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int
 
 @kernel(borrows=True)
 def given_up(waiting: Waiting, t: int, before: int) -> int:
-    """The oldest decision of a round below `before` that is open in round t, or 0 for none."""
+    """The oldest decision of a round below `before` that is open in round t, or 0 for none.
+
+    It looks ahead to the next one that is open now: so it seldom has to look at all.
+    """
+    size = waiting.due.size
     while waiting.oldest[0] < before:
         decision = waiting.oldest[0]
         waiting.oldest[0] += 1
-        if waiting.due[within(decision, waiting.due.size)] >= t:
+        while waiting.due[within(waiting.oldest[0], size)] < t:
+            waiting.oldest[0] += 1
+        if waiting.due[within(decision, size)] >= t:
             return int(decision)
     return 0

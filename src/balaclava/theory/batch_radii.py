@@ -52,7 +52,7 @@ from balaclava.privacy.truncation import exact_step
 
 _FIRST_LOG = 8.0  # the first release is off by more than u^(1/p) once in exp(8) runs
 _LEVELS = 240
-_ENDLESS = 2**62
+_ENDLESS = 2**60  # more than any run has, and far from where sums of a few overflow
 _GRID = 1 + 2.0**-16  # pays for the rounding of what is released, a millionth of the noise
 _EQUAL = 1.2564312086261697  # where x = e^x - 1 - x
 

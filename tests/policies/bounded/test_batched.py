@@ -380,7 +380,7 @@ def test_without_rewards_first_batches_come_in_blocks_and_then_all_arms_go_on(na
     for decision in reversed(decisions):
         agent.tell(decision, 0.5)
     pools = policy.pools_of(agent._player.state)
-    under_way = np.where(pools.asked < pools.size, pools.size, 0)
+    under_way = np.where(pools.placed < pools.size, pools.size, 0)
     assert pools.rewards.sum() == (pools.planned - under_way).sum()
 
 
