@@ -1,9 +1,9 @@
 """Pools: an arm's rewards in batches, of which several may be under way: nothing waits.
 
 Who is in which batch follows from the order of decisions, never from that of arrivals: a decision
-carries the number of its arm's batch as its phase, and the size of a batch is fixed when it opens.
-A batch is settled when each of its decisions has its reward or was given up; then its sum is
-released, once, with the number of rewards that came as its weight.
+carries the number of its arm's batch as its phase. The size of a batch is fixed when it opens; what
+is released later may cut it short. A batch is settled when each of its decisions has its reward or
+was given up; then its sum is released, once, with the number of rewards that came as its weight.
 
 An arm with a batch that is fully asked and not settled is waiting, and is not asked for again on
 account of exploration. Meanwhile the best by what was released is played, into its next batch. The
@@ -269,6 +269,17 @@ def open_batch(state: Pools, arm: int, size: int) -> int:
     state.sizes[arm, row] = size
     state.left[arm, row] = size
     return int(row)
+
+
+@kernel(borrows=True)
+def end_soon(state: Pools, arm: int) -> None:
+    """Let the arm's batch under way end with its next decision, by what was released since."""
+    spared = state.size[arm] - state.placed[arm] - 1
+    row = state.number[arm] & (state.numbers.shape[1] - 1)
+    state.size[arm] -= spared
+    state.planned[arm] -= spared
+    state.sizes[arm, row] -= spared
+    state.left[arm, row] -= spared
 
 
 @kernel(borrows=True)

@@ -112,6 +112,26 @@ def test_replay_is_consistent():
     assert report.epsilon == pytest.approx(2.0)
 
 
+def test_a_histogram_under_way_ends_once_another_was_seen():
+    """Late rewards: by the first release each arm is in the midst of its second histogram."""
+    agent = make(epsilon=50.0, first_batch=80).agent(seed=1)
+    decisions = [agent.ask() for _ in range(180)]
+    state = agent._player.state
+    asked = state.pools.placed.copy()
+    assert (asked < 20).all()
+    assert (state.pools.size == 80).all()
+    for decision in decisions[:160]:
+        agent.tell(decision, 1.0 + decision.arm)
+    further = [agent.ask() for _ in range(4)]
+    assert state.newest.max() == 0  # a batch with levels was opened
+    arm = int(np.argmax(state.newest))
+    assert [d.phase for d in further if d.arm == arm][:2] == [2, 3]
+    assert state.pools.sizes[arm, 2] == asked[arm] + 1
+    for decision in decisions[160:] + further:
+        agent.tell(decision, 1.0 + decision.arm)
+    assert state.pools.left[arm, 2] == 0
+
+
 @pytest.mark.parametrize(
     ("bad", "good"),
     [(0.0, 0.0), (0.0, 1.0), (-3.0, -1.0), (-1e300, 1e300), (1e-300, 1e300), (-1e-5, 1e-5)],

@@ -28,6 +28,7 @@ from balaclava.frames.pools import (
     close_batch,
     drop,
     empty_row,
+    end_soon,
     go_by,
     go_on,
     goes_on,
@@ -219,6 +220,8 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
             # Histograms alone are kept short: the arm must fill one before it has levels.
             if not new and (g >= 0 or pools.number[arm] % 4 == 0):
                 state.next_size[arm] = min(2 * size, 2**53)
+    elif state.known[arm] and state.newest[arm] < 0 and not (pools.held[0] or pools.first[0]):
+        end_soon(pools, arm)  # one histogram is enough
     return hand_out_batch(pools, arm)
 
 
@@ -383,7 +386,8 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     the leader first makes its mean three times as precise, then goes on to the next grade. While
     there is no such rival the leader plays on, at the grade of the nearest one, so that a leader
     that was lucky is found out. The means of a grade are averaged with the inverses of their
-    variances. The first batches of an arm release a histogram only, until a bin stands out.
+    variances. The first batches of an arm release a histogram only, until a bin stands out; the
+    one that is under way by then, as rewards are late, ends with its next pull.
 
     Multiplied by a power of two, rewards lead to decisions of the same law, up to the ends of the
     grid. Beyond 2^64 a number counts as 2^64, and below 2^-64 as 0.
@@ -407,8 +411,8 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
         level_share epsilon / 2 each, and two move when a reward changes; and in the sum, which
         moves by high - low at most, released with the rest of epsilon. A batch without levels has
         no sum and spends epsilon on the histogram. Centres, levels, radii and sizes
-        follow from what was released before the batch. A batch that the horizon cuts off releases
-        nothing.
+        follow from what was released before the batch, its end from what was released before its
+        last pull. A batch that the horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
