@@ -134,7 +134,7 @@ _loops: dict[tuple[Any, ...], Any] = {}
 
 
 def loop_of(policy: Policy, environment: Environment) -> Any:
-    """The loop, to be compiled once for all pairs of the same kernels."""
+    """The loop, compiled once for all pairs of the same kernels whose states are kept alike."""
     from numba import cuda
 
     kernels = (*policy.kernels, policy.prepare(), environment.draw, environment.advise)
