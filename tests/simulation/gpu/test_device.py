@@ -27,8 +27,8 @@ POLICIES = {
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 
 
-def regrets(policy, world, games, device, **options):
-    results = bl.simulate(
+def played(policy, world, games, device, **options):
+    return bl.simulate(
         {"it": policy},
         world,
         horizon=600,
@@ -38,7 +38,18 @@ def regrets(policy, world, games, device, **options):
         device=device,
         **options,
     )
-    return results.regret("it")
+
+
+def regrets(policy, world, games, device, **options):
+    return played(policy, world, games, device, **options).regret("it")
+
+
+def agree(policy, world, devices=("cpu", "cuda")):
+    """Means of the regret at three rounds, and of the pulls of each arm, of 2,000 games."""
+    both = [played(policy, world, 2_000, device) for device in devices]
+    here, there = (np.hstack([each.regret("it"), each.pulls("it")]) for each in both)
+    error = np.sqrt((here.var(axis=0) + there.var(axis=0)) / 2_000)
+    return (abs(here.mean(axis=0) - there.mean(axis=0)) <= 5 * error + 1e-9).all()
 
 
 @needs_gpu
@@ -46,10 +57,26 @@ def regrets(policy, world, games, device, **options):
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_agrees_with_the_cpu(name):
     policy = examples(POLICIES[name])[0]
-    world = matching_environment(policy)
-    here, there = (regrets(policy, world, 2_000, device) for device in ("cpu", "cuda"))
-    error = np.sqrt((here.var(axis=0) + there.var(axis=0)) / 2_000)
-    assert (abs(here.mean(axis=0) - there.mean(axis=0)) <= 5 * error + 1e-9).all()
+    assert agree(policy, matching_environment(policy))
+
+
+UNUSUAL = {
+    "one arm": ("ucb1", {}, [0.4]),
+    "an arm that always pays, one that never does": ("imed", {}, [1.0, 0.0, 0.5]),
+    "a first batch beyond the horizon": ("dp-imed", {"epsilon": 0.01}, [0.3, 0.7]),
+    "many arms": ("dp-imed", {"epsilon": 5.0}, np.linspace(0.1, 0.9, 70)),
+    "epsilon 0": ("dp-ftpl-new", {"epsilon": 0.0, "delta": 0.2, "horizon": 600}, [0.2, 0.6]),
+    "a tiny delta": ("dp-ftpl-gauss", {"epsilon": 1.0, "delta": 1e-9}, [0.2, 0.6]),
+}
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_an_unusual_setting_agrees_with_the_cpu(what):
+    name, parameters, means = UNUSUAL[what]
+    policy = bl.policy(name, arms=len(means), **parameters)
+    assert agree(policy, bl.environment("bernoulli", means=means))
 
 
 @needs_gpu
