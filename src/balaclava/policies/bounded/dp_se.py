@@ -22,6 +22,7 @@ from balaclava.frames.epochs import (
     needs_epoch,
     next_pull,
     open_epoch,
+    row_of,
     take,
 )
 from balaclava.policies.base import (
@@ -81,7 +82,7 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 2h + 2c."""
     while is_settled(state):
-        epoch, row = state.oldest[0], state.oldest[0] & 1
+        epoch, row = state.oldest[0], row_of(state, state.oldest[0])
         sampling, noise = log_terms(params, active_arms(state), epoch)
         for arm in range(params.arms):
             n = state.came[arm, row]

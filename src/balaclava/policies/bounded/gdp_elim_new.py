@@ -21,6 +21,7 @@ from balaclava.frames.epochs import (
     next_pull,
     open_epoch,
     play_for_ever,
+    row_of,
     take,
 )
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
@@ -68,7 +69,7 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release what has settled, once; play an arm for ever that is 2^-k above all others."""
     while is_settled(state):
-        phase, row = state.oldest[0], state.oldest[0] & 1
+        phase, row = state.oldest[0], row_of(state, state.oldest[0])
         length = phase_length(params, phase)
         for arm in range(params.arms):
             n = state.came[arm, row]

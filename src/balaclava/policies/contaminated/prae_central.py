@@ -18,6 +18,7 @@ from balaclava.frames.epochs import (
     keep_release,
     needs_epoch,
     next_pull,
+    row_of,
     take,
 )
 from balaclava.policies.base import Kernels, failure_probability_of, register
@@ -91,7 +92,7 @@ def open_fold(params: Params, state: Located, rng: Any) -> None:
     While no centre is known, as the first fold waits for its rewards, another first fold goes on.
     """
     batch = state.batch
-    only = batch.epochs.only[batch.epochs.number[0] & 1]
+    only = batch.epochs.only[row_of(batch.epochs, batch.epochs.number[0])]
     if state.second[0] and any_located(state, only):
         row = open_batch(params, batch, batch.size[0] // 2, only)
         state.second[0] = False
@@ -125,7 +126,7 @@ def settle(params: Params, state: Located, rng: Any) -> None:
     """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
     batch, epochs = state.batch, state.batch.epochs
     while is_settled(epochs):
-        row = epochs.oldest[0] & 1
+        row = row_of(epochs, epochs.oldest[0])
         M = batch.level[row]
         for arm in range(params.arms):
             n = epochs.came[arm, row]
@@ -144,9 +145,10 @@ def settle(params: Params, state: Located, rng: Any) -> None:
 def learn(
     params: Params, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    epochs, row = state.batch.epochs, phase & 1
+    epochs = state.batch.epochs
     if not is_under_way(epochs, arm, phase):
         return
+    row = row_of(epochs, phase)
     if state.locates[row]:
         count_in_bin(params, state, arm, row, reward)
         take(epochs, arm, 0.0, phase)

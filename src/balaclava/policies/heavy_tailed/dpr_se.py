@@ -25,6 +25,7 @@ from balaclava.frames.epochs import (
     needs_epoch,
     next_pull,
     open_epoch,
+    row_of,
     take,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
@@ -103,7 +104,7 @@ def settle(params: Params, state: State, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 12 err."""
     epochs = state.epochs
     while is_settled(epochs):
-        epoch, row = epochs.oldest[0], epochs.oldest[0] & 1
+        epoch, row = epochs.oldest[0], row_of(epochs, epochs.oldest[0])
         for arm in range(params.arms):
             n = epochs.came[arm, row]
             if epochs.active[arm] and n > 0:
@@ -122,7 +123,7 @@ def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state.epochs, arm, phase):
-        row = phase & 1
+        row = row_of(state.epochs, phase)
         value = truncated_onto(reward, state.level[row], state.step[row])
         take(state.epochs, arm, value, phase)
         settle(params, state, rng)

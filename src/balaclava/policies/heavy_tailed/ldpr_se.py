@@ -24,6 +24,7 @@ from balaclava.frames.epochs import (
     needs_epoch,
     next_pull,
     open_epoch,
+    row_of,
     take,
 )
 from balaclava.policies.base import Kernels, register
@@ -108,7 +109,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's epoch: known to all, since it follows from earlier reports."""
-    return float(state.level[max(phase, 0) & 1])
+    return float(state.level[row_of(state.epochs, max(phase, 0))])
 
 
 @kernel(borrows=True)
@@ -116,7 +117,7 @@ def settle(params: Params, state: State) -> None:
     """Compare the means of the reports that came, and drop the arms behind by more than 14 err."""
     epochs = state.epochs
     while is_settled(epochs):
-        epoch, row = epochs.oldest[0], epochs.oldest[0] & 1
+        epoch, row = epochs.oldest[0], row_of(epochs, epochs.oldest[0])
         for arm in range(params.arms):
             n = epochs.came[arm, row]
             if epochs.active[arm] and n > 0:
