@@ -21,6 +21,7 @@ def test_one_row_a_run_and_checkpoint() -> None:
     assert rows[0]["round"] == results.checkpoints[0]
     last = [row["regret"] for row in rows if row["policy"] == "two" and row["round"] == 100]
     np.testing.assert_array_equal(last, results.final_regret("two"))
+    pytest.importorskip("pandas")
     frame = results.to_pandas()
     assert frame.groupby("policy", observed=True)["regret"].count().to_dict() == {
         "<one>": 15,

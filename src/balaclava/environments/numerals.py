@@ -28,13 +28,20 @@ def to_array(column: Any) -> np.ndarray:
     if isinstance(column, np.ndarray):
         return column
     if column.null_count or len(column) == 0:
-        kind = column.type.to_pandas_dtype()
+        kind = dtype_of(column)
         return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], kind)
     data = column.buffers()[1]
     if str(column.type) == "bool":
         bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
         return bits[column.offset :][: len(column)].astype(bool)
-    return np.frombuffer(data, column.type.to_pandas_dtype())[column.offset :][: len(column)]
+    return np.frombuffer(data, dtype_of(column))[column.offset :][: len(column)]
+
+
+def dtype_of(column: Any) -> Any:
+    """What numpy calls the type; for numbers without pandas, which old versions of pyarrow ask."""
+    name = str(column.type)
+    name = {"double": "float64", "float": "float32", "halffloat": "float16"}.get(name, name)
+    return np.dtype(name) if name in np.sctypeDict else column.type.to_pandas_dtype()
 
 
 def first_row(wrong: Any) -> int:
