@@ -194,7 +194,9 @@ def steps(quick: bool) -> list[Line]:
     }
     lines = []
     for name in ("ucb1", "dp-imed", "dp-se"):
-        policy = policy_for(name, means) if name == "dp-se" else _plain(name, means.size)
+        private = {"epsilon": EPSILON} if name != "ucb1" else {}
+        bold = {"horizon": rounds, "radius_scale": 0.1} if name == "dp-se" else {}
+        policy = bl.policy(name, arms=means.size, **private, **bold)
         play = partial(
             bl.simulate, policy, world, horizon=rounds, repetitions=1, seed=SEED, workers=1
         )
@@ -227,10 +229,6 @@ def _ratio(
     each = [a / b for a, b in zip(seconds, reference, strict=True)]
     texts = (f"{min(times) / rounds * 1e9:.1f} ns" for times in (seconds, reference))
     return Line(what, *texts, value, min(*each, value), max(*each, value), "<=", most)
-
-
-def _plain(name: str, arms: int) -> Policy:
-    return bl.policy(name, arms=arms, **({} if name == "ucb1" else {"epsilon": EPSILON}))
 
 
 def losses(quick: bool) -> list[Line]:
