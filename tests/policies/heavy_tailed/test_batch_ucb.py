@@ -117,7 +117,7 @@ def test_radii_scale_as_they_should():
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_earlier_batches_help(law):
     plan = schedule(law, 100, 10_000, 1e-4, 1.0)
-    assert plan.sizes.tolist() == [100, 100, 200, 400, 800, 1600, 3200, 2**62]
+    assert plan.sizes.tolist() == [100, 100, 200, 400, 800, 1600, 3200, 2**60]
     assert plan.shares.sum(axis=1) == pytest.approx(np.ones(7))
     assert (plan.shares >= 0).all()
     alone = schedule(law, 3200, 3200, 1e-4 / 7, 1.0).radii[0]
