@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+MOST = 2**62  # decisions that a plan may speak of
+
 
 def outside(low: float, high: float, **arrays: np.ndarray) -> Iterator[str]:
     """Names the arrays that hold something below `low`, above `high`, or not a number."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.errors import ParameterError
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import (
@@ -68,7 +68,7 @@ class Converted(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         yield from outside(0, decisions, numbers=self.numbers, lost=self.lost, number=self.number)
-        yield from outside(0, MOST_ROUNDS, left=self.left, rest=self.rest, arms=self.arms)
+        yield from outside(0, MOST, left=self.left, rest=self.rest, arms=self.arms)
 
 
 @kernel(borrows=True)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS, Delta, Epsilon, RadiusScale, Range
+from balaclava._core.declared import Delta, Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.accounting import interval_epsilon, smallest_interval
 from balaclava.privacy.laplace import laplace_release
@@ -42,7 +42,7 @@ class State(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         arms = self.sums.size
-        yield from outside(0, MOST_ROUNDS, wait=self.wait)
+        yield from outside(0, MOST, wait=self.wait)
         yield from outside(0, arms, unknown=self.unknown)
         yield from outside(0, arms - 1, best=self.best)
         yield from outside(-math.inf, math.inf, indices=self.indices)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 
 from balaclava._core.declared import (
-    MOST_ROUNDS,
     Contamination,
     Epsilon,
     FailureProbability,
@@ -22,7 +21,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.frames.blocks import all_had_their_turn
 from balaclava.frames.epochs import (
     Epochs,
@@ -90,7 +89,7 @@ class Elimination(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, MOST_ROUNDS, size=self.size, rest=self.rest)
+        yield from outside(0, MOST, size=self.size, rest=self.rest)
         yield from outside(0, self.means.size - 1, pick=self.pick)
         yield from outside(-math.inf, math.inf, means=self.means)
 

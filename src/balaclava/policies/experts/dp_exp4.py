@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS, Delta, Epsilon, Horizon
+from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.estimators.weights import (
     Weights,
     begin_weights,
@@ -62,7 +62,7 @@ class State(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         yield from outside(0, decisions, lost=self.lost)
-        yield from outside(0, MOST_ROUNDS, left=self.left)
+        yield from outside(0, MOST, left=self.left)
 
 
 @kernel

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS, Epsilon, RadiusScale, Range
+from balaclava._core.declared import Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.estimators.dyadic import (
     BINS,
     bin_of,
@@ -91,7 +91,7 @@ class State(NamedTuple):
         grades = self.sizes.size - 1
         yield from outside(0, decisions, counts=self.counts)
         yield from outside(-1, grades, grade=self.grade, newest=self.newest, top=self.top)
-        yield from outside(0, MOST_ROUNDS, sizes=self.sizes, next_size=self.next_size)
+        yield from outside(0, MOST, sizes=self.sizes, next_size=self.next_size)
         if (self.low > self.high).any():
             yield "levels of which the lower is the higher"
 

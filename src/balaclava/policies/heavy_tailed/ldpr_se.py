@@ -8,9 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import MOST_ROUNDS
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
@@ -42,7 +41,7 @@ class State(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, MOST_ROUNDS, length=self.length)
+        yield from outside(0, MOST, length=self.length)
 
 
 @kernel(borrows=True)
