@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -106,6 +107,11 @@ def type_of(name: str) -> type[bl.Policy]:
     return next(entry.policy for entry in bl.list_policies() if entry.name == name)
 
 
+def lower(bound: float) -> str:
+    """A lower bound with three decimals, rounded down."""
+    return f"{math.floor(1000 * bound) / 1000:.3f}"
+
+
 def row(report: AuditReport) -> str:
     """One line of the table, but for its end."""
     replay, exact = report.replay, report.exact
@@ -115,7 +121,7 @@ def row(report: AuditReport) -> str:
         f"| {report.policy} | {report.claimed} | {report.verdict} | {replay.pairs:,}, epsilon "
         f"{replay.epsilon:.3g}{delta} | {replay.declared:.3g} | "
         f"{'-' if exact is None else f'{exact.delta:.2g}'} | "
-        f"{report.epsilon_lower:.2f} | {'yes' if report.tight else 'no'} |"
+        f"{lower(report.epsilon_lower)} | {'yes' if report.tight else 'no'} |"
     )
 
 
@@ -142,7 +148,7 @@ def page(record: dict[str, dict[str, Any]]) -> str:
     lines, details = [HEADER], []
     for name, one in sorted(here.items()):
         other = there.get(name)
-        end = f"{other['bound']:.2f} of {other['games']:,}" if other else "-"
+        end = f"{lower(other['bound'])} of {other['games']:,}" if other else "-"
         lines.append(f"{one['row']} {end} |")
         text = one["text"] + (f"\non a GPU:    {other['text']}" if other else "")
         details.append(f"## {name}\n\n```text\n{text}\n```\n")
