@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 OLDEST := tests/policies/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
   tests/test_base_install.py tests/test_authoring.py
 
@@ -25,7 +26,7 @@ demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a pictu
 	$(BIN)/balaclava demo --out out/demo
 
 test: $(READY) ## everything that must hold before a change lands; lint runs beside the tests
-	@mkdir -p out; $(MAKE) --no-print-directory lint > out/lint.txt 2>&1 & lint=$$!; \
+	@mkdir -p out; { $(LINT); } > out/lint.txt 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=10; tests=$$?; \
 	wait $$lint; linted=$$?; cat out/lint.txt; exit $$((tests || linted))
 
@@ -50,10 +51,7 @@ bench: $(READY) ## speed, as ratios to references in the same run
 	$(BIN)/python benchmarks/run.py
 
 lint: $(READY) ## style, types, import order
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(LINT)
 
 format: $(READY) ## put the sources into the house style
 	$(BIN)/ruff check --fix .
