@@ -306,6 +306,10 @@ class PartialBatch(Privatised):
     def kernels(self) -> Any:
         return partial(*self.base.kernels[:3])
 
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """Its state is not the conversion's."""
+        return None
+
 
 # Reports that are private at the level of the policy only, or at all but far levels.
 @bl.kernel

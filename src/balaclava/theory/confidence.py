@@ -40,7 +40,7 @@ What rounding costs.
 The rates x fall from min(2, 0.9/b) by sqrt 2, with weights 4 / ((k + 4) (k + 5)): picked by widths
 for means .02 and .5, b of 0, 1 and 10 and 100 to 10^8 rewards. There, with one draw of noise, the
 95 % interval is 1.6 to 2.6 times as wide as one for a single, fixed n by the normal law
-(`python benchmarks/docstrings.py`).
+(`python benchmarks/docstring_figures.py`).
 """
 
 from __future__ import annotations

@@ -403,7 +403,7 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     the chances of its decisions by a factor of exp(k epsilon) at most. Here it is rewards far from
     all others that fewer than two in five pulls of the first batch bring which are overlooked, if
     another arm has none of them: 10 with probability 0.2, and 0 otherwise, against a sure 0.7 was
-    found in none of 60 runs of 200,000 rounds at epsilon 1 (`benchmarks/docstrings.py`).
+    found in none of 60 runs of 200,000 rounds at epsilon 1 (`benchmarks/docstring_figures.py`).
 
     Privacy:
         epsilon-differential privacy of the whole trajectory, whatever the rewards are. Each reward

@@ -323,7 +323,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
     is 0 at first and then the latest estimate, and u^(1/p) + (the error of c) takes the place of
     u^(1/p). No pull is spent on finding c alone. With p = 1.9, epsilon = 1 and beta = 10^-7 the
     radius is within a half of what it would be with c = mu after 33,000 pulls of an arm if
-    D = 10 u^(1/p), and after 131,000 if D = 1000 u^(1/p) (`benchmarks/docstrings.py`).
+    D = 10 u^(1/p), and after 131,000 if D = 1000 u^(1/p) (`benchmarks/docstring_figures.py`).
 
     radius_scale c < 1 trusts that tails are lighter than u allows. It multiplies R by c, and what
     B is above u^(1/p) by sqrt(c): a smaller radius bears less noise, so B must come down, yet as
@@ -332,7 +332,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
     batch does not shrink with c: n is the least power of two at which R,
     for exp(-8) in the place of beta/M, is at most u^(1/p). An arm that has its mean from rare
     rewards is lost all the same: 10 with probability 0.09, against a sure 0.7, is found in none of
-    60 runs of 200,000 rounds at c = 0.3, and in all at c = 1 (`benchmarks/docstrings.py`).
+    60 runs of 200,000 rounds at c = 0.3, and in all at c = 1 (`benchmarks/docstring_figures.py`).
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one

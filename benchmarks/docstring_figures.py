@@ -1,4 +1,4 @@
-"""Figures that docstrings quote: `python benchmarks/docstrings.py`. About a minute.
+"""Figures that docstrings quote: `python benchmarks/docstring_figures.py`. About a minute.
 
 Rare rewards: how often an arm that has its mean from rare rewards is found, that is, pulled in
 more than half of 200,000 rounds. Centres: after how many pulls of an arm the radius of
