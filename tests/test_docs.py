@@ -85,7 +85,11 @@ LONG = ("authoring.md", "privacy.md", "quickstart.md", "scaling.md", "shop.md", 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else [])
+        pytest.param(
+            page,
+            id=page.name,
+            marks=[pytest.mark.xdist_group(page.name), *[pytest.mark.slow] * (page.name in LONG)],
+        )
         for page in PAGES
     ],
 )
@@ -179,18 +183,18 @@ def check_loads(site: dict[str, Page], folder: Path) -> None:
         assert not re.search(r"url\([\"']?(https?:)?//|@import", sheet.read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("site") / "out"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(folder: Path) -> dict[str, Page]:
     """The site with the pages of a few policies."""
     return build(folder, "-D", "selection=dp-se,dp-imed,ucb1")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def generated() -> dict[str, str]:
     """The pages that are made, as Markdown; in a process of its own: other tests register too."""
     code = (

@@ -35,7 +35,14 @@ def texts(notebook: Any) -> list[str]:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow])
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=[
+                pytest.mark.xdist_group(path.stem),
+                *[pytest.mark.slow] * (path.stem not in QUICK),
+            ],
+        )
         for path in NOTEBOOKS
     ],
 )

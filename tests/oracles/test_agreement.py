@@ -59,7 +59,7 @@ def test_every_second_implementation_is_compared() -> None:
     assert set(LOOPS) == {case.policy for case, _ in SMALL} == {case.policy for case in CASES}
 
 
-QUICK = ("dp-imed", "dp-se", "dp-klucb", "dp-ftpl-gauss", "adap-ucb", "ldp-ucb-bernoulli")
+QUICK = ("dp-imed", "dp-se", "dp-klucb", "dp-ftpl-gauss", "ldp-ucb-bernoulli")
 
 
 @pytest.mark.parametrize(

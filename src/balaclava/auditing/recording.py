@@ -27,7 +27,8 @@ SHOWS = (
     "after round {} an agent shows another chance, estimate or release though every mechanism "
     "answered alike"
 )
-_LOOK = 16  # rounds between two looks at what an agent shows, beside those with a release
+_LOOK = 16  # rounds between two looks at what an agent shows, beside those with a release,
+_LOOKS = 50  # as long as there were no more looks than that
 
 Seen = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
 
@@ -148,7 +149,8 @@ def record(
             game.fingerprints[i] = fingerprint(state)
             if beyond is not None and last == rounds:
                 last = min(i + 1 + beyond, rounds)
-        if i in game.fingerprints or (i + 1) % _LOOK == 0 or i + 1 == last:
+        often = i in game.fingerprints and len(game.shown) < _LOOKS
+        if often or (i + 1) % _LOOK == 0 or i + 1 == last:
             game.shown[i] = course.shown(state, game.decisions[i][0])
     game.marks.append(len(recorder.tape))
     if fingerprint(course.params) != before:

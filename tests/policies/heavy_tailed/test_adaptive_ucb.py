@@ -178,6 +178,7 @@ def test_regret():
     assert (regret < 0.1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_no_run_locks():
     """Fixed seed. With levels of its own for each arm, one run in seven locked on these arms: 20
