@@ -142,3 +142,9 @@ def test_the_map_shows_every_room() -> None:
     }
     numbers = [floors[room] for room in on_the_map]
     assert numbers == sorted(numbers)  # those above are used by those below
+
+
+def test_a_group_of_tests_is_kept_in_one_process(request: pytest.FixtureRequest) -> None:
+    """xdist goes by the ends of names, and says nothing where it cannot write them."""
+    grouped = getattr(request.config.option, "loadgroup", False)
+    assert ("@" in request.node.nodeid) == grouped
