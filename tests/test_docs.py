@@ -79,7 +79,10 @@ def test_what_code_prints_is_compared(tmp_path: Path) -> None:
 
 
 # `make test-all` runs them.
-LONG = ("authoring.md", "privacy.md", "quickstart.md", "scaling.md", "shop.md", "tutorial.md")
+LONG = (
+    *("authoring.md", "privacy.md", "quickstart.md", "recommender.md", "scaling.md", "shop.md"),
+    "tutorial.md",
+)
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,7 @@ def test_a_page_that_cannot_be_written_costs_no_work(tmp_path: Path) -> None:
         assert said in answer.output
 
 
+@pytest.mark.slow
 def test_a_log_that_decides_nothing(tmp_path: Path) -> None:
     log = a_log(tmp_path / "log.csv", lambda rng, i, n: [3] * n)
     assert not log.telling.told

@@ -91,7 +91,7 @@ def test_every_second_implementation_is_compared() -> None:
     assert set(LOOPS) == {one.policy for one in SMALL} == {one.policy for one in CASES}
 
 
-QUICK = ("dpr-batch-ucb", "dp-exp3", "robust-ucb")
+QUICK = ("dpr-batch-ucb", "robust-ucb")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # moment bounds that are wrong on purpose

@@ -184,6 +184,7 @@ def test_local_figure(tmp_path: Path, fixed_scales: None) -> None:
     assert "ldpr-se ε=5 above dpr-se at ε=1, central:" in squeezed(made)
 
 
+@pytest.mark.slow
 def test_the_rate_of_local_privacy(tmp_path: Path) -> None:
     made = bl.reproduce("tao2022-local-rate", scale="tiny", out=tmp_path)
     check(made, tmp_path, [""])

@@ -244,7 +244,9 @@ def test_dp_imed_decides_as_its_own_rule_written_again(epsilon: float) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("epsilon", [1.0, pytest.param(0.37, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "lazy-dp-ts")) for n in NAMES]
+)
 def test_mean_regret_agrees_with_the_plain_rule(name: str, epsilon: float) -> None:
     # Streams of its own. Four standard errors: wrong once in 16,000, and the seeds are fixed.
     horizon, repetitions = 500, 40

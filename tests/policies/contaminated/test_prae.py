@@ -149,6 +149,7 @@ def test_radii_cover_the_mean(setting):
     assert 0.02 < seen.error < 1
 
 
+@pytest.mark.slow
 def test_a_radius_that_forgets_the_outliers_does_not_cover():
     """The same measurement finds fault with a radius that is too small: it misses every time."""
     policy, world, size = radius_coverage.setting("prae-raw", "two-point", 2.0, 1.0, 0.2, 4096)

@@ -317,7 +317,9 @@ def test_a_cancelled_decision_frees_its_note() -> None:
 # Privacy
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "dp-ftpl-experts")) for n in PRIVATE]
+)
 @pytest.mark.parametrize("pairs", looks(12, 30))
 def test_decisions_see_released_losses_only(name: str, pairs: int) -> None:
     policy = make(name)
