@@ -27,8 +27,8 @@ SHOWS = (
     "after round {} an agent shows another chance, estimate or release though every mechanism "
     "answered alike"
 )
-_LOOK = 16  # rounds between two looks at what an agent shows, beside those with a release,
-_LOOKS = 50  # as long as there were no more looks than that
+_LOOK = 64  # rounds between two looks at what an agent shows, beside those with a release,
+_LOOKS = 8  # as long as there were no more looks than that
 
 Seen = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
 
