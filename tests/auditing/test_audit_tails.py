@@ -20,7 +20,7 @@ from balaclava.policies.base import REGISTRY
 from balaclava.privacy.report import truncated_report
 from balaclava.testing.examples import examples
 from balaclava.testing.policies import round_of
-from tests.effort import looks
+from tests.effort import but_slow, looks
 from tests.oracles.violators_tails import HONEST, VIOLATORS
 
 
@@ -53,7 +53,7 @@ def test_no_distance_is_too_small_to_count(pairs):
     assert (found.verdict, found.moved > pairs // 10) == ("consistent", True)
 
 
-@pytest.mark.parametrize("bound", [1e-150, pytest.param(1e150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bound", but_slow([1e-150, 1e150], 1e150))
 @pytest.mark.parametrize("pairs", looks(250, 1_000))
 def test_reports_are_tried_at_no_level_that_a_device_refuses(bound, pairs):
     policy = bl.policy(

@@ -271,14 +271,14 @@ def test_ctrl_c_before_anything_is_finished(
 
 def test_audit_in_words_and_as_json() -> None:
     small = ("--epsilon", "1", "--trials", "4000", "--pairs", "40")
-    answer = invoke("audit", "dp-imed", *small)
+    answer = invoke("audit", "dp-se", *small)
     assert answer.exit_code == 0, answer.output
     assert "CONSISTENT" in answer.output
-    answer = invoke("audit", "dp-imed", *small, "--json", "--set", "first_batch=8", "--quick")
+    answer = invoke("audit", "dp-se", *small, "--json", "--set", "radius_scale=0.1", "--quick")
     said = json.loads(answer.output)
     assert said["verdict"] == "consistent"
-    assert said["parameters"]["first_batch"] == 8
-    assert 30 < said["replay"]["pairs"] <= 40
+    assert said["parameters"]["radius_scale"] == 0.1
+    assert said["replay"]["pairs"] == 40
 
 
 def test_audit_of_a_policy_that_claims_nothing() -> None:

@@ -69,8 +69,7 @@ def audit(
             processor allow.
         quick: bet against the claim instead of measuring epsilon, and stop as soon as it falls.
         device: "cuda" plays the games on a GPU, thousands of times as many in the same time;
-            "auto" does so if there is one. Bets and local reports
-            stay on the CPU.
+            "auto" does so if there is one. Bets and local reports stay on the CPU.
 
     Example:
         >>> import balaclava as bl

@@ -103,7 +103,7 @@ def audit_statistically(
     something shows, games of their own, `times_more` as many, measure it on the same streams.
     """
     half = max(trials // 4, 1)  # of the games on each stream
-    planned = 2 * half - min(half, _CHOICE)
+    _, planned = parts_of(half)
     neighbours = find_neighbours(policy, delta, rounds, planned, seed, count, heat)
     result = measure(policy, neighbours, epsilon, delta, rounds, half, seed, confidence, count)
     if times_more > 1 and result.epsilon_lower > 0.0:
@@ -112,6 +112,12 @@ def audit_statistically(
             policy, neighbours, epsilon, delta, rounds, half, seed + 1, confidence, count
         )
     return result
+
+
+def parts_of(half: int) -> tuple[int, int]:
+    """Of 2 half games on a stream: how many choose the event, and how many measure it."""
+    choice = min(half, _CHOICE)
+    return choice, 2 * half - choice
 
 
 def measure(
@@ -129,8 +135,7 @@ def measure(
 
     At most half of them choose.
     """
-    choice = min(half, _CHOICE)
-    games = 2 * half - choice
+    choice, games = parts_of(half)
     attack = choose_attack(policy, neighbours, delta, rounds, choice, games, seed, count)
     likely, unlikely = (
         count_event(policy, attack, stream, games, seed, _TEST, side, count=count)

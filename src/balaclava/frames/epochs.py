@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -37,7 +37,7 @@ from balaclava.frames.blocks import (
     start_block,
     turns_left,
 )
-from balaclava.frames.pools import LARGEST, UNLEARNED
+from balaclava.frames.pools import UNLEARNED
 
 
 class Epochs(NamedTuple):
@@ -84,7 +84,7 @@ class Epochs(NamedTuple):
         )  # fmt: skip
         yield from outside(0, decisions + 1, oldest=self.oldest)
         yield from outside(0, decisions + arms, left=self.left)
-        yield from outside(0, LARGEST, turns=self.turns, length=self.length)
+        yield from outside(0, MOST, turns=self.turns, length=self.length)
         yield from outside(UNLEARNED, self.number[0], phase=self.phase)
         yield from outside(-1, arms - 1, only=self.only, alone=self.alone)
         yield from outside(1, arms, alike=self.alike)

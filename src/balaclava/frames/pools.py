@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.ranges import MOST, outside
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -38,7 +38,6 @@ from balaclava.frames.blocks import (
 
 UNLEARNED = -1  # the phase of a decision from which nothing is learned
 NOTHING = -1  # in place of a row: no batch has settled
-LARGEST = 2**62  # size that a batch is planned with, though no run fills it
 ROWS = 32  # batches of an arm under way at once; batches that grow need few
 
 
@@ -90,7 +89,7 @@ class Pools(NamedTuple):
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
             waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
         )  # fmt: skip
-        yield from outside(0, LARGEST, size=self.size, sizes=self.sizes, planned=self.planned)
+        yield from outside(0, MOST, size=self.size, sizes=self.sizes, planned=self.planned)
         yield from outside(0, arms, fresh=self.fresh, heard=self.heard)
         yield from outside(-1, arms - 1, current=self.current)
         yield from outside(0, arms - 1, lead=self.lead)
@@ -243,6 +242,12 @@ def chance_of(state: Pools, arm: int) -> float:
 
 
 @kernel(borrows=True)
+def row_of_number(state: Pools, number: int) -> int:
+    """The row that the batch of an arm with this number has, or would have."""
+    return int(number & (state.numbers.shape[1] - 1))
+
+
+@kernel(borrows=True)
 def needs_batch(state: Pools, arm: int) -> bool:
     """Whether the decision is the first of a batch, which must be opened for it."""
     return bool(state.placed[arm] == state.size[arm] and not state.held[0])
@@ -258,7 +263,7 @@ def grade(state: Pools, arm: int) -> int:
 def open_batch(state: Pools, arm: int, size: int) -> int:
     """Open the arm's next batch, of `size` decisions: its row, or NOTHING if all rows are taken."""
     number = state.number[arm] + 1
-    row = number & (state.numbers.shape[1] - 1)
+    row = row_of_number(state, number)
     if state.numbers[arm, row] != 0:
         return NOTHING
     state.number[arm] = number
@@ -268,14 +273,14 @@ def open_batch(state: Pools, arm: int, size: int) -> int:
     state.numbers[arm, row] = number
     state.sizes[arm, row] = size
     state.left[arm, row] = size
-    return int(row)
+    return row
 
 
 @kernel(borrows=True)
 def end_soon(state: Pools, arm: int) -> None:
     """Let the arm's batch under way end with its next decision, by what was released since."""
     spared = state.size[arm] - state.placed[arm] - 1
-    row = state.number[arm] & (state.numbers.shape[1] - 1)
+    row = row_of_number(state, state.number[arm])
     state.size[arm] -= spared
     state.planned[arm] -= spared
     state.sizes[arm, row] -= spared
@@ -310,10 +315,10 @@ def hand_out_batch(state: Pools, arm: int) -> tuple[int, int]:
 @kernel(borrows=True)
 def row_of(state: Pools, arm: int, phase: int) -> int:
     """The row of a decision's batch; NOTHING where nothing is to be learned from it."""
-    row = phase & (state.numbers.shape[1] - 1)
+    row = row_of_number(state, phase)
     if phase < 1 or state.numbers[arm, row] != phase:
         return NOTHING
-    return int(row)
+    return row
 
 
 @kernel(borrows=True)

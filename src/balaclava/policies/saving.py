@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.declared import brief
+from balaclava._core.ranges import MOST
 from balaclava.errors import SavedStateError
 
 SCHEMA = 2
@@ -23,7 +24,6 @@ _COUNTS = ("asked", "pulls", "rewards", "settled", "lost")  # of decisions
 _CHANCES = ("chances", "advised")
 _LENGTHS = ("level", "levels", "step", "radius", "radii", "widths", "variances", "noises", "spread")
 _ROUNDING = 1e-9
-_MOST = 2**62
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
 
@@ -118,7 +118,7 @@ def fill_state(state: Any, packed: dict[str, Any], decisions: int) -> None:
     exactly(packed, *arrays)
     for name, array in arrays.items():
         saved = exactly(packed[name], "dtype", "shape", "data")
-        shape = [whole_number(length, 0, _MOST) for length in items_of(saved["shape"])]
+        shape = [whole_number(length, 0, MOST) for length in items_of(saved["shape"])]
         if saved["dtype"] != array.dtype.str or shape != list(array.shape):
             raise SavedStateError(
                 f"the saved state's {name!r} has another shape or type than this version's; "
@@ -185,7 +185,7 @@ def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: 
             raise DamageError(f"{name} holds a chance above 1")
     elif np.issubdtype(values.dtype, np.integer):
         low = min(0 if field in _COUNTS else -1, int(fresh.min()))
-        high = max(decisions if field in _COUNTS else _MOST, int(fresh.max()))
+        high = max(decisions if field in _COUNTS else MOST, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")
 

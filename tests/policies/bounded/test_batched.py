@@ -16,7 +16,7 @@ from balaclava.errors import ParameterError
 from balaclava.policies.bounded.batched import pulls_after
 from balaclava.policies.bounded.dp_imed import DPIMED, Batching, Index
 from balaclava.privacy.randomness import seeded
-from tests.effort import looks
+from tests.effort import but_slow, looks
 
 NAMES = ["adap-ucb", "adap-klucb", "lazy-dp-ts", "lazy-dp-ucb", "dp-klucb", "dp-imed"]
 EPISODES = ["adap-ucb", "adap-klucb", "dp-klucb", "dp-imed"]
@@ -244,9 +244,7 @@ def test_dp_imed_decides_as_its_own_rule_written_again(epsilon: float) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("epsilon", [1.0, pytest.param(0.37, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "lazy-dp-ts")) for n in NAMES]
-)
+@pytest.mark.parametrize("name", but_slow(NAMES, "lazy-dp-ts"))
 def test_mean_regret_agrees_with_the_plain_rule(name: str, epsilon: float) -> None:
     # Streams of its own. Four standard errors: wrong once in 16,000, and the seeds are fixed.
     horizon, repetitions = 500, 40

@@ -28,7 +28,7 @@ from balaclava.policies.experts.dp_exp4 import DPExp4
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.gaussian import gaussian_shift
 from balaclava.privacy.randomness import seeded
-from tests.effort import looks
+from tests.effort import but_slow, looks
 
 PRIVATE = ["ldp-exp4", "dp-exp4", "dp-htinf-experts", "dp-exp3-experts", "dp-ftpl-experts"]
 WRAPPED = PRIVATE[2:]
@@ -317,9 +317,7 @@ def test_a_cancelled_decision_frees_its_note() -> None:
 # Privacy
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "dp-ftpl-experts")) for n in PRIVATE]
-)
+@pytest.mark.parametrize("name", but_slow(PRIVATE, "dp-ftpl-experts"))
 @pytest.mark.parametrize("pairs", looks(12, 30))
 def test_decisions_see_released_losses_only(name: str, pairs: int) -> None:
     policy = make(name)

@@ -83,17 +83,10 @@ class Desk:
         checkpoints: int | np.ndarray,
     ) -> Iterator[Results]:
         """The results of each, as they are asked for."""
-        rounds = [0] * len(panels)
         total = sum(s.repetitions * s.horizon * len(p.policies) for p, s in panels)
-
-        def play(number: int) -> Results:
-            def tell(now: int, _: int) -> None:
-                rounds[number] = now
-                if self.progress is not None:
-                    self.progress(sum(rounds), total)
-
-            (policies, world), size = panels[number]
-            return simulate(
+        before = 0
+        for (policies, world), size in panels:
+            yield simulate(
                 policies,
                 world,
                 horizon=size.horizon,
@@ -101,11 +94,14 @@ class Desk:
                 seed=seed,
                 checkpoints=checkpoints,
                 workers=self.workers,
-                progress=tell,
+                progress=self._progress(before, total),
                 device=self.device,
             )
+            before += size.repetitions * size.horizon * len(policies)
 
-        return map(play, range(len(panels)))
+    def _progress(self, before: int, total: int) -> Progress | None:
+        tell = self.progress
+        return None if tell is None else lambda rounds, _: tell(before + rounds, total)
 
     def picture(self, figure: Figure, ending: str = "") -> None:
         """Keep a picture, under the figure's name."""
