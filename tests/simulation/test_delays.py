@@ -152,7 +152,7 @@ def test_patience_is_found_alike_by_agents_and_in_simulations():
 def test_how_long_a_decision_is_waited_for(waits, least, most):
     rule = begin_patience(FOUND)
     for wait in waits:
-        note_wait(rule, wait)
+        rule = note_wait(rule, wait)
     assert least <= longest_wait(rule) <= most
 
 
@@ -169,7 +169,7 @@ def test_patience_stays_below_what_memory_is_made_for(longest):
     ):
         rule = begin_patience(FOUND)
         for count, wait in enumerate(waits, start=1):
-            note_wait(rule, wait)
+            rule = note_wait(rule, wait)
             assert count < 30 or longest_wait(rule) <= most
     assert TIMES * RISE < MOST_TIMES  # a wait moves the reach by RISE at most, if it is longer
 
@@ -179,8 +179,8 @@ def test_the_share_that_takes_longer():
     waits, rule = seeded(1).exponential(1_000.0, 20_000).astype(int), begin_patience(FOUND)
     longer = 0
     for wait in waits.tolist():
-        longer += wait > rule.reach[0]
-        note_wait(rule, wait)
+        longer += wait > rule.reach
+        rule = note_wait(rule, wait)
     assert 500 < longer < 700
 
 

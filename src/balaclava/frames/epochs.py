@@ -38,6 +38,7 @@ from balaclava.frames.blocks import (
     turns_left,
 )
 from balaclava.frames.pools import UNLEARNED
+from balaclava.frames.rings import within
 
 
 class Epochs(NamedTuple):
@@ -130,7 +131,7 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
 @kernel(borrows=True)
 def row_of(state: Epochs, number: int) -> int:
     """The row of an epoch."""
-    return int(number & (state.left.size - 1))
+    return within(number, state.left.size)
 
 
 @kernel(borrows=True)

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from balaclava._core.kernels import kernel
 
 FOUND = 0  # in place of a number of decisions: patience is found
@@ -36,38 +34,31 @@ LEAST_REACH = LEAST_WAIT / TIMES
 
 
 class Patience(NamedTuple):
-    """What is known about waits. Scalars are arrays of one element."""
+    """What is known about waits: numbers, so that a compiled loop keeps them in registers."""
 
-    limit: np.ndarray  # further decisions after which one is given up, or FOUND
-    came: np.ndarray  # rewards so far
-    reach: np.ndarray  # the wait that 3 in 100 of them exceed
-
-
-@kernel
-def begin_patience(limit: int) -> Patience:
-    """No reward so far."""
-    return Patience(
-        np.full(1, limit, np.int64), np.zeros(1, np.int64), np.full(1, LEAST_REACH, np.float64)
-    )
+    limit: int  # further decisions after which one is given up, or FOUND
+    came: int  # rewards so far
+    reach: float  # the wait that 3 in 100 of them exceed
 
 
 @kernel(borrows=True)
-def note_wait(patience: Patience, wait: int) -> None:
+def begin_patience(limit: int) -> Patience:
+    """No reward so far."""
+    return Patience(limit, 0, LEAST_REACH)
+
+
+@kernel(borrows=True)
+def note_wait(patience: Patience, wait: int) -> Patience:
     """A reward came after `wait` further decisions."""
-    patience.came[0] += 1
-    if wait <= patience.reach[0]:
-        patience.reach[0] = max(FALL * patience.reach[0], LEAST_REACH)
-    elif patience.came[0] <= LEAST_REWARDS:
-        patience.reach[0] = wait
-    else:
-        patience.reach[0] *= RISE
+    limit, came, reach = patience.limit, patience.came + 1, patience.reach
+    if wait <= reach:
+        return Patience(limit, came, max(FALL * reach, LEAST_REACH))
+    return Patience(limit, came, float(wait) if came <= LEAST_REWARDS else RISE * reach)
 
 
 @kernel(borrows=True)
 def longest_wait(patience: Patience) -> int:
     """After how many further decisions one is given up; ENDLESS while nobody is."""
-    if patience.limit[0] != FOUND:
-        return int(patience.limit[0])
-    if patience.came[0] < LEAST_REWARDS:
-        return ENDLESS
-    return int(TIMES * patience.reach[0])
+    if patience.limit != FOUND:
+        return patience.limit
+    return int(TIMES * patience.reach) if patience.came >= LEAST_REWARDS else ENDLESS

@@ -35,6 +35,7 @@ from balaclava.frames.blocks import (
     start_block,
     turns_left,
 )
+from balaclava.frames.rings import within
 
 UNLEARNED = -1  # the phase of a decision from which nothing is learned
 NOTHING = -1  # in place of a row: no batch has settled
@@ -244,7 +245,7 @@ def chance_of(state: Pools, arm: int) -> float:
 @kernel(borrows=True)
 def row_of_number(state: Pools, number: int) -> int:
     """The row that the batch of an arm with this number has, or would have."""
-    return int(number & (state.numbers.shape[1] - 1))
+    return within(number, state.numbers.shape[1])
 
 
 @kernel(borrows=True)

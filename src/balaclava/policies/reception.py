@@ -97,7 +97,7 @@ class Arrival:
             raise
         # First: if learning is interrupted, the reward may be lost but never counts twice.
         self._book.close(entry, HAS_REWARD)
-        note_wait(self._rule, self._book.clock - entry.round)
+        self._rule = note_wait(self._rule, self._book.clock - entry.round)
         self.rewards += 1
         self._silent = 0
         self._learn(entry, lesson)
@@ -107,7 +107,7 @@ class Arrival:
         made = self._book.round_of(decision)
         if made in self._late:
             del self._late[made]
-            note_wait(self._rule, self._book.clock - made)
+            self._rule = note_wait(self._rule, self._book.clock - made)
 
     def cancel(self, decision: Any) -> Open:
         """The reward will never come."""
@@ -131,8 +131,8 @@ class Arrival:
     def save(self) -> dict[str, Any]:
         """Its part of a saved agent."""
         return {
-            "came": int(self._rule.came[0]),
-            "reach": float(self._rule.reach[0]),
+            "came": self._rule.came,
+            "reach": self._rule.reach,
             "late": list(self._late),
             "rewards": self.rewards,
             "cancelled": self.cancelled,
@@ -169,7 +169,7 @@ class Arrival:
             raise DamageError("rounds that were given up and are not there")
         if type(reach) is not float or not LEAST_REACH <= reach <= max(LEAST_REACH, RISE * clock):
             raise DamageError("a wait out of its range")
-        self._rule.came[0], self._rule.reach[0] = came, reach
+        self._rule = self._rule._replace(came=came, reach=reach)
         self._late = dict.fromkeys(rounds)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import nothing_new, reward_itself, same_world
-from balaclava.frames.patience import FOUND, LATE, begin_patience, longest_wait, note_wait
+from balaclava.frames.patience import ENDLESS, FOUND, LATE, begin_patience, longest_wait, note_wait
+from balaclava.frames.rings import within
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.waiting import (
     AHEAD,
@@ -21,7 +22,6 @@ from balaclava.simulation.waiting import (
     reach_of,
     take_due,
     wait_for,
-    within,
 )
 
 STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
@@ -148,24 +148,24 @@ def make_late_play(
         state, scene = begin(params), open_scene(world)
         law, limit, window = feedback.law, feedback.patience, feedback.window
         longest, constant = reach_of(law, limit, window)
-        waiting, patience = begin_waiting(feedback.most_open, longest), begin_patience(limit)
-        missing, size = prepare(params, feedback.missing), waiting.due.size
+        waiting = begin_waiting(feedback.most_open, longest)
+        patience = begin_patience(ENDLESS if window else limit)  # a window's end gives nobody up
+        missing, size = prepare(params, feedback.missing), waiting.delays.size
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
-        t, ahead, total = 0, 0, 0.0
+        t, ahead, oldest, total = 0, 0, 1, 0.0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
                 if t == ahead:
                     draw_ahead(waiting, t, law, longest, constant, delay_rng)
                     ahead += AHEAD
-                until = min(checkpoints[c], ahead)
-                while t < until:
-                    t += 1
-                    while not window:
-                        old = given_up(waiting, t, t - longest_wait(patience))
-                        if old == 0:
-                            break
+                while t - oldest >= longest_wait(patience):
+                    old, oldest = given_up(waiting, oldest, t + 1, t + 1 - longest_wait(patience))
+                    if old > 0:
                         arm, phase = open_at(waiting, within(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
+                until = min(checkpoints[c], ahead)
+                while t < until and t - oldest < longest_wait(patience):
+                    t += 1
                     renew(scene, t, context_rng)
                     arm, phase = choose(params, state, t, advise(scene, t), policy_rng)
                     if arm < 0 or arm >= arms:
@@ -174,14 +174,13 @@ def make_late_play(
                     drawn = draw(scene, t, arm, environment_rng)
                     total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
                     lost = window and never_comes(waiting, t)
-                    reward = missing if lost else prepare(params, drawn)
-                    wait_for(waiting, t, arm, phase, reward)
+                    wait_for(waiting, t, arm, phase, missing if lost else prepare(params, drawn))
                     number, place = take_due(waiting, t, constant, window)
                     for _ in range(number):
                         wait = within(t - place, size)
-                        is_open = t - wait >= waiting.oldest[0]
+                        is_open = t - wait >= oldest
                         if limit == FOUND and (is_open or wait <= LATE):
-                            note_wait(patience, wait)
+                            patience = note_wait(patience, wait)
                         if is_open:
                             (arm, phase), reward = open_at(waiting, place), waiting.rewards[place]
                             learn(params, state, t - wait, arm, reward, phase, policy_rng)

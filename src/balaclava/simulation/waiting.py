@@ -7,7 +7,7 @@ rewards it brings: it cannot guess that, and a wrong guess that shows late costs
 
 Where delays differ, what is due in a round is a list, from its head over the places of decisions.
 `last` knows its end, or the head itself, so that a place is added without a look at whether the
-list is empty.
+list is empty: half of the guesses at that would be wrong. What is used together lies together.
 """
 
 from __future__ import annotations
@@ -18,24 +18,28 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.frames.patience import FOUND
+from balaclava.frames.rings import within
 from balaclava.simulation.delays import FIXED, LOST, DelayLaw, draw_delay
 
 AHEAD = 256  # decisions whose delays are drawn at once
-NEVER = 2**62  # in place of a round
+NEVER = 2**31 - 1  # in place of a delay: no reward comes that counts
 VARIED = -1  # in place of a delay that all have
+
+# Places have no sign: an index below 0 counts from the end, and each would be looked at for it.
+_KEPT = np.dtype([("reward", "f8"), ("phase", "i8"), ("arm", "u4")], align=True)
+_DUE = np.dtype([("last", "u4"), ("number", "u4")])
 
 
 class Waiting(NamedTuple):
     """Open decisions, by round; sizes are powers of two."""
 
-    arms: np.ndarray
-    phases: np.ndarray
     rewards: np.ndarray
-    due: np.ndarray  # the round in which the reward comes, or NEVER
+    phases: np.ndarray
+    arms: np.ndarray
+    delays: np.ndarray  # after how many further decisions the reward comes, or NEVER
     following: np.ndarray  # after each place, then after the head of each round to come
     last: np.ndarray  # of each round to come: the last place that is due, or the head itself
     number: np.ndarray  # of each round to come: how many are due
-    oldest: np.ndarray  # one element: every decision before this one is closed
 
 
 @kernel
@@ -46,23 +50,19 @@ def begin_waiting(most_open: int, longest: int) -> Waiting:
         size *= 2
     while rounds < longest + AHEAD + 1:
         rounds *= 2
-    # Without a sign, as an index below 0 counts from the end, and each would be looked at for it.
+    kept, due = np.zeros(size, _KEPT), np.zeros(rounds, _DUE)
+    last = due["last"]
+    for number in range(rounds):
+        last[number] = size + number
     return Waiting(
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size),
-        np.zeros(size, np.int64),
+        kept["reward"],
+        kept["phase"],
+        kept["arm"],
+        np.zeros(size, np.int32),
         np.zeros(size + rounds, np.uint32),
-        np.arange(size, size + rounds).astype(np.uint32),
-        np.zeros(rounds, np.uint32),
-        np.ones(1, np.int64),
+        last,
+        due["number"],
     )
-
-
-@kernel(borrows=True)
-def within(number: int, size: int) -> int:
-    """A round's place in a ring of that size."""
-    return number & ((size - 1) & (2**31 - 1))  # the constant says that it is not below 0
 
 
 @kernel(borrows=True)
@@ -82,16 +82,17 @@ def draw_ahead(
 
     Where all delays are alike no list is needed.
     """
-    size, rounds = waiting.due.size, waiting.last.size
+    size, rounds = waiting.delays.size, waiting.last.size
     for decision in range(t + 1, t + AHEAD + 1):
         delay = draw_delay(law, rng)
         comes = delay != LOST and delay <= longest
-        waiting.due[within(decision, size)] = decision + delay if comes else NEVER
+        waiting.delays[within(decision, size)] = delay if comes else NEVER
     if constant == VARIED:
         for decision in range(t + 1, t + AHEAD + 1):
             place = within(decision, size)
-            if waiting.due[place] != NEVER:
-                due = within(waiting.due[place], rounds)
+            delay = waiting.delays[place]
+            if delay != NEVER:
+                due = within(decision + delay, rounds)
                 waiting.following[waiting.last[due]] = place
                 waiting.last[due] = place
                 waiting.number[due] += 1
@@ -100,22 +101,22 @@ def draw_ahead(
 @kernel(borrows=True)
 def never_comes(waiting: Waiting, t: int) -> bool:
     """Whether the reward of the decision of round t is lost, or comes too late."""
-    return bool(waiting.due[within(t, waiting.due.size)] == NEVER)
+    return bool(waiting.delays[within(t, waiting.delays.size)] == NEVER)
 
 
 @kernel(borrows=True)
 def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float) -> None:
     """The decision of round t is made."""
-    place = within(t, waiting.due.size)
+    place = within(t, waiting.delays.size)
     waiting.arms[place] = arm
     waiting.phases[place] = phase
     waiting.rewards[place] = reward
 
 
 @kernel(borrows=True)
-def open_at(waiting: Waiting, place: int) -> tuple[int, int]:
+def open_at(waiting: Waiting, place: int) -> tuple[Any, int]:
     """Arm and phase of the decision in that place."""
-    return waiting.arms[place], waiting.phases[place]
+    return np.int64(waiting.arms[place]), waiting.phases[place]
 
 
 @kernel(borrows=True)
@@ -125,11 +126,11 @@ def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int
     At the end of a window something is due whether or not a reward came.
     """
     if constant != VARIED:
-        place = within(t - constant, waiting.due.size)
-        comes = t > constant and (window or waiting.due[place] != NEVER)
+        place = within(t - constant, waiting.delays.size)
+        comes = t > constant and (window or waiting.delays[place] != NEVER)
         return (1 if comes else 0), place
     due = within(t, waiting.last.size)
-    head = waiting.due.size + due
+    head = waiting.delays.size + due
     number = waiting.number[due]
     waiting.number[due] = 0
     waiting.last[due] = head
@@ -137,17 +138,23 @@ def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int
 
 
 @kernel(borrows=True)
-def given_up(waiting: Waiting, t: int, before: int) -> int:
+def is_closed(waiting: Waiting, decision: int, t: int) -> bool:
+    """Whether the reward of a decision came before round t."""
+    return bool(waiting.delays[within(decision, waiting.delays.size)] < t - decision)
+
+
+@kernel(borrows=True)
+def given_up(waiting: Waiting, oldest: int, t: int, before: int) -> tuple[int, int]:
     """The oldest decision of a round below `before` that is open in round t, or 0 for none.
 
-    It looks ahead to the next one that is open now: so it seldom has to look at all.
+    All before `oldest` are closed; the second number is the next such. It looks ahead to one that
+    is open now, so that it seldom has to look at all.
     """
-    size = waiting.due.size
-    while waiting.oldest[0] < before:
-        decision = waiting.oldest[0]
-        waiting.oldest[0] += 1
-        while waiting.due[within(waiting.oldest[0], size)] < t:
-            waiting.oldest[0] += 1
-        if waiting.due[within(decision, size)] >= t:
-            return int(decision)
-    return 0
+    while oldest < before:
+        decision = oldest
+        oldest += 1
+        while is_closed(waiting, oldest, t):
+            oldest += 1
+        if not is_closed(waiting, decision, t):
+            return decision, oldest
+    return 0, oldest
