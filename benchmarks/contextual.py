@@ -47,13 +47,13 @@ def contenders(**shape: Any) -> dict[str, bl.Policy]:
 
 
 def show(results: bl.Results, wide: int = 28) -> None:
-    """The mean regret at each checkpoint, with its standard error."""
+    """The mean regret at each checkpoint, with its 95 % interval."""
     print(f"{'regret after':{wide}}", *(f"{rounds:>14,}" for rounds in results.checkpoints))
     for label in results.labels:
         regret = results.regret(label)
-        errors = regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
-        cells = zip(regret.mean(axis=0), errors, strict=True)
-        print(f"{label:{wide}}", *(f"{mean:8.0f} +- {error:2.0f}" for mean, error in cells))
+        reach = 1.96 * regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
+        cells = zip(regret.mean(axis=0), reach, strict=True)
+        print(f"{label:{wide}}", *(f"{mean:8,.0f} ± {half:2.0f}" for mean, half in cells))
 
 
 def regret(runs: int) -> None:
@@ -82,7 +82,7 @@ def worlds(runs: int) -> None:
         means = np.array([regret.mean(axis=0) for regret in each])
         low, high = means.min(axis=0), means.max(axis=0)
         cells = zip(means.mean(axis=0), low, high, strict=True)
-        print(f"{label:28}", *(f"{m:8.0f} (worlds {a:.0f} to {b:.0f})" for m, a, b in cells))
+        print(f"{label:28}", *(f"{m:8,.0f} (worlds {a:,.0f} to {b:,.0f})" for m, a, b in cells))
 
 
 def make_coverage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.exact import audit_exactly
+from balaclava.auditing.games import warm_up
 from balaclava.auditing.laws import audit_laws
 from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
@@ -93,7 +95,16 @@ def audit(
     seconds = _SECONDS if pairs is None else math.inf
     pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
     entries: dict[Any, Any] = {}
-    replay = replay_plan(plan, policy, pairs, seed, seconds, entries)
+    times_more = _MORE if more else 1
+    warm_up(plan.policy)
+    with ThreadPoolExecutor(1) as pool:  # compiled games leave the interpreter to the replay
+        replaying = pool.submit(replay_plan, plan, policy, pairs, seed, seconds, entries)
+        try:
+            statistical = play_games(
+                plan, policy, trials, seed, confidence, quick, on_gpu, times_more
+            )
+        finally:
+            replay = replaying.result()  # what goes wrong there is said first
     notes = [plan.note] if plan.note else []
     if on_gpu:
         notes.append("games were played on a GPU")
@@ -104,8 +115,6 @@ def audit(
             "no game got as far as a release that depends on rewards, so that replay and games "
             "could find nothing; audit with a longer horizon or a larger epsilon"
         )
-    times_more = _MORE if more else 1
-    statistical = play_games(plan, policy, trials, seed, confidence, quick, on_gpu, times_more)
     return AuditReport(
         policy=policy.name,
         parameters=policy.parameters,

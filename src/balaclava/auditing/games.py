@@ -9,6 +9,7 @@ reference". Games are only counted, never stored, so memory does not depend on t
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
 _FEW_STEPS = 300_000  # that are not worth a thread
 _BEGINNING = 100  # steps that the beginning of a game costs, about
-_NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint8)
+_NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint64)
 
 
 class Event(NamedTuple):
@@ -230,6 +231,20 @@ def play_block(
     rng: Any,
 ) -> Counts:
     """Some games on one random stream; the decisions of the last are in `start`."""
+    return play_blocks(policy, life, rewards, [(games, rng)], place, probes, reference, start)
+
+
+def play_blocks(
+    policy: Policy,
+    life: Life,
+    rewards: np.ndarray,
+    blocks: list[tuple[int, Any]],
+    place: int,
+    probes: np.ndarray,
+    reference: np.ndarray | None,
+    start: Start,
+) -> Counts:
+    """Blocks of games, each on a random stream of its own, all counted together."""
     watched = min(policy.arms, WATCHED)
     deepest = int(probes[-1]) + 1 if probes.size else 1
     counts = Counts(
@@ -238,13 +253,15 @@ def play_block(
         np.zeros(life.rounds, np.int64),
     )
     columns = (_NOTHING, _NOTHING) if reference is None else np.ascontiguousarray(reference.T)
-    lost = player_of(policy)(
-        start.params, start.state, start.memory, start.origin, start.fresh, start.quiet,
-        life.contexts, life.times, rewards, life.offsets, life.items, *start.decisions, games,
-        place, probes, *columns, *counts, rng,
-    )  # fmt: skip
-    if lost:
-        raise no_such_arm(policy.name, lost, policy.arms)
+    loop = player_of(policy)
+    for games, rng in blocks:
+        lost = loop(
+            start.params, start.state, start.memory, start.origin, start.fresh, start.quiet,
+            life.contexts, life.times, rewards, life.offsets, life.items, *start.decisions, games,
+            place, probes, *columns, *counts, rng,
+        )  # fmt: skip
+        if lost:
+            raise no_such_arm(policy.name, lost, policy.arms)
     counts.pulls[-1] = counts.pulls.sum(axis=0)
     return counts
 
@@ -271,18 +288,18 @@ def play_life(
     start = Start.of(policy, life).after_quiet(policy, life, rewards)
     sizes = np.full(_BLOCKS, games // _BLOCKS)
     sizes[: games % _BLOCKS] += 1
+    blocks = [(int(size), seeded(seed, *path, number)) for number, size in enumerate(sizes)]
 
-    def block(number: int, own: Start) -> Counts:
-        rng, size = seeded(seed, *path, number), int(sizes[number])
-        return play_block(policy, life, rewards, size, place, probes, reference, own, rng)
+    def part(own: Start, mine: list[tuple[int, Any]]) -> Counts:
+        return play_blocks(policy, life, rewards, mine, place, probes, reference, own)
 
     if games * (_BEGINNING + life.rounds - start.quiet) < _FEW_STEPS:
-        blocks = [block(number, start) for number in range(_BLOCKS)]
-    else:
-        starts = [start.copied() for _ in range(_BLOCKS)]
-        with ThreadPoolExecutor(available_cores()) as pool:
-            blocks = list(pool.map(block, range(_BLOCKS), starts))
-    return Counts(*(np.sum(each, axis=0) for each in zip(*blocks, strict=True)))
+        return part(start, blocks)
+    cores = available_cores()
+    starts = [start.copied() for _ in range(cores)]
+    with ThreadPoolExecutor(cores) as pool:
+        parts = list(pool.map(part, starts, [blocks[i::cores] for i in range(cores)]))
+    return Counts(*(functools.reduce(np.add, each) for each in zip(*parts, strict=True)))
 
 
 def count_games(

@@ -33,13 +33,17 @@ class Recorder:
 
     def __init__(self, seed: int, *path: int, rare: RareAnswers | None = None) -> None:
         self._generator, self._rare = seeded(seed, *path), rare
+        self._checked: set[tuple[float, ...]] = set()  # budgets that can be kept
         self.tape: list[Entry] = []
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Let the mechanism answer, and write down what it was given."""
         mechanism = mechanism_of(body)
         terms = mechanism.terms(*arguments)
-        check_budget(terms.epsilon, terms.delta, terms.sensitivity)
+        budget = (terms.epsilon, terms.delta, terms.sensitivity)
+        if budget not in self._checked:
+            check_budget(*budget)
+            self._checked.add(budget)
         mechanism.require(terms)
 
         def ask() -> Any:

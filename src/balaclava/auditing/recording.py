@@ -30,6 +30,8 @@ SHOWS = (
 _LOOK = 64  # rounds between two looks at what an agent shows, beside those with a release,
 _LOOKS = 8  # as long as there were no more looks than that
 
+_CLOSE = 16  # releases after each of which a state is kept; of later ones, one in so many
+
 Seen = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
 
 
@@ -49,7 +51,8 @@ class Game:
     tape: list[Entry]
     marks: list[int] = field(default_factory=list)  # length of the tape before each choice; end
     chosen: list[int] = field(default_factory=list)  # and right after each choice
-    fingerprints: dict[int, bytes] = field(default_factory=dict)  # after rounds with a release
+    releases: set[int] = field(default_factory=set)  # rounds with one
+    fingerprints: dict[int, bytes] = field(default_factory=dict)  # of the state after some of them
     shown: dict[int, bytes] = field(default_factory=dict)  # by an agent, after some rounds
     rare: bool = False  # whether answers were chosen that seldom come
 
@@ -146,10 +149,12 @@ def record(
             course.happen(state, item, game.decisions[abs(item) - 1], recorder, None)
         state = course.restore(state, i)
         if any(entry.terms for entry in recorder.tape[game.marks[-1] :]):
-            game.fingerprints[i] = fingerprint(state)
+            game.releases.add(i)
+            if len(game.releases) <= _CLOSE or len(game.releases) % _CLOSE == 0:
+                game.fingerprints[i] = fingerprint(state)
             if beyond is not None and last == rounds:
                 last = min(i + 1 + beyond, rounds)
-        often = i in game.fingerprints and len(game.shown) < _LOOKS
+        often = i in game.releases and len(game.shown) < _LOOKS
         if often or (i + 1) % _LOOK == 0 or i + 1 == last:
             game.shown[i] = course.shown(state, game.decisions[i][0])
     game.marks.append(len(recorder.tape))

@@ -256,7 +256,7 @@ def choose_neighbours(
     rounds, phases = life.rounds, [phase for _, phase in game.decisions]
     edges = {0, rounds - 1, *range(rounds, len(life.times))}
     for i in range(1, rounds):
-        if phases[i] != phases[i - 1] or i in game.fingerprints:
+        if phases[i] != phases[i - 1] or i in game.releases:
             edges |= {i - 1, i, min(i + 1, rounds - 1)}
     slots = sorted(edges & set(slots_told))
     if len(slots) > wanted // 2:

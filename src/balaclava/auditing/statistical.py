@@ -376,16 +376,17 @@ def best_event(
     """The event that promises the highest bound from `planned` games on each stream."""
     best = BestEvent(-1.0, Event(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
     seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
-    least, most = int(seen[0]), int(seen[-1]) + 1  # beyond them an event is certain, or impossible
-    left, right = left[..., least:most], right[..., least:most]
+    left, right = left[..., seen], right[..., seen]
     for at_least in (True, False):
+        # The least number of pulls for each event: between two that were seen nothing changes.
+        least = np.append(seen[0], seen[:-1] + 1) if at_least else seen
         tails = [tail_counts(histogram, at_least) for histogram in (left, right)]
         for side in (0, 1):
             bounds = promised_bound(tails[side], tails[1 - side], games, delta, planned)
             branch, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
             bound = float(bounds[branch, arm, probe, pulls])
             if bound > best.bound:
-                pulls = min(least + pulls, int(probes[probe]))  # at most all of them: always so
+                pulls = min(int(least[pulls]), int(probes[probe]))  # at most all: always so
                 event = Event(branch, arm, int(probes[probe]), pulls, at_least)
                 best = BestEvent(bound, event, side)
     return best

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType, Self
 
 import numpy as np
@@ -263,6 +263,10 @@ class Policy(Declared):
     def released(self, state: Any) -> Sequence[Released] | None:
         """What was released of each arm; None for policies that release decisions only."""
         return None
+
+    def faults(self, state: Any, decisions: int) -> Iterator[str]:
+        """What the state cannot hold after so many decisions, beside what its parts say."""
+        yield from ()
 
     def require_estimates(self, failure: float) -> Estimation:
         """What gives intervals that fail with probability `failure` an arm, or why nothing does."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Range
+from balaclava._core.ranges import outside
 from balaclava.policies.base import Released
 from balaclava.policies.holdout import HoldoutPolicy
 
@@ -49,6 +50,11 @@ class PooledPolicy(HoldoutPolicy):
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """None with even draws: no theorem counts what they cost."""
         return None if self.draws_evenly else super().regret_bound(environment, horizon)
+
+    def faults(self, state: Any, decisions: int) -> Iterator[str]:
+        """Raw sums of rewards in [0, 1] are neither below 0 nor above the number of decisions."""
+        if self.rewards == "bounded":
+            yield from outside(0.0, decisions, sums=self.pools_of(state).sums)
 
     def released(self, state: Any) -> Sequence[Released]:
         """All that was released of each arm's rewards."""

@@ -18,7 +18,6 @@ from balaclava.policies.decisions import (
     id_parts,
 )
 from balaclava.policies.player import Player
-from balaclava.policies.pooled import PooledPolicy
 from balaclava.policies.saving import (
     DamageError,
     exactly,
@@ -92,17 +91,8 @@ def _restored(content: dict[str, Any]) -> Agent:
         raise DamageError("decisions of arms that do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
     agent._reception.load(content["reception"])
-    fill_state(agent._player.state, content["state"], clock)
-    _require_sums(policy, agent._player.state, clock)
+    fill_state(policy, agent._player.state, content["state"], clock)
     return agent
-
-
-def _require_sums(policy: Policy, state: Any, clock: int) -> None:
-    """Raw sums of rewards in [0, 1] are neither below 0 nor above the number of decisions."""
-    if policy.rewards == "bounded" and isinstance(policy, PooledPolicy):
-        sums = policy.pools_of(state).sums
-        if sums.min() < 0.0 or sums.max() > clock:
-            raise DamageError("a sum of rewards that they cannot have")
 
 
 def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> None:

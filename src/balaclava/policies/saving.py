@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import numpy as np
 from balaclava._core.declared import brief
 from balaclava._core.ranges import MOST
 from balaclava.errors import SavedStateError
+from balaclava.policies.base import Policy
 
 SCHEMA = 2
 _COUNTS = ("asked", "pulls", "rewards", "settled", "lost")  # of decisions
@@ -112,7 +114,7 @@ def packed_numbers(packed: Any) -> int:
     return sum(len(array["data"]) for array in packed.values())
 
 
-def fill_state(state: Any, packed: dict[str, Any], decisions: int) -> None:
+def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: int) -> None:
     """Put saved arrays into a fresh state, each checked before it is taken."""
     arrays = dict(arrays_of(state))
     exactly(packed, *arrays)
@@ -125,7 +127,7 @@ def fill_state(state: Any, packed: dict[str, Any], decisions: int) -> None:
                 "restore it with the version that saved it"
             )
         _fill(name, array, base64.b64decode(saved["data"], validate=True), decisions)
-    _require_invariants(state, decisions)
+    _require_invariants(policy, state, decisions)
 
 
 def state_bytes(state: Any) -> bytes:
@@ -135,7 +137,7 @@ def state_bytes(state: Any) -> bytes:
     return _outline(arrays) + zlib.compress(content, 1)
 
 
-def fill_from_bytes(state: Any, data: bytes, decisions: int) -> None:
+def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> None:
     """Put what `state_bytes` gave into a fresh state, each array checked before it is taken."""
     arrays = dict(arrays_of(state))
     outline = _outline(arrays)
@@ -154,7 +156,7 @@ def fill_from_bytes(state: Any, data: bytes, decisions: int) -> None:
     for name, array in arrays.items():
         _fill(name, array, content[start : start + array.nbytes], decisions)
         start += array.nbytes
-    _require_invariants(state, decisions)
+    _require_invariants(policy, state, decisions)
 
 
 def _outline(arrays: dict[str, np.ndarray]) -> bytes:
@@ -190,15 +192,18 @@ def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: 
             raise DamageError(f"{name} holds a number out of its range")
 
 
-def _require_invariants(state: Any, decisions: int) -> None:
-    """Ask every part of the state that knows its own invariants: `faults(decisions)`."""
-    faults = getattr(state, "faults", None)
-    if faults is not None:
-        for fault in faults(decisions):
-            raise DamageError(fault)
+def _require_invariants(policy: Policy, state: Any, decisions: int) -> None:
+    """Ask every part of the state that knows its own invariants, and the policy."""
+    for fault in itertools.chain(_faults(state, decisions), policy.faults(state, decisions)):
+        raise DamageError(fault)  # at once: the next look rests on this one
+
+
+def _faults(state: Any, decisions: int) -> Iterator[str]:
+    if hasattr(state, "faults"):
+        yield from state.faults(decisions)
     for part in state:
         if hasattr(part, "_fields"):
-            _require_invariants(part, decisions)
+            yield from _faults(part, decisions)
 
 
 def plain_generator(generator: np.random.Generator) -> dict[str, Any]:

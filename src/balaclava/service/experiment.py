@@ -72,7 +72,8 @@ class Experiment:
         )
         experiment.books = Books(**json.loads(row.books))
         experiment.created, experiment.next_due = row.created, row.next_due
-        fill_from_bytes(experiment.player.state, row.policy_state, experiment.books.rounds)
+        rounds = experiment.books.rounds
+        fill_from_bytes(experiment.policy, experiment.player.state, row.policy_state, rounds)
         return experiment
 
     def columns(self) -> dict[str, Any]:
