@@ -214,8 +214,8 @@ Table = dict[tuple[str, float], dict[str, Any]]
 class Search:
     """Rules that were tried, on all cores."""
 
-    def __init__(self, runs: int, workers: int) -> None:
-        self.runs, self.pool = runs, ThreadPoolExecutor(workers)
+    def __init__(self, runs: int, workers: int, problems: list[str]) -> None:
+        self.runs, self.pool, self.problems = runs, ThreadPoolExecutor(workers), problems
         self.today: Table = {}
         self.tables: dict[Rule, Table] = {}
         play(Rule(), PROBLEMS["one good"], 1.0, 1, 0)  # compiles
@@ -224,7 +224,7 @@ class Search:
     def table(self, rule: Rule, runs: int, kind: str, seed: int) -> Table:
         """The rule in every cell."""
         jobs = {}
-        for name in sorted(PROBLEMS, key=lambda name: -PROBLEMS[name].size):
+        for name in sorted(self.problems, key=lambda name: -PROBLEMS[name].size):
             count = max(runs // 80, 100) if PROBLEMS[name].size > MANY else runs
             parts = 8 if PROBLEMS[name].size > MANY else 1
             for epsilon in EPSILONS:
@@ -372,9 +372,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20_000, help="of a cell in the search")
     parser.add_argument("--final-runs", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
-    search = Search(options.runs, options.workers)
+    search = Search(options.runs, options.workers, options.problems)
     search.climb(time.monotonic() + options.seconds)
     draw(search)
     ranked = sorted(search.tables, key=lambda rule: score(search.tables[rule]))

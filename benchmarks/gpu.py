@@ -25,7 +25,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.simulation.engine import checkpoint_rounds
-from balaclava.simulation.gpu.engine import DevicePair
+from balaclava.simulation.gpu.engine import Group, Order
 
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 MANY = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 101))
@@ -80,12 +80,15 @@ def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
     ]
 
 
-def timed(pair: DevicePair, games: int, horizon: int) -> tuple[float, np.ndarray]:
+def compiled(policy: bl.Policy, world: bl.Environment, games: int, horizon: int) -> Group:
+    """So many games of a pair, ready to be played."""
+    return Group([Order(policy.name, policy, world, checkpoint_rounds(1, horizon), games, 1)])
+
+
+def timed(group: Group) -> tuple[float, np.ndarray]:
     """Steps a second, the first launch apart, and the final regrets."""
     spent: list[tuple[float, int]] = []
-    runs = pair.play(
-        checkpoint_rounds(1, horizon), games, 1, lambda n: spent.append((time.perf_counter(), n))
-    )
+    (runs,) = group.play(lambda n: spent.append((time.perf_counter(), n)))
     regret = np.array([run.regret[-1] for run in runs])
     (start, _), *rest = spent
     return sum(n for _, n in rest) / (rest[-1][0] - start) if rest else math.nan, regret
@@ -96,9 +99,9 @@ def measure(
 ) -> tuple[str, ...]:
     """The cells of a row."""
     began = time.perf_counter()
-    pair = DevicePair(policy.name, policy, world)
+    group = compiled(policy, world, games, horizon)
     ready = time.perf_counter()
-    rate, regret = timed(pair, games, horizon)
+    rate, regret = timed(group)
     cpu = bl.simulate(policy, world, horizon=horizon, repetitions=few, seed=2, checkpoints=1)
     there = cpu.final_regret(policy.name)
     error = math.sqrt(regret.var() / regret.size + there.var() / there.size)

@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 
 import balaclava as bl
-from balaclava.simulation.gpu.engine import DevicePair
-from gpu import NINE, timed, write
+from gpu import NINE, compiled, timed, write
 
 GAMES, ROUNDS = 270_336, 100_000
 HEADS = ("policy", "engine, steps/s", "by hand, steps/s", "by hand over engine", "mean regrets")
@@ -42,7 +41,7 @@ def main() -> int:
     loops = by_hand()
     write("by_hand.md", f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
     for name, policy in policies.items():
-        rate, regret = timed(DevicePair(name, policy, NINE), GAMES, ROUNDS)
+        rate, regret = timed(compiled(policy, NINE, GAMES, ROUNDS))
         hand, lost = loops[name]
         cells = name, f"{rate:.2e}", f"{hand:.2e}", f"{hand / rate:.2f}"
         write("by_hand.md", f"| {' | '.join(cells)} | {regret.mean():,.1f}, {lost:,.1f} |")

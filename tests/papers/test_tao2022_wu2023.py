@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.advice.calibrate import calibrate
+from balaclava.advice.calibrate import calibrate, choose_scale
+from balaclava.advice.search import Search
 from balaclava.errors import ParameterError
 from balaclava.papers import tao2022, wu2023
 from balaclava.papers.harness import calibrated
@@ -55,11 +57,12 @@ def check(made: bl.Reproduction, folder: Path, pictures: list[str]) -> None:
 def fixed_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     """No search: that of calibrate is tested with calibrate."""
 
-    def given(policy: bl.Policy, *_: object) -> float:
-        return {"dpr-ucb": 0.01, "dpr-se": 0.02}.get(policy.name, 0.125)
+    def given(questions: dict[Any, calibrated.Question], *_: object) -> dict[Any, float]:
+        fixed = {"dpr-ucb": 0.01, "dpr-se": 0.02}
+        return {name: fixed.get(asked.policy.name, 0.125) for name, asked in questions.items()}
 
-    monkeypatch.setattr(tao2022, "scale_of", given)
-    monkeypatch.setattr(wu2023, "scale_of", given)
+    monkeypatch.setattr(tao2022, "scales_of", given)
+    monkeypatch.setattr(wu2023, "scales_of", given)
 
 
 def test_every_figure_is_listed() -> None:
@@ -281,16 +284,25 @@ def test_a_curve_and_its_verdicts() -> None:
 def test_scales_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
 
-    def counted(*given: object, **named: object) -> object:
-        searched.append(named["horizon"])
-        return calibrate(*given, **named)  # type: ignore[arg-type]
+    def counted(search: Search, *given: object) -> object:
+        searched.append(search.horizon)
+        return choose_scale(search, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(calibrated, "calibrate", counted)
+    monkeypatch.setattr(calibrated, "choose_scale", counted)
     policy = bl.policy("ucb1", arms=2)
     worlds = tuple(bl.environment("bernoulli", means=[0.2, high]) for high in (0.5, 0.9))
-    scales = {calibrated.scale_of(policy, worlds, Size(400, 2), 1) for _ in range(3)}
+    question = calibrated.Question(policy, worlds, Size(400, 2))
+    scales = [calibrated.scales_of({"a": question, "b": question}, 1) for _ in range(3)]
     assert searched == [400]
-    assert scales <= set(calibrated.SCALES)
+    done = calibrate(
+        policy,
+        list(worlds),
+        horizon=400,
+        repetitions=2,
+        seed=calibrated.SEED,
+        scales=calibrated.SCALES,
+    )
+    assert scales == 3 * [{"a": done.scale, "b": done.scale}]  # as bl.calibrate chooses
     assert calibrated.unscaled(calibrated.with_scale("dpr-se", 0.25)) == "dpr-se"
 
 

@@ -108,19 +108,14 @@ def calibrate(
     _require_playable(policy, {**worlds, **others}, horizon, feedback, device)
     how = (feedback, workers, progress, device, risk)
     search = Search(policy, parameter, worlds, horizon, seed, *how)
-    few = max(2, repetitions // 2)
+    few = fewer(repetitions)
     notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
     if str(feedback):
         notes.append(f"rewards came late: {feedback}")
-    _try_scales(search, scales, current, few)
-    search.play(search.finalists(few, caution, current), repetitions, fresh=1)
-    scale = search.careful(repetitions, caution, current)[0]
+    scale = choose_scale(search, scales, current, repetitions, caution)
     notes += search.notes(scale, few)
     calibrated = with_scale(policy, parameter, scale)
-    rows = tuple(
-        search.report(label, world, calibrated, repetitions, label in others)
-        for label, world in {**worlds, **others}.items()
-    )
+    rows = search.report(others, calibrated, repetitions)
     notes += _last_notes(rows, repetitions)
     notes += search.what_would_change(scale, repetitions, caution, current)
     return Calibration(
@@ -137,6 +132,25 @@ def calibrate(
         notes=tuple(notes),
         risk=risk,
     )
+
+
+def choose_scale(
+    search: Search,
+    scales: Sequence[float] | None,
+    current: float,
+    repetitions: int,
+    caution: float = 2.0,
+) -> float:
+    """The scale that `calibrate` takes, as its documentation says."""
+    few = fewer(repetitions)
+    _try_scales(search, scales, current, few)
+    search.play(search.finalists(few, caution, current), repetitions, fresh=1)
+    return search.careful(repetitions, caution, current)[0]
+
+
+def fewer(repetitions: int) -> int:
+    """Runs of a scale before the final."""
+    return max(2, repetitions // 2)
 
 
 def _require_playable(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from balaclava.advice.calibration import CalibrationRow, Finalist, Trial, percent
 from balaclava.environments.base import Environment
-from balaclava.errors import MomentWarning, ParameterError
+from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.simulation.engine import Device, Progress, simulate
+from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.statistics import plus_minus
+from balaclava.simulation.together import Simulation, simulate_all
 
 _MOST_STEPS = 8  # by which the default grid is extended
 _WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones
@@ -75,39 +75,34 @@ class Search:
         if not candidates:
             return
         kept: dict[str, list[np.ndarray]] = {label: [] for label in candidates}
-        for world in self.worlds.values():
-            finals = self.simulate(candidates, world, repetitions, seed)
+        for finals in self.simulate(candidates, list(self.worlds.values()), repetitions, seed):
             for label, final in finals.items():
                 kept[label].append(final)
         self.finals |= {(repetitions, float(label)): finals for label, finals in kept.items()}
 
     def simulate(
-        self, policies: dict[str, Policy], world: Environment, repetitions: int, seed: int
-    ) -> dict[str, np.ndarray]:
-        """The final regret of each policy in each run."""
+        self, policies: dict[str, Policy], worlds: list[Environment], repetitions: int, seed: int
+    ) -> list[dict[str, np.ndarray]]:
+        """In each world, the final regret of each policy in each run."""
         before = self.played
 
         def report(rounds: int, total: int) -> None:
             if self.progress is not None:
                 self.progress(before + rounds, before + total)
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MomentWarning)  # said once, of the policy as it was
-            results = simulate(
-                policies,
-                world,
-                horizon=self.horizon,
-                repetitions=repetitions,
-                seed=seed,
-                checkpoints=1,
-                workers=self.workers,
-                delay=self.feedback.delay,
-                **self.feedback.settling._asdict(),
-                device=self.device,
-                progress=report,
-            )
-        self.played += self.horizon * repetitions * len(policies)
-        return {label: results.final_regret(label) for label in policies}
+        played = simulate_all(
+            [Simulation(policies, world, self.horizon, repetitions) for world in worlds],
+            seed=seed,
+            checkpoints=1,
+            workers=self.workers,
+            feedback=self.feedback,
+            device=self.device,
+            progress=report,
+            warn=False,  # said once, of the policy as it was
+        )
+        finals = [{label: each.final_regret(label) for label in policies} for each in played]
+        self.played += self.horizon * repetitions * len(policies) * len(worlds)
+        return finals
 
     def extend(self, repetitions: int) -> None:
         """Go on beyond the grid while the best is at its edge."""
@@ -220,16 +215,20 @@ class Search:
         return notes
 
     def report(
-        self, label: str, world: Environment, calibrated: Policy, repetitions: int, held_out: bool
-    ) -> CalibrationRow:
+        self, others: Mapping[str, Environment], calibrated: Policy, repetitions: int
+    ) -> tuple[CalibrationRow, ...]:
         """Fresh runs, before and after: those that led to the choice flatter it."""
-        finals = self.simulate(
-            {"before": self.policy, "after": calibrated}, world, repetitions, self.seed + 2
-        )
-        before, after = finals["before"], finals["after"]
-        figures = (before.mean(), before.max(), after.mean(), plus_minus(after), after.max())
-        row = CalibrationRow(label, held_out, *map(float, figures))
-        return row._replace(risk_before=self.quantile(before), risk=self.quantile(after))
+        policies = {"before": self.policy, "after": calibrated}
+        worlds = {**self.worlds, **others}
+        played = self.simulate(policies, list(worlds.values()), repetitions, self.seed + 2)
+        rows = []
+        for label, finals in zip(worlds, played, strict=True):
+            before, after = finals["before"], finals["after"]
+            figures = (before.mean(), before.max(), after.mean(), plus_minus(after), after.max())
+            row = CalibrationRow(label, label in others, *map(float, figures))
+            risk_before, risk = self.quantile(before), self.quantile(after)
+            rows.append(row._replace(risk_before=risk_before, risk=risk))
+        return tuple(rows)
 
     def quantile(self, final: np.ndarray) -> float | None:
         """That of the risk, if there is one."""

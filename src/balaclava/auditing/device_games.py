@@ -18,8 +18,8 @@ from balaclava.auditing.games import WATCHED, context_of_round, no_context
 from balaclava.auditing.lives import plain_life
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.engine import REGISTERS, THREADS, key_of, make_kernels_known
 from balaclava.simulation.gpu.laws import fresh_memory
+from balaclava.simulation.gpu.loop import REGISTERS, THREADS, key_of, make_kernels_known
 from balaclava.simulation.gpu.state import access_of, bytes_of, mapped, source_of
 
 _HEAT, _LOSS_HEAT = 200_000, 10_000  # games: with fewer, a launch takes as long

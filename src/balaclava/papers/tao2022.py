@@ -16,7 +16,15 @@ import numpy as np
 from balaclava.environments.base import Environment, environment
 from balaclava.environments.hard import hard_pair
 from balaclava.papers.harness.against import Against, Curve, draw, play
-from balaclava.papers.harness.calibrated import how, listed, scale_of, scaled, unscaled, with_scale
+from balaclava.papers.harness.calibrated import (
+    Question,
+    how,
+    listed,
+    scaled,
+    scales_of,
+    unscaled,
+    with_scale,
+)
 from balaclava.papers.harness.desk import Desk, Panel, Size
 from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
 from balaclava.papers.harness.panels import regret_panels
@@ -99,13 +107,12 @@ class Setting(NamedTuple):
         return f"S{self.instance}, ε={self.epsilon:g}, v={self.v:g}"
 
 
-def found_scale(desk: Desk, name: str, v: float, parameters: dict[str, Any]) -> float:
-    """The calibrated radius_scale, from instances that no figure shows."""
+def question(desk: Desk, name: str, v: float, parameters: dict[str, Any]) -> Question:
+    """After the calibrated radius_scale, from instances that no figure shows."""
     runs = SEARCH[desk.scale]
     size = Size(parameters["horizon"], min(runs, SLOW.get(name, runs)))
     worlds = tuple(pareto(means, v) for means in LEARNED)
-    policy = make(name, **parameters)
-    return float(scale_of(policy, worlds, size, desk.workers, desk.device))
+    return Question(make(name, **parameters), worlds, size)
 
 
 BANDS = (
@@ -125,20 +132,28 @@ def play_central(desk: Desk, number: int) -> dict[str, Setting]:
         letter: Setting(number, epsilon, v)
         for letter, (epsilon, v) in zip("abcd", pairs, strict=True)
     }
-    proved, tuned = {}, {}
+    shorter = {each: one.offered(CALIBRATED[desk.scale].horizon) for each, one in settings.items()}
+    questions = {
+        (letter, name): question(desk, name, setting.v, shorter[letter])
+        for letter, setting in settings.items()
+        for name in (*_PAPERS, *_OURS)
+    }
+    scales = scales_of(questions, desk.workers, desk.device)
+    panels, sizes = {}, {}
     for letter, setting in settings.items():
         parameters = setting.offered(PROVED[desk.scale].horizon)
         names = (*_PAPERS, *_OURS, "dpr-adaptive-ucb")
-        proved[letter] = Panel({name: make(name, **parameters) for name in names}, setting.world)
-        parameters = setting.offered(CALIBRATED[desk.scale].horizon)
+        panels[letter] = Panel({name: make(name, **parameters) for name in names}, setting.world)
+        sizes[letter] = PROVED[desk.scale]
+    for letter, setting in settings.items():
+        parameters = shorter[letter]
         policies: dict[str, Any] = {}
         for name in (*_PAPERS, *_OURS):
-            scale = found_scale(desk, name, setting.v, parameters)
-            policies |= scaled(name, scale, **parameters)
+            policies |= scaled(name, scales[letter, name], **parameters)
         policies["dpr-adaptive-ucb"] = make("dpr-adaptive-ucb", **parameters)
-        tuned[f"{letter}-calibrated"] = Panel(policies, setting.world)
-    desk.play(proved, PROVED[desk.scale], seed=SEED)
-    desk.play(tuned, CALIBRATED[desk.scale], seed=SEED)
+        panels[f"{letter}-calibrated"] = Panel(policies, setting.world)
+        sizes[f"{letter}-calibrated"] = CALIBRATED[desk.scale]
+    desk.play(panels, sizes, seed=SEED)
     for (ending, remark), sizes in zip(REMARKS.items(), (PROVED, CALIBRATED), strict=True):
         size = sizes[desk.scale]
         parts = {letter: desk.results[letter + ending] for letter in settings}
@@ -301,21 +316,23 @@ def play_local(desk: Desk) -> dict[str, Setting]:
     """Play LDPR-SE and its companions on S3, with both kinds of constants, and draw them."""
     size = LOCAL[desk.scale]
     settings = {"a": Setting(3, 1.0, 0.5), "b": Setting(3, 1.0, 0.9)}  # ε=1: that of dpr-se
-    panels = {}
+    questions = {}
     for letter, setting in settings.items():
-        proved, tuned = {}, {}
         for name in _LOCAL:
             for epsilon in LOCAL_EPSILONS:
-                parameters, label = setting.offered(size.horizon, epsilon), _named(name, epsilon)
-                proved[label] = make(name, **parameters)
-                scale = found_scale(desk, name, setting.v, parameters)
-                tuned[with_scale(label, scale)] = make(name, **parameters, radius_scale=scale)
+                parameters = setting.offered(size.horizon, epsilon)
+                label = _named(name, epsilon)
+                questions[letter, label] = question(desk, name, setting.v, parameters)
         parameters = setting.offered(size.horizon)
         for name in ("dpr-se", "robust-ucb"):
-            proved[name] = make(name, **parameters)
-            tuned |= scaled(name, found_scale(desk, name, setting.v, parameters), **parameters)
-        panels[letter] = Panel(proved, setting.world)
-        panels[f"{letter}-calibrated"] = Panel(tuned, setting.world)
+            questions[letter, name] = question(desk, name, setting.v, parameters)
+    policies: dict[str, dict[str, Any]] = {}
+    for (letter, label), scale in scales_of(questions, desk.workers, desk.device).items():
+        policy = questions[letter, label].policy
+        policies.setdefault(letter, {})[label] = policy
+        tuned = type(policy).create({**policy.parameters, "radius_scale": scale})
+        policies.setdefault(f"{letter}-calibrated", {})[with_scale(label, scale)] = tuned
+    panels = {each: Panel(policies[each], settings[each[0]].world) for each in policies}
     desk.play(panels, size, seed=SEED)
     headings = {letter: f"S3, v={setting.v:g}" for letter, setting in settings.items()}
     for ending, remark in REMARKS.items():

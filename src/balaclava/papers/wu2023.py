@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from balaclava.environments.base import Environment, environment
 from balaclava.papers.harness.against import Against, Curve, draw, from_to, play
-from balaclava.papers.harness.calibrated import how, listed, scale_of, with_scale
+from balaclava.papers.harness.calibrated import Question, how, listed, scales_of, with_scale
 from balaclava.papers.harness.desk import Desk, Size
 from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
 from balaclava.papers.harness.registry import figure
@@ -141,19 +141,18 @@ class FigurePlan(NamedTuple):
     scale: float | None = None
 
 
-def scales_of(desk: Desk, plan: FigurePlan) -> dict[str, float]:
+def chosen_scales(desk: Desk, plan: FigurePlan) -> dict[str, float]:
     """The scale of each contender, the same at all values."""
     if plan.scale is not None:
         return {contender.label: plan.scale for contender in plan.contenders}
     point, horizon = plan.at(plan.chosen_at), CALIBRATED[desk.scale].horizon
     worlds = tuple(point.arms.world(gap) for gap in LEARNED)
     size = Size(horizon, SEARCH[desk.scale])
-    scales = {}
+    questions = {}
     for contender in plan.contenders:
         policy = contender.make(point.arms, horizon, point.epsilon, point.mean_range, 1.0)
-        scale = scale_of(policy, worlds, size, desk.workers, desk.device)
-        scales[contender.label] = float(scale)
-    return scales
+        questions[contender.label] = Question(policy, worlds, size)
+    return scales_of(questions, desk.workers, desk.device)
 
 
 def regret_against(
@@ -197,7 +196,7 @@ class Outcome(NamedTuple):
 
 def play_figure(desk: Desk, plan: FigurePlan) -> Outcome:
     """Play with both kinds of constants, and draw."""
-    scales = scales_of(desk, plan)
+    scales = chosen_scales(desk, plan)
     studies = {
         "a": regret_against(desk, plan, PROVED, {}),
         "b": regret_against(desk, plan, CALIBRATED, scales),

@@ -33,6 +33,8 @@ Device = Literal["cpu", "cuda", "auto"]
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
 Play = Callable[[int, np.ndarray], Run]  # plays one repetition, given its signals
 AnyJob = TypeVar("AnyJob", bound="Job")
+Policies = Policy | Sequence[Policy] | Mapping[str, Policy]
+Checkpoints = int | Sequence[int] | np.ndarray
 
 
 class Interrupted(KeyboardInterrupt):
@@ -54,13 +56,13 @@ class Job:
 
 
 def simulate(
-    policies: Policy | Sequence[Policy] | Mapping[str, Policy],
+    policies: Policies,
     environment: Environment,
     *,
     horizon: int,
     repetitions: int,
     seed: int,
-    checkpoints: int | Sequence[int] | np.ndarray = 200,
+    checkpoints: Checkpoints = 200,
     workers: int | None = None,
     delay: Delay | None = None,
     patience: int | None = None,
@@ -118,27 +120,53 @@ def simulate(
         raise ParameterError(
             "progress is no function; give one of two numbers, the rounds played and all of them"
         )
-    rounds = checkpoint_rounds(checkpoints, horizon)
     feedback = Feedback.create(delay, patience, settle, missing)
+    results = described(policies, environment, horizon, seed, checkpoints, feedback)
+    play(results, repetitions, workers, winners, device, progress)
+    return results
+
+
+def described(
+    policies: Policies,
+    environment: Environment,
+    horizon: int,
+    seed: int,
+    checkpoints: Checkpoints,
+    feedback: Feedback = PROMPT,
+    *,
+    warn: bool = True,
+) -> Results:
+    """What is to be played, without a run; an error if that cannot be."""
+    rounds = checkpoint_rounds(checkpoints, horizon)
     labelled = label_policies(policies)
     for label, policy in labelled.items():
         require_compatible(label, policy, environment, horizon, feedback)
-        warn_of_moments(label, policy, environment)
-    results = Results.empty(
+        if warn:
+            warn_of_moments(label, policy, environment)
+    return Results.empty(
         labelled, environment, horizon=horizon, seed=seed, checkpoints=rounds, feedback=feedback
     )
-    try:
-        if chosen_device(device, feedback, winners, environment) == "cuda":
-            from balaclava.simulation.gpu.engine import runs_on_device
 
-            runs = runs_on_device(results, repetitions, progress)
+
+def play(
+    results: Results,
+    repetitions: int,
+    workers: int,
+    winners: bool,
+    device: Device,
+    progress: Progress | None,
+) -> None:
+    """Add so many repetitions of what `results` describes."""
+    try:
+        if chosen_device(device, results.feedback, winners, results.environment) == "cuda":
+            from balaclava.simulation.gpu.engine import fill
+
+            fill([(results, repetitions)], progress)
         else:
-            runs = _runs_on_threads(results, repetitions, workers, winners, progress)
-        for run in runs:
-            results.add(run)
+            for run in _runs_on_threads(results, repetitions, workers, winners, progress):
+                results.add(run)
     except KeyboardInterrupt:
         raise Interrupted(results) from None
-    return results
 
 
 def _runs_on_threads(

@@ -11,7 +11,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.auditing.device_games import make_count, state_of
 from balaclava.auditing.lives import plain_life
-from balaclava.simulation.gpu.engine import make_play, set_up
+from balaclava.simulation.gpu.loop import make_play, set_up
 from balaclava.simulation.gpu.state import mapped
 
 
@@ -34,10 +34,11 @@ def pretended_device() -> Iterator[None]:
         dispatcher.get_current_device = asked
 
 
-def to_ptx(policy: bl.Policy, environment: bl.Environment) -> str:
-    """The loop of a pair in NVIDIA's assembly."""
-    games = set_up(policy, environment, 2, np.ascontiguousarray)
-    return compiled_to_ptx(make_play(policy, environment), np.uint64(0), 0, 0, 0, *games)
+def to_ptx(policy: bl.Policy, environment: bl.Environment, pairs: int = 1) -> str:
+    """The loop of a pair, or of several alike, in NVIDIA's assembly."""
+    games = set_up(pairs * [(policy, environment)], pairs * [0], 2, np.ascontiguousarray)
+    play = make_play(policy, environment, pairs > 1)
+    return compiled_to_ptx(play, 2, 1, 1, 0, 0, 0, *games)
 
 
 def audit_to_ptx(policy: bl.Policy) -> str:

@@ -83,14 +83,49 @@ def test_an_unusual_setting_agrees_with_the_cpu(what):
 @pytest.mark.gpu
 def test_results_depend_on_the_seed_alone(monkeypatch):
     """Not on how many games are played at once, nor on how long a launch lasts."""
-    from balaclava.simulation.gpu import engine
+    from balaclava.simulation.gpu import engine, loop
 
     policy = bl.policy("dp-imed", arms=9, epsilon=1.0)
     expected = regrets(policy, NINE, 500, "cuda")
     monkeypatch.setattr(engine, "_MOST_GAMES", 77)
     monkeypatch.setattr(engine, "_SECONDS", 1e-5)
-    monkeypatch.setattr(engine, "THREADS", 32)
+    monkeypatch.setattr(loop, "THREADS", 32)
     assert np.array_equal(regrets(policy, NINE, 500, "cuda"), expected)
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_pairs_that_are_played_together_are_played_as_alone(monkeypatch):
+    """Those that share a launch, those beside them, and those of another world."""
+    from balaclava.simulation.gpu import engine
+    from balaclava.simulation.together import Simulation, simulate_all
+
+    policies = {
+        **{f"dp-imed {e}": bl.policy("dp-imed", arms=9, epsilon=e) for e in (0.5, 1.0, 2.0)},
+        "ucb1": bl.policy("ucb1", arms=9),
+    }
+    worlds = [NINE, bl.environment("bernoulli", means=np.linspace(0.8, 0.1, 9))]
+    how = {"seed": 5, "checkpoints": 3, "device": "cuda"}
+    both = list(simulate_all([Simulation(policies, world, 600, 70) for world in worlds], **how))
+    monkeypatch.setattr(engine, "_SPREAD", 1)  # no threads between games
+    for world, together in zip(worlds, both, strict=True):
+        for label, policy in policies.items():
+            alone = played(policy, world, 70, "cuda")
+            assert np.array_equal(together.regret(label), alone.regret("it"))
+            assert np.array_equal(together.pulls(label), alone.pulls("it"))
+
+
+@needs_gpu
+@pytest.mark.gpu
+def test_an_error_in_one_pair_stops_all():
+    def progress(rounds, whole):
+        raise ValueError("enough")
+
+    policies = [bl.policy("ucb1", arms=9), bl.policy("imed", arms=9)]
+    with pytest.raises(ValueError, match="enough"):
+        bl.simulate(
+            policies, NINE, horizon=600, repetitions=9, seed=5, device="cuda", progress=progress
+        )
 
 
 @needs_gpu
@@ -167,7 +202,7 @@ def test_the_list_of_what_is_played_is_true():
 
 def test_where_a_state_is_kept_while_it_is_played():
     """Single numbers in registers, small arrays in shared memory, large ones where they are."""
-    from balaclava.simulation.gpu.engine import state_of
+    from balaclava.simulation.gpu.loop import state_of
     from balaclava.simulation.gpu.state import source_of
 
     small, large = (source_of(state_of(bl.policy("ucb1", arms=arms)), 64) for arms in (9, 101))
@@ -196,7 +231,7 @@ def test_the_noise_of_privacy_at_its_tails(law):
     from numba import cuda, uint64
 
     from balaclava.simulation.gpu import laws
-    from balaclava.simulation.gpu.engine import make_kernels_known
+    from balaclava.simulation.gpu.loop import make_kernels_known
     from balaclava.simulation.gpu.state import access_of, mapped
 
     make_kernels_known()

@@ -56,6 +56,13 @@ def test_the_games_of_an_audit_compile(name):
     assert ".entry" in audit_to_ptx(examples(POLICIES[name])[0])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
+def test_several_pairs_compile(name):
+    policy = examples(POLICIES[name])[0]
+    assert ".entry" in to_ptx(policy, matching_environment(policy), 2)
+
+
 def test_one_pair_compiles():
     policy = bl.policy("dp-imed", arms=3, epsilon=1.0)
     assert ".entry" in to_ptx(policy, matching_environment(policy))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from balaclava.papers.harness.registry import figure
 from balaclava.papers.harness.scopes import make
 from balaclava.papers.harness.slopes import Axis, Regrets, Setting, draw_slopes, measure
 from balaclava.papers.harness.statements import below
+from balaclava.simulation.side_by_side import side_by_side
+from balaclava.simulation.together import at_once
 
 
 class RatePlan(NamedTuple):
@@ -79,8 +81,9 @@ def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
     start = hardest(K, T, RATE_EPSILON)
     worlds = {f"gap {gap:.2g}": hidden_best(K, T, gap=gap) for gap in gaps(start)[:-1]}
     held_out = {f"gap {LARGEST_GAP:g}": hidden_best(K, T, gap=LARGEST_GAP)}
-    return {
-        name: calibrate(
+
+    def search_for(name: str) -> Callable[[Callable[[], None]], Calibration]:
+        return lambda go_on: calibrate(
             make(name, arms=K, horizon=T, epsilon=RATE_EPSILON),
             worlds or held_out,
             horizon=T,
@@ -91,9 +94,12 @@ def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
             parameter="learning_rate_scale",
             workers=desk.workers,
             device=desk.device,
+            progress=lambda *_: go_on(),
         )
-        for name in BASES
-    }
+
+    tasks = [search_for(name) for name in BASES]
+    answers = dict(side_by_side(tasks, at_once(desk.device, len(tasks))))
+    return {name: answers[number] for number, name in enumerate(BASES)}
 
 
 def compare_bases(regrets: Regrets, calibrations: Mapping[str, Calibration]) -> list[str]:

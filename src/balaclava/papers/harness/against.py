@@ -59,8 +59,10 @@ class Curve(NamedTuple):
 
 def play(desk: Desk, studies: Mapping[str, Against], seed: int) -> dict[str, dict[str, Curve]]:
     """Play all of them; the curves of each, by label. They are also kept as a table."""
-    for letter, study in studies.items():
-        desk.play(study.panels(letter), study.size, seed=seed, checkpoints=20)
+    panels = {letter: study.panels(letter) for letter, study in studies.items()}
+    sizes = {key: studies[letter].size for letter in panels for key in panels[letter]}
+    every = {key: panel for of_study in panels.values() for key, panel in of_study.items()}
+    desk.play(every, sizes, seed=seed, checkpoints=20)
     curves = {letter: _curves(desk, letter, study) for letter, study in studies.items()}
     rows = [
         (letter, studies[letter].symbol, value, label, curve.promise, mean, error)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from balaclava.advice.calibrate import calibrate
+from balaclava.advice.calibrate import choose_scale
+from balaclava.advice.search import Search
 from balaclava.papers.harness.desk import Size
 from balaclava.papers.harness.scopes import make
 from balaclava.simulation.engine import Device
+from balaclava.simulation.feedback import PROMPT
+from balaclava.simulation.side_by_side import side_by_side
+from balaclava.simulation.together import at_once
 
 if TYPE_CHECKING:
     from balaclava.environments.base import Environment
@@ -17,27 +20,43 @@ if TYPE_CHECKING:
 SCALES = tuple(2.0**-k for k in range(1, 9))
 SEED = 2022
 
+Name = TypeVar("Name")
 
-@functools.cache
-def scale_of(
-    policy: Any,
-    worlds: tuple[Environment, ...],
-    size: Size,
-    workers: int | None,
-    device: Device = "cpu",
-) -> Any:
-    """The calibrated radius_scale of a policy; found once for as long as the process runs."""
-    calibration = calibrate(
-        policy,
-        dict(zip(map(str, range(len(worlds))), worlds, strict=True)),
-        horizon=size.horizon,
-        repetitions=size.repetitions,
-        seed=SEED,
-        scales=SCALES,
-        workers=workers,
-        device=device,
-    )
-    return calibration.scale
+
+class Question(NamedTuple):
+    """Which radius_scale of a policy is good in these environments?"""
+
+    policy: Any
+    worlds: tuple[Environment, ...]
+    size: Size
+
+
+_answers: dict[tuple[Question, Device], float] = {}
+
+
+def scales_of(
+    questions: Mapping[Name, Question], workers: int | None, device: Device = "cpu"
+) -> dict[Name, float]:
+    """The scale that `bl.calibrate` would choose; each found once for as long as the process runs.
+
+    On a GPU all of them are searched for at once.
+    """
+    fresh = [q for q in dict.fromkeys(questions.values()) if (q, device) not in _answers]
+
+    def search_for(question: Question) -> Callable[[Callable[[], None]], float]:
+        def task(go_on: Callable[[], None]) -> float:
+            policy, worlds, size = question
+            labelled = dict(zip(map(str, range(len(worlds))), worlds, strict=True))
+            how = size.horizon, SEED, PROMPT, workers, lambda *_: go_on(), device
+            search = Search(policy, "radius_scale", labelled, *how)
+            return choose_scale(search, SCALES, policy.radius_scale, size.repetitions)
+
+        return task
+
+    tasks = [search_for(question) for question in fresh]
+    for number, scale in side_by_side(tasks, at_once(device, len(tasks))):
+        _answers[fresh[number], device] = scale
+    return {name: _answers[question, device] for name, question in questions.items()}
 
 
 def scaled(name: str, scale: float, **parameters: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from balaclava._core.files import atomically
 from balaclava.papers.harness.findings import Findings
-from balaclava.simulation.engine import Device, Progress, simulate
+from balaclava.simulation.engine import Device, Progress
+from balaclava.simulation.together import Simulation, simulate_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,21 +56,31 @@ class Desk:
     results: dict[str, Results] = field(default_factory=dict)
 
     def play(
-        self, panels: Mapping[str, Panel], size: Size, *, seed: int, checkpoints: int = 200
+        self,
+        panels: Mapping[str, Panel],
+        sizes: Size | Mapping[str, Size],
+        *,
+        seed: int,
+        checkpoints: int = 200,
     ) -> dict[str, Results]:
-        """Play every panel; each is on disk as soon as it is played.
+        """Play every panel, all as much or each by its letter; on disk as soon as it is played.
 
-        A policy that an earlier panel played on the same environment is not played again: with
-        the same seed it would do the same.
+        A policy that an earlier panel played as long on the same environment is not played again:
+        with the same seed it would do the same.
         """
-        fresh = _first_met(panels)
+        if isinstance(sizes, Size):
+            sizes = dict.fromkeys(panels, sizes)
+        fresh = _first_met(panels, sizes)
         runs: dict[Any, dict[int, Run]] = {}
-        new = [(Panel(fresh[letter], panels[letter].environment), size) for letter in panels]
+        new = [(Panel(fresh[each], panels[each].environment), sizes[each]) for each in panels]
         played = self.simulated(new, seed=seed, checkpoints=checkpoints)
         for (letter, (policies, world)), panel_results in zip(panels.items(), played, strict=True):
+            size = sizes[letter]
             for label, policy in fresh[letter].items():
-                runs[label, policy, world] = panel_results.runs[label]
-            all_runs = {label: runs[label, policy, world] for label, policy in policies.items()}
+                runs[label, policy, world, size] = panel_results.runs[label]
+            all_runs = {
+                label: runs[label, policy, world, size] for label, policy in policies.items()
+            }
             results = dataclasses.replace(panel_results, policies=dict(policies), runs=all_runs)
             results.save(self._path(f"{letter}.parquet"))
             self.results[letter] = results
@@ -82,26 +93,15 @@ class Desk:
         seed: int,
         checkpoints: int | np.ndarray,
     ) -> Iterator[Results]:
-        """The results of each, as they are asked for."""
-        total = sum(s.repetitions * s.horizon * len(p.policies) for p, s in panels)
-        before = 0
-        for (policies, world), size in panels:
-            yield simulate(
-                policies,
-                world,
-                horizon=size.horizon,
-                repetitions=size.repetitions,
-                seed=seed,
-                checkpoints=checkpoints,
-                workers=self.workers,
-                progress=self._progress(before, total),
-                device=self.device,
-            )
-            before += size.repetitions * size.horizon * len(policies)
-
-    def _progress(self, before: int, total: int) -> Progress | None:
-        tell = self.progress
-        return None if tell is None else lambda rounds, _: tell(before + rounds, total)
+        """The results of each, as they are asked for; on a GPU all are played at once."""
+        return simulate_all(
+            [Simulation(*panel, *size) for panel, size in panels],
+            seed=seed,
+            checkpoints=checkpoints,
+            workers=self.workers,
+            device=self.device,
+            progress=self.progress,
+        )
 
     def picture(self, figure: Figure, ending: str = "") -> None:
         """Keep a picture, under the figure's name."""
@@ -128,12 +128,15 @@ class Desk:
         return path
 
 
-def _first_met(panels: Mapping[str, Panel]) -> dict[str, dict[str, Policy]]:
-    """Of each panel, the policies that no earlier one plays on the same environment."""
+def _first_met(
+    panels: Mapping[str, Panel], sizes: Mapping[str, Size]
+) -> dict[str, dict[str, Policy]]:
+    """Of each panel, the policies that no earlier one plays as long on the same environment."""
     met: set[Any] = set()
     fresh = {}
     for letter, (policies, world) in panels.items():
-        keys = {label: (label, policy, world) for label, policy in policies.items()}
+        size = sizes[letter]
+        keys = {label: (label, policy, world, size) for label, policy in policies.items()}
         fresh[letter] = {label: policies[label] for label, key in keys.items() if key not in met}
         met.update(keys.values())
     return fresh

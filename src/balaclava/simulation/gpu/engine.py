@@ -1,12 +1,17 @@
-"""The loop that plays one game a thread, and the launches around it.
+"""The launches: pairs that are alike in one, the others side by side on streams of their own.
 
 A launch plays so many rounds that it lasts a few tenths of a second: progress moves, and Ctrl-C is
 heard. Between launches states and random streams stay on the device; at a checkpoint the counts of
 pulls come back. Results depend on the seed alone.
+
+A hundred games leave a device idle. So all that is to be played is played at once: games of pairs
+that differ only in numbers and arrays of the same size share launches.
 """
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,139 +19,52 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import always, compiling, newly_marked
+from balaclava._core.kernels import compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.laws import fresh_memory
-from balaclava.simulation.gpu.state import access_of, bytes_of, mapped, source_of
+from balaclava.simulation.gpu import loop
+from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up
+from balaclava.simulation.gpu.state import bytes_of
 from balaclava.simulation.results import Results, Run
+from balaclava.simulation.side_by_side import side_by_side
 
-THREADS = 64  # in a block
-REGISTERS = 128  # of a thread, at most: with more, too few threads run at once
-STREAMS = 2  # of a game: the policy's and the environment's
-PULLS = 2  # where `state_of` has them
+AT_ONCE = 32  # streams: as many as a device takes from a process without letting them wait
 _SECONDS = 0.2  # that a launch should last
 _FIRST_LAUNCH = 64  # rounds, to see how fast it is
-_SHARE = 0.8  # of the free memory of the device
+_LOOK = 0.001  # seconds from one look at a launch to the next
+_SHARE = 0.8  # of the free memory of the device, for all streams together
 _MOST_GAMES = 1 << 21
+_SPREAD = 1 << 10  # threads: where there are few games, a warp plays few, and waits for few
 
 Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
-Put = Callable[[np.ndarray], Any]  # onto the device
+
+_compiler = threading.RLock()
+_slots = threading.BoundedSemaphore(AT_ONCE)  # of the whole process
 
 
-class Games(NamedTuple):
-    """What all games of a launch read and change."""
+class Order(NamedTuple):
+    """A pair that is to be played."""
 
-    params: Any
-    world: Any
-    states: Any  # as `state_of`, each array with a last axis for the games
-    totals: Any  # [game]
-    faults: Any  # [game]: the round of a choice outside the arms, or 0
-
-
-def set_up(policy: Policy, environment: Environment, games: int, put: Put) -> Games:
-    """So many games before their first round."""
-    params = policy.constants()
-    return Games(
-        mapped(params, put),
-        mapped(environment.constants(), put),
-        mapped(state_of(policy), lambda array: put(_for_each(array, games))),
-        put(np.zeros(games)),
-        put(np.zeros(games, np.int64)),
-    )
+    label: str
+    policy: Policy
+    environment: Environment
+    rounds: np.ndarray  # checkpoints
+    repetitions: int
+    seed: int
+    first: int = 0  # repetition
 
 
-def state_of(policy: Policy) -> tuple[Any, ...]:
-    """Of one game at the beginning: both streams' memories, pulls, and the policy's state."""
-    pulls = np.zeros(policy.arms, np.int64)
-    return fresh_memory(), fresh_memory(), pulls, policy.kernels.begin(policy.constants())
-
-
-def _for_each(array: np.ndarray, games: int) -> np.ndarray:
-    return np.repeat(array[..., None], games, axis=-1)
-
-
-def make_kernels_known() -> None:
-    """Let the compiler for the device find every marked kernel."""
-    from numba import cuda
-
-    for called, body in newly_marked("cuda"):
-        # A function of the device cannot return an array: what does is written into its caller.
-        inline = "always" if body.__annotations__.get("return") == "np.ndarray" else "never"
-        cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
-
-
-def key_of(seed: int, *path: int) -> np.uint64:
-    """The key of all streams of a seed."""
-    key: np.uint64 = np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)[0]
-    return key
-
-
-def make_play(policy: Policy, environment: Environment) -> Callable[..., None]:
-    """The loop, closed over one policy's and one environment's kernels."""
-    from numba import cuda, uint64
-
-    from balaclava.simulation.gpu.random import device_random
-
-    choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
-    draw, advise = environment.draw, environment.advise
-    access = access_of(state_of(policy), THREADS)
-    view, put_back = access.view, access.put_back
-    make_kernels_known()
-
-    def play(
-        key: Any,  # of the seed
-        first: int,  # repetition of the first game
-        start: int,  # rounds played so far
-        until: int,
-        params: Any,
-        world: Any,
-        states: Any,
-        totals: Any,
-        faults: Any,
-    ) -> None:
-        game = cuda.grid(1)
-        if game >= totals.size or faults[game] > 0:
-            return
-        memory, world_memory, pulls, state = view(states, game)
-        place = uint64(first + game) * uint64(STREAMS)
-        rng = device_random(key, place, memory)
-        world_rng = device_random(key, place + uint64(1), world_memory)
-        total = totals[game]
-        for t in range(start + 1, until + 1):
-            arm, phase = choose(params, state, t, advise(world, t), rng)
-            if arm < 0 or arm >= pulls.size:
-                faults[game] = t
-                return
-            reward_drawn = draw(world, t, arm, world_rng)
-            total += reward_drawn
-            learn(params, state, t, arm, prepare(params, reward_drawn), phase, rng)
-            pulls[arm] += 1
-        totals[game] = total
-        put_back(states, game, (memory, world_memory, pulls, state))
-
-    return play
-
-
-_loops: dict[tuple[Any, ...], Any] = {}
-
-
-def loop_of(policy: Policy, environment: Environment) -> Any:
-    """The loop, compiled once for all pairs of the same kernels whose states are kept alike."""
-    from numba import cuda
-
-    kernels = (*policy.kernels, policy.prepare(), environment.draw, environment.advise)
-    key = (*kernels, source_of(state_of(policy), THREADS))
-    if key not in _loops:
-        _loops[key] = cuda.jit(make_play(policy, environment), max_registers=REGISTERS)
-    return _loops[key]
-
-
-def runs_on_device(results: Results, repetitions: int, progress: Progress | None) -> Iterator[Run]:
-    """Each repetition that `results` describes, policy by policy."""
-    whole = repetitions * results.horizon * len(results.policies)
+def fill(trials: Sequence[tuple[Results, int]], progress: Progress | None) -> None:
+    """Play as many repetitions as are asked for of what each `Results` describes, all at once."""
+    owners, orders = [], []
+    for results, repetitions in trials:
+        for label, policy in results.policies.items():
+            pair = label, policy, results.environment
+            owners.append(results)
+            orders.append(Order(*pair, results.checkpoints, repetitions, results.seed))
+    whole = sum(order.repetitions * int(order.rounds[-1]) for order in orders)
     total = 0
 
     def report(rounds: int) -> None:
@@ -155,9 +73,40 @@ def runs_on_device(results: Results, repetitions: int, progress: Progress | None
         if progress is not None:
             progress(total, whole)
 
-    for label, policy in results.policies.items():
-        pair = DevicePair(label, policy, results.environment)
-        yield from pair.play(results.checkpoints, repetitions, results.seed, report)
+    for number, run in play_orders(orders, report):
+        owners[number].add(run)
+
+
+def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, Run]]:
+    """Each repetition of each order with the order's number, as they come."""
+    lock = threading.Lock()
+    groups = alike(orders)
+
+    def task(numbers: list[int]) -> Callable[[Callable[[], None]], list[list[Run]]]:
+        def play(go_on: Callable[[], None]) -> list[list[Run]]:
+            def report_in_turn(rounds: int) -> None:
+                go_on()
+                with lock:
+                    report(rounds)
+
+            with _slots:
+                go_on()
+                return Group([orders[number] for number in numbers]).play(report_in_turn)
+
+        return play
+
+    for at, runs in side_by_side([task(numbers) for numbers in groups], AT_ONCE):
+        for number, runs_of_order in zip(groups[at], runs, strict=True):
+            yield from ((number, run) for run in runs_of_order)
+
+
+def alike(orders: Sequence[Order]) -> list[list[int]]:
+    """The numbers of the orders, those together that one launch can play; longest first."""
+    groups: dict[Any, list[int]] = {}
+    for number, order in enumerate(orders):
+        how = order.rounds.tobytes(), order.repetitions, order.first
+        groups.setdefault((*likeness(order.policy, order.environment), *how), []).append(number)
+    return sorted(groups.values(), key=lambda numbers: -int(orders[numbers[0]].rounds[-1]))
 
 
 def some_on_device(
@@ -170,9 +119,9 @@ def some_on_device(
     report: Report = lambda _: None,
 ) -> Iterator[Run]:
     """These repetitions of a pair, which ascend; what was left out was played before."""
-    pair = DevicePair(label, policy, environment)
     for first, count in stretches(repetitions):
-        yield from pair.play(rounds, count, seed, report, first)
+        order = Order(label, policy, environment, rounds, count, seed, first)
+        yield from Group([order]).play(report)[0]
 
 
 def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -188,72 +137,117 @@ def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = end
 
 
-class DevicePair:
-    """A policy and an environment on the device."""
+class Group:
+    """Orders that are alike, on a stream of their own."""
 
-    def __init__(self, label: str, policy: Policy, environment: Environment) -> None:
+    def __init__(self, orders: Sequence[Order]) -> None:
         from numba import cuda
 
-        self.label, self.policy, self.environment = label, policy, environment
-        self._loop = loop_of(policy, environment)
-        with compiling(f"{policy.name} on {environment.name}, for the GPU,"):
-            self._launch(set_up(policy, environment, 1, cuda.to_device), 0, 0, 0, 0)
+        self.orders = orders
+        self._pairs = [(order.policy, order.environment) for order in orders]
+        self._seeds = [order.seed for order in orders]
+        self._stream = cuda.stream()
+        policy, environment = self._pairs[0]
+        with _compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            self._loop = loop_of(policy, environment, len(orders) > 1)
+            self._launcher(1)(0, 0, 0, *self._set_up(1))
 
-    def _launch(self, games: Games, seed: int, first: int, start: int, until: int) -> None:
-        key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
-        blocks = -(-games.totals.size // THREADS)
-        with warnings.catch_warnings():  # of few games: their number is the user's choice
-            warnings.filterwarnings("ignore", ".*Grid size")
-            self._loop[blocks, THREADS](key, first, start, until, *games)
-
-    def games_at_once(self) -> int:
-        """As many as the free memory of the device holds."""
-        from numba import cuda
-
-        one = set_up(self.policy, self.environment, 1, np.asarray)
-        free, _ = cuda.current_context().get_memory_info()
-        return max(1, min(int(_SHARE * free) // bytes_of(one[2:]), _MOST_GAMES))
-
-    def play(
-        self,
-        rounds: np.ndarray,
-        repetitions: int,
-        seed: int,
-        report: Report = lambda _: None,
-        start: int = 0,
-    ) -> Iterator[Run]:
-        """So many repetitions from `start` on, as many at once as fit; `rounds`: checkpoints."""
-        most = self.games_at_once()
+    def play(self, report: Report = lambda _: None) -> list[list[Run]]:
+        """The repetitions of each order, as many at once as fit."""
+        _, _, _, rounds, repetitions, _, start = self.orders[0]
+        runs: list[list[Run]] = [[] for _ in self.orders]
+        most = self._games_at_once()
         for first in range(start, start + repetitions, most):
             count = min(most, start + repetitions - first)
-            regret, pulls = self._play_together(rounds, first, count, seed, report)
-            for game in range(count):
-                yield Run(self.label, first + game, regret[game], pulls[game])
+            regret, pulls = self._play_together(rounds, first, count, report)
+            for pair, order in enumerate(self.orders):
+                runs[pair] += [
+                    Run(order.label, first + game, regret[pair, game], pulls[pair, game])
+                    for game in range(count)
+                ]
+        return runs
 
     def _play_together(
-        self, rounds: np.ndarray, first: int, count: int, seed: int, report: Report
+        self, rounds: np.ndarray, first: int, count: int, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
-        from numba import cuda
-
-        games = set_up(self.policy, self.environment, count, cuda.to_device)
-        regret = np.empty((count, rounds.size))
-        rounds_so_far, chunk = 0, _FIRST_LAUNCH
+        """Regret at each checkpoint and pulls at the end, of each pair and game."""
+        games, launch = self._set_up(count), self._launcher(count)
+        regret = np.empty((len(self.orders), count, rounds.size))
+        rounds_so_far, chunk, rate = 0, _FIRST_LAUNCH, np.inf
         for c, checkpoint in enumerate(rounds.tolist()):
             while rounds_so_far < checkpoint:
                 until = min(checkpoint, rounds_so_far + chunk)
                 began = time.perf_counter()
-                self._launch(games, seed, first, rounds_so_far, until)
-                cuda.synchronize()
+                launch(first, rounds_so_far, until, *games)
+                self._wait(0.9 * (until - rounds_so_far) / rate)
                 rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
                 chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
-                report((until - rounds_so_far) * count)
+                report((until - rounds_so_far) * count * len(self.orders))
                 rounds_so_far = until
-            self._require_arms(games.faults.copy_to_host())
-            pulls, totals = games.states[PULLS].copy_to_host().T, games.totals.copy_to_host()
-            regret[:, c] = self.environment.regret(np.full(count, checkpoint), pulls, totals)
-        return regret, np.ascontiguousarray(pulls)
+            pulls, totals = self._looked_at(games, count)
+            for pair, (_, environment) in enumerate(self._pairs):
+                at = np.full(count, checkpoint)
+                regret[pair, :, c] = environment.regret(at, pulls[pair], totals[pair])
+        return regret, pulls
 
-    def _require_arms(self, faults: np.ndarray) -> None:
-        if faults.any():
-            first = int(faults[faults > 0].min())
-            raise no_such_arm(self.label, first, self.environment.arms)
+    def _set_up(self, count: int) -> Games:
+        from numba import cuda
+
+        def put(array: np.ndarray) -> Any:
+            return cuda.to_device(array, stream=self._stream)
+
+        return set_up(self._pairs, self._seeds, count, put)
+
+    def _launcher(self, count: int) -> Callable[..., None]:
+        """What plays so many games of each pair, given the rounds and the games."""
+        apart = apart_of(count * len(self.orders))
+        blocks = -(-count * apart // loop.THREADS)
+        with _compiler, warnings.catch_warnings():
+            # Of few games, whose number is the user's choice.
+            warnings.filterwarnings("ignore", ".*Grid size")
+            launch = self._loop[blocks * len(self.orders), loop.THREADS, self._stream]
+        return functools.partial(launch, count, blocks, apart)
+
+    def _wait(self, seconds: float) -> None:
+        """Until what was launched is done, hardly before so many seconds: others play meanwhile."""
+        from numba import cuda
+
+        event = cuda.event(timing=False)
+        event.record(self._stream)
+        time.sleep(min(seconds, _SECONDS))
+        while not event.query():
+            time.sleep(_LOOK)
+
+    def _looked_at(self, games: Games, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pulls [pair, game, arm] and totals [pair, game]; an error if there is no such arm."""
+        faults, totals, pulls = (
+            array.copy_to_host(stream=self._stream)
+            for array in (games.faults, games.totals, games.states[loop.PULLS])
+        )
+        self._stream.synchronize()
+        shape = len(self.orders), count
+        for order, rounds in zip(self.orders, faults.reshape(shape), strict=True):
+            if rounds.any():
+                raise no_such_arm(order.label, int(rounds[rounds > 0].min()), order.policy.arms)
+        return np.ascontiguousarray(pulls.T).reshape(*shape, -1), totals.reshape(shape)
+
+    def _games_at_once(self) -> int:
+        """Of each pair, as many as this stream's share of the device's free memory holds."""
+        from numba import cuda
+
+        one = set_up(self._pairs[:1], self._seeds[:1], 1, np.asarray)
+        free, _ = cuda.current_context().get_memory_info()
+        most = min(int(_SHARE / AT_ONCE * free) // bytes_of(one[3:]), _MOST_GAMES)
+        return max(1, most // len(self.orders))
+
+
+def apart_of(games: int) -> int:
+    """Threads from one game to the next: a power of two, at most a warp's 32.
+
+    >>> apart_of(90), apart_of(2_000)
+    (8, 1)
+    """
+    apart = 1
+    while apart < 32 and 2 * apart * games <= _SPREAD:
+        apart *= 2
+    return apart

@@ -1,0 +1,86 @@
+"""Pairs that share a launch: what is stacked is what is picked, and which pairs are alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.simulation.gpu.engine import Order, alike, apart_of
+from balaclava.simulation.gpu.loop import key_of, set_up, state_of
+from balaclava.simulation.gpu.several import kind_of, picker, stacked
+from balaclava.testing.examples import examples
+
+CONSTANTS = {
+    entry.name: examples(getattr(entry, kind))[0].constants()
+    for kind, entries in (("policy", bl.list_policies()), ("environment", bl.list_environments()))
+    for entry in entries
+}
+
+
+def same(one, other):
+    if isinstance(one, tuple):
+        assert type(one) is type(other)
+        return all(same(*parts) for parts in zip(one, other, strict=True))
+    return np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f")
+
+
+def changed(value):
+    """The same kind, other numbers."""
+    if isinstance(value, tuple):
+        parts = [changed(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, np.ndarray):
+        return value[::-1]
+    return not value if isinstance(value, bool) else value + 1
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_the_constants_of_each_pair_are_picked_again(name):
+    both = CONSTANTS[name], changed(CONSTANTS[name])
+    assert kind_of(both[0]) == kind_of(both[1])
+    pick = picker(both[0], several=True)
+    assert all(same(pick(stacked(both), pair), both[pair]) for pair in (0, 1))
+    assert picker(both[0], several=False)(both[1], 0) is both[1]
+
+
+def order(policy, horizon=100, repetitions=5, means=(0.2, 0.5, 0.6)):
+    world = bl.environment("bernoulli", means=list(means))
+    return Order("it", policy, world, np.array([horizon]), repetitions, 1)
+
+
+def test_pairs_that_differ_in_numbers_alone_share_a_launch():
+    imed = [bl.policy("dp-imed", arms=3, epsilon=epsilon) for epsilon in (0.5, 1.0)]
+    orders = [
+        order(imed[0]),
+        order(imed[0], repetitions=6),
+        order(imed[1], means=(0.9, 0.8, 0.1)),
+        order(bl.policy("ucb1", arms=3)),
+        order(imed[1], horizon=200),
+        order(bl.policy("ucb1", arms=2), means=(0.1, 0.2)),
+    ]
+    assert alike(orders) == [[4], [0, 2], [1], [3], [5]]  # the longest first
+
+
+def test_games_of_a_pair_lie_side_by_side():
+    policies = [bl.policy("dp-se", arms=3, epsilon=e, horizon=10**5) for e in (0.1, 1.0)]
+    pairs = [(policy, order(policy).environment) for policy in policies]
+    games = set_up(pairs, [7, 8], 4, np.asarray)
+    assert games.keys.tolist() == [key_of(7), key_of(8)]
+    assert games.totals.size == games.faults.size == 8
+    origins = [state_of(policy) for policy in policies]
+    assert type(games.states[3]) is type(origins[0][3])
+    for pair, origin in enumerate(origins):
+        for game in range(4 * pair, 4 * pair + 4):
+            taken = stacked([games.states])  # plain tuples
+            assert same(of_game(taken, game), stacked([origin]))
+
+
+def of_game(states, game):
+    if isinstance(states, tuple):
+        return tuple(of_game(part, game) for part in states)
+    return states[..., game]
+
+
+def test_few_games_are_spread_over_warps():
+    assert [apart_of(games) for games in (1, 10, 90, 512, 513, 10**6)] == [32, 32, 8, 2, 1, 1]

@@ -1,0 +1,78 @@
+"""Tasks on threads: answers as they come, and one error stops all."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.simulation.side_by_side import StoppedError, side_by_side
+from balaclava.simulation.together import Simulation, simulate_all
+
+
+def test_all_tasks_run_at_the_same_time():
+    meeting = threading.Barrier(3, timeout=30)  # passed only if all are there
+    assert sorted(side_by_side(3 * [lambda go_on: meeting.wait() >= 0], 3)) == [
+        (0, True),
+        (1, True),
+        (2, True),
+    ]
+
+
+def test_one_at_a_time_stays_in_this_thread():
+    here = threading.get_ident()
+    for tasks in ([lambda go_on: threading.get_ident()], 2 * [lambda go_on: threading.get_ident()]):
+        assert [thread for _, thread in side_by_side(tasks, 1)] == len(tasks) * [here]
+
+
+@pytest.mark.parametrize("end", ["an error", "the loop is left"])
+def test_the_others_are_stopped(end):
+    stopped, meeting = [], threading.Barrier(3, timeout=30)
+
+    def endless(go_on):
+        meeting.wait()
+        try:
+            while True:
+                go_on()
+                time.sleep(0.001)
+        except StoppedError:
+            stopped.append(True)
+            raise
+
+    def short(go_on):
+        meeting.wait()
+        if end == "an error":
+            raise ValueError("of one task")
+        return 1
+
+    answers = side_by_side([endless, short, endless], 3)
+    if end == "an error":
+        with pytest.raises(ValueError, match="of one task"):
+            next(answers)
+    else:
+        assert next(answers) == (1, 1)
+        answers.close()
+    assert stopped == [True, True]
+
+
+def test_several_simulations_are_as_each_alone():
+    policies = {"a": bl.policy("ucb1", arms=2), "b": bl.policy("ucb1", arms=2, radius_scale=0.1)}
+    worlds = [bl.environment("bernoulli", means=[0.5, high]) for high in (0.6, 0.9)]
+    told = []
+    together = simulate_all(
+        [Simulation(policies, world, 50, 3) for world in worlds],
+        seed=4,
+        checkpoints=5,
+        workers=1,
+        progress=lambda rounds, whole: told.append((rounds, whole)),
+    )
+    for world, results in zip(worlds, together, strict=True):
+        alone = bl.simulate(policies, world, horizon=50, repetitions=3, seed=4, checkpoints=5)
+        for label in policies:
+            assert np.array_equal(results.regret(label), alone.regret(label))
+            assert np.array_equal(results.pulls(label), alone.pulls(label))
+    assert told[-1] == (600, 600)
+    assert [rounds for rounds, _ in told] == sorted(rounds for rounds, _ in told)
