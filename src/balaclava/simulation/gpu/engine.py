@@ -24,7 +24,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu import loop
-from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up
+from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up, state_of
 from balaclava.simulation.gpu.state import bytes_of
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.side_by_side import side_by_side
@@ -79,8 +79,12 @@ def fill(trials: Sequence[tuple[Results, int]], progress: Progress | None) -> No
 
 def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, Run]]:
     """Each repetition of each order with the order's number, as they come."""
+    from numba import cuda
+
     lock = threading.Lock()
     groups = alike(orders)
+    with _compiler:
+        cuda.current_context()  # made once, before many threads ask for it
 
     def task(numbers: list[int]) -> Callable[[Callable[[], None]], list[list[Run]]]:
         def play(go_on: Callable[[], None]) -> list[list[Run]]:
@@ -101,12 +105,17 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
 
 def alike(orders: Sequence[Order]) -> list[list[int]]:
-    """The numbers of the orders, those together that one launch can play; longest first."""
+    """The numbers of the orders, those together that one launch can play; the longest first."""
     groups: dict[Any, list[int]] = {}
     for number, order in enumerate(orders):
         how = order.rounds.tobytes(), order.repetitions, order.first
         groups.setdefault((*likeness(order.policy, order.environment), *how), []).append(number)
-    return sorted(groups.values(), key=lambda numbers: -int(orders[numbers[0]].rounds[-1]))
+
+    def length(numbers: list[int]) -> int:
+        order = orders[numbers[0]]
+        return int(order.rounds[-1]) * bytes_of(state_of(order.policy))
+
+    return sorted(groups.values(), key=length, reverse=True)
 
 
 def some_on_device(
@@ -146,7 +155,7 @@ class Group:
         self.orders = orders
         self._pairs = [(order.policy, order.environment) for order in orders]
         self._seeds = [order.seed for order in orders]
-        self._stream = cuda.stream()
+        self._stream, self._event = cuda.stream(), cuda.event(timing=False)
         policy, environment = self._pairs[0]
         with _compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
             self._loop = loop_of(policy, environment, len(orders) > 1)
@@ -210,12 +219,9 @@ class Group:
 
     def _wait(self, seconds: float) -> None:
         """Until what was launched is done, hardly before so many seconds: others play meanwhile."""
-        from numba import cuda
-
-        event = cuda.event(timing=False)
-        event.record(self._stream)
+        self._event.record(self._stream)
         time.sleep(min(seconds, _SECONDS))
-        while not event.query():
+        while not self._event.query():
             time.sleep(_LOOK)
 
     def _looked_at(self, games: Games, count: int) -> tuple[np.ndarray, np.ndarray]:

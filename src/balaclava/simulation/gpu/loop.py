@@ -11,7 +11,7 @@ from balaclava._core.kernels import always, newly_marked
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.laws import fresh_memory
-from balaclava.simulation.gpu.several import kind_of, picker, stacked
+from balaclava.simulation.gpu.several import kind_of, packed, picker, stacked
 from balaclava.simulation.gpu.state import access_of, mapped, source_of
 
 THREADS = 64  # in a block
@@ -27,7 +27,7 @@ class Games(NamedTuple):
     """What all games of a launch read and change; those of a pair lie side by side."""
 
     keys: Any  # [pair]: of the seeds
-    params: Any  # of one pair as they are, of several stacked
+    params: Any  # of one pair as they are, of several packed
     world: Any
     states: Any  # as `state_of`, each array with a last axis for the games
     totals: Any  # [game]
@@ -41,8 +41,8 @@ def set_up(pairs: Sequence[Pair], seeds: Sequence[int], games: int, put: Put) ->
     origins = stacked([state_of(policy) for policy, _ in pairs])
     return Games(
         put(np.array([key_of(seed) for seed in seeds])),
-        mapped(stacked(params) if len(pairs) > 1 else params[0], put),
-        mapped(stacked(worlds) if len(pairs) > 1 else worlds[0], put),
+        mapped(packed(params) if len(pairs) > 1 else params[0], put),
+        mapped(packed(worlds) if len(pairs) > 1 else worlds[0], put),
         mapped(_named(origins, state_of(pairs[0][0])), lambda array: put(_spread(array, games))),
         put(np.zeros(len(pairs) * games)),
         put(np.zeros(len(pairs) * games, np.int64)),
@@ -142,8 +142,9 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
 
 def likeness(policy: Policy, environment: Environment) -> tuple[Any, ...]:
     """What pairs must have in common for one launch to play them."""
-    values = policy.constants(), environment.constants(), state_of(policy)
-    return *_kernels_of(policy, environment), *map(kind_of, values)
+    values = policy.constants(), environment.constants()
+    kinds = [kind_of(value, sizes=False) for value in values]
+    return *_kernels_of(policy, environment), *kinds, kind_of(state_of(policy))
 
 
 def _kernels_of(policy: Policy, environment: Environment) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
-"""The constants of several pairs in one launch: stacked on the host, one pair's on the device.
+"""The constants of several pairs in one launch: packed on the host, one pair's on the device.
 
-Pairs that have the same kernels, and constants of the same kinds and sizes, can be played by one
-launch: each number of a pair becomes an element of an array, and each array a row of one.
+Pairs that have the same kernels and constants of the same kinds can be played by one launch: each
+number of a pair becomes an element of an array, and each array the beginning of a row of one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,28 @@ def stacked(values: Sequence[Any]) -> Any:
     return np.array(values)
 
 
+def packed(values: Sequence[Any]) -> Any:
+    """The same for arrays of any sizes: each is filled up, beside the sizes of all pairs.
+
+    >>> packed([(1, np.array([0.5])), (2, np.array([0.25, 0.75]))])
+    (array([1, 2]), (array([[0.5 , 0.  ],
+           [0.25, 0.75]]), array([[1],
+           [2]])))
+    """
+    first = values[0]
+    if isinstance(first, tuple):
+        return tuple(packed(parts) for parts in zip(*values, strict=True))
+    if not isinstance(first, np.ndarray):
+        return np.array(values)
+    sizes = np.array([array.shape for array in values])
+    full = np.zeros((len(values), *sizes.max(axis=0)), first.dtype)
+    for row, array in zip(full, values, strict=True):
+        row[tuple(map(slice, array.shape))] = array
+    return full, sizes
+
+
 def picker(value: Any, several: bool) -> Callable[[Any, int], Any]:
-    """A function of what a launch is given, and of the number of a pair: that pair's value.
+    """A function of what is packed, and of the number of a pair: that pair's value.
 
     A compiler must know the class of a tuple and how many parts it has, so it is written out.
     """
@@ -47,6 +67,9 @@ def picker(value: Any, several: bool) -> Callable[[Any, int], Any]:
 
 
 def _expression(value: Any, path: str, namespace: dict[str, Any]) -> str:
+    if isinstance(value, np.ndarray):
+        sizes = (f":values{path}[1][pair, {axis}]" for axis in range(value.ndim))
+        return f"values{path}[0][{', '.join(['pair', *sizes])}]"
     if not isinstance(value, tuple):
         return f"values{path}[pair]"
     name = f"{type(value).__name__}_{len(namespace)}"
