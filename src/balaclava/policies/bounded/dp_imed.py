@@ -155,8 +155,8 @@ class DPIMED(GrowingBatchPolicy):
     not pay for it. A batch is as long as it takes, if x_a stays as it is, for R_a + log n_a to pass
     log t + 0.5, and multiplies the arm's pulls by 1.25 to 2.
 
-    In 10^6 rounds on six problems with 5 to 101 arms, at most 5 runs in 10,000 cost more than five
-    times the median of the paper's rule with long first batches at epsilon 3 and 1, and 12 at 0.3
+    In 10^6 rounds on six problems with 5 to 101 arms, at most 6 runs in 10,000 cost more than five
+    times the median of the paper's rule with long first batches at epsilon 3 and 1, and 11 at 0.3
     and 0.1; that rule has 5, 16, 77 and 156. Its mean is at most 0.92, 1.03, 1.21 and 1.25 times
     that rule's, and below it on the problems where that rule locks. Over 20,000 rounds it is up to
     1.07, 1.17, 1.31 and 1.33 times (`benchmarks/frontier.py`, `benchmarks/gpu.md`).
