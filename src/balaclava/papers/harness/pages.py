@@ -94,7 +94,8 @@ def markdown(exhibits: Sequence[Exhibit], folder: str) -> str:
         "The figures of the papers, run again from their descriptions. Each shows the picture, "
         "what the paper shows, what we see, and why they differ where they do. Where a paper does "
         "not say what it did, the text says what we did. `make gallery` makes them at a scale that "
-        "takes minutes; `balaclava reproduce NAME --scale paper` plays as much as the paper did.",
+        "takes minutes; `balaclava reproduce NAME --scale paper` plays as much as the paper did. "
+        "Below its title each figure says at which of the two it was made.",
     ]
     for reference, theirs in papers.items():
         links = [f"- [{each.name}](#{each.name}): {_plain(each.title)}" for each in theirs]
