@@ -32,6 +32,8 @@ from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.experts.wrapper import ExpertsAsArms
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.randomness import seeded
+from balaclava.simulation.engine import player
+from balaclava.simulation.feedback import Feedback
 from balaclava.testing.examples import USUAL, completed
 from hand_loops import late_ucb1
 from measuring import Line, in_turns, table
@@ -171,20 +173,20 @@ def shape(
     return lines
 
 
-def targets(quick: bool) -> list[Line]:
+def targets(quick: bool, runs: int | None = None) -> list[Line]:
     """dp-imed, with rewards that come in several ways."""
     means = PROBLEMS["four arms"]
     policy = bl.policy("dp-imed", arms=means.size, epsilon=EPSILON)
     world = bl.environment("bernoulli", means=means)
     return [
-        line(what, regrets(policy, world, 20 if quick else 200, **lateness), "", most)
+        line(what, regrets(policy, world, runs or (20 if quick else 200), **lateness), "", most)
         for what, (lateness, most) in TARGETS.items()
     ]
 
 
 def steps(quick: bool) -> list[Line]:
     """The least seconds of many with delays, over the least without, and over those by hand."""
-    means, rounds = np.linspace(0.3, 0.7, 9), 200_000
+    means, rounds = np.linspace(0.3, 0.7, 9), 100_000
     world = bl.environment("bernoulli", means=means)
     geometric = bl.Delay(mean=1_000)
     late = {
@@ -193,19 +195,17 @@ def steps(quick: bool) -> list[Line]:
         "the same, 2 % lost": bl.Delay(mean=1_000, lost=0.02),
     }
     lines = []
-    for name in ("ucb1", "dp-imed", "dp-se"):
+    for name in ("ucb1", "dp-imed", "dp-se", "lazy-dp-ts"):
         private = {"epsilon": EPSILON} if name != "ucb1" else {}
         bold = {"horizon": rounds, "radius_scale": 0.1} if name == "dp-se" else {}
         policy = bl.policy(name, arms=means.size, **private, **bold)
-        play = partial(
-            bl.simulate, policy, world, horizon=rounds, repetitions=1, seed=SEED, workers=1
-        )
         contenders: dict[str, Callable[[], object]] = {
-            "at once": play,
-            **{label: partial(play, delay=delay) for label, delay in late.items()},
-            **({"by hand": partial(by_hand, means, rounds, geometric)} if name == "ucb1" else {}),
+            label: game(policy, world, rounds, delay) for label, delay in late.items()
         }
-        seconds = in_turns(contenders, 3 if quick else 30)
+        contenders["at once"] = game(policy, world, rounds, None)
+        if name == "ucb1":
+            contenders["by hand"] = partial(by_hand, means, rounds, geometric)
+        seconds = in_turns(contenders, 10 if quick else 100)
         for label in late:
             what = f"a step of {name}, {label}"
             lines.append(_ratio(what, seconds[label], seconds["at once"], rounds, 1.5))
@@ -214,6 +214,14 @@ def steps(quick: bool) -> list[Line]:
             what = "the second of these against a loop by hand"
             lines.append(_ratio(what, late_seconds, seconds["by hand"], rounds, 1.3))
     return lines
+
+
+def game(
+    policy: Policy, world: bl.Environment, rounds: int, delay: bl.Delay | None
+) -> Callable[[], object]:
+    """One game of the compiled loop, and nothing else of a simulation."""
+    play = player(policy.name, policy, world, np.array([rounds]), SEED, Feedback.create(delay))
+    return lambda: play(0, np.zeros(2, np.int64))
 
 
 def by_hand(means: np.ndarray, rounds: int, delay: bl.Delay) -> np.ndarray:
@@ -264,12 +272,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="20 runs a line: too few to quote")
     parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--policy", nargs="+", help="those in the shape table; all by default")
-    parser.add_argument("--runs", type=int, help="runs a line of the shape table")
+    parser.add_argument("--runs", type=int, help="runs a line of shape and targets")
     parser.add_argument("--delay", type=int, nargs="+", default=DELAYS, help="those of that table")
     parser.add_argument("--seed", type=int, default=SEED, help="of the shape table")
     options = parser.parse_args()
     chosen = (options.policy, options.runs, options.delay, options.seed)
-    tables = {**TABLES, "shape": lambda quick: shape(quick, *chosen)}
+    tables = {
+        **TABLES,
+        "shape": lambda quick: shape(quick, *chosen),
+        "targets": lambda quick: targets(quick, options.runs),
+    }
     for name in options.table:
         print(f"\n{table(tables[name](options.quick))}", flush=True)
 

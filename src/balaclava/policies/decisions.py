@@ -127,8 +127,8 @@ class Book:
         if parts is None:
             # It may be a reward, given in the wrong place: it is not repeated.
             return (
-                f"a {type(identity).__name__} that is no decision's id was given in place of a "
-                "decision; give what ask() returned, or its id"
+                f"a value of type {type(identity).__name__} that is no decision's id was given in "
+                "place of a decision; give what ask() returned, or its id"
             )
         name, number = parts
         if name not in (self.name, *self.origins):

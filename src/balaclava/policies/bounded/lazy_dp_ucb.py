@@ -25,13 +25,13 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
         if best < 0:
             sampling = params.radius_scale * math.sqrt(log_term)
             noise = params.radius_scale * log_term / params.epsilon
-            best, highest = lead, -math.inf
+            highest = -math.inf
             for arm in range(params.arms):
-                spread = state.spreads[arm]  # 1/sqrt(O): no root and no division in the loop
-                index = state.means[arm] + (sampling + noise * spread) * spread
-                may_be_asked = state.ready[arm] or arm == lead
-                if may_be_asked and index > highest:
-                    best, highest = arm, index
+                if state.ready[arm] or arm == lead:
+                    spread = state.spreads[arm]  # 1/sqrt(O): no root and no division in the loop
+                    index = state.means[arm] + (sampling + noise * spread) * spread
+                    if best < 0 or index > highest:
+                        best, highest = arm, index
         state.current[0] = best
     return play_lazily(params, state, rng)
 
