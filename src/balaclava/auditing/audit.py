@@ -39,7 +39,7 @@ _AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorte
 _LONG = 20_000  # rounds beyond which no game is played
 _REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
 _STEPS = 16_000_000  # rounds of all games together, by default
-_LOSS_STEPS = 4_000_000  # on losses at first: a step is dear, and mostly shows little
+_FIRST_STEPS = 4_000_000  # on losses and rewards of any size at first: steps are dear, show little
 _MORE = 3  # times as many games where something shows
 _FEWEST, _MOST = 10_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
@@ -86,9 +86,9 @@ def audit(
     inside = Range(0, 1, open_low=True, open_high=True)
     confidence = check("confidence", confidence, Annotated[float, inside])
     claim, plan = policy.guarantee, plan_games(policy)
-    more = trials is None and policy.rewards == "loss" and policy.report_kernel is None
+    more = trials is None and policy.rewards != "bounded" and policy.report_kernel is None
     if trials is None:
-        steps = _LOSS_STEPS if more else _STEPS
+        steps = _FIRST_STEPS if more else _STEPS
         trials = min(max(steps // plan.long_rounds, _FEWEST), _MOST)
     trials = check("trials", trials, Annotated[int, Range(100)])
     on_gpu = _plays_on_gpu(policy, device, quick)
