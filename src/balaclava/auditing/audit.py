@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from balaclava._core.declared import Range, brief, check
-from balaclava.auditing.exact import audit_exactly
+from balaclava.auditing.exact import ExactAudit, audit_exactly
 from balaclava.auditing.games import warm_up
-from balaclava.auditing.laws import audit_laws
+from balaclava.auditing.laws import LawAudit, audit_laws
 from balaclava.auditing.local_reports import audit_reports
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import ReplayAudit, audit_by_replay
@@ -94,17 +94,16 @@ def audit(
     on_gpu = _plays_on_gpu(policy, device, quick)
     seconds = _SECONDS if pairs is None else math.inf
     pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
-    entries: dict[Any, Any] = {}
     times_more = _MORE if more else 1
     warm_up(plan.policy)
     with ThreadPoolExecutor(1) as pool:  # compiled games leave the interpreter to the replay
-        replaying = pool.submit(replay_plan, plan, policy, pairs, seed, seconds, entries)
+        proof = pool.submit(check_proof, plan, policy, pairs, seed, seconds)
         try:
             statistical = play_games(
                 plan, policy, trials, seed, confidence, quick, on_gpu, times_more
             )
         finally:
-            replay = replaying.result()  # what goes wrong there is said first
+            replay, laws, exact = proof.result()  # what goes wrong there is said first
     notes = [plan.note] if plan.note else []
     if on_gpu:
         notes.append("games were played on a GPU")
@@ -121,11 +120,21 @@ def audit(
         claimed=claim,
         confidence=confidence,
         replay=replay,
-        exact=audit_exactly(policy) if claim.scope == "decision" else None,
+        exact=exact,
         statistical=statistical,
-        laws=audit_laws(entries.values(), seed) if claim.private and entries else None,
+        laws=laws,
         notes=tuple(notes),
     )
+
+
+def check_proof(
+    plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float
+) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None]:
+    """Every part of an audit but the games."""
+    claim, entries = policy.guarantee, dict[Any, Any]()
+    replay = replay_plan(plan, policy, pairs, seed, seconds, entries)
+    laws = audit_laws(entries.values(), seed) if claim.private and entries else None
+    return replay, laws, audit_exactly(policy) if claim.scope == "decision" else None
 
 
 def replay_plan(
