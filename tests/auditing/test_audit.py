@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import time
 
 import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.audit import plan_games
+from balaclava.auditing.audit import both_at_once, plan_games
 from balaclava.auditing.games import Start, play_block
 from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.lives import plain_life
@@ -25,7 +26,7 @@ from balaclava.auditing.statistical import (
     find_neighbours,
     tail_counts,
 )
-from balaclava.errors import ParameterError
+from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.randomness import seeded
 from balaclava.testing import examples
 from tests.effort import looks
@@ -296,3 +297,32 @@ def test_rounds_that_draw_nothing_are_played_once() -> None:
     ]
     assert np.array_equal(counts[0].pulls, counts[1].pulls)
     assert counts[0].pulls[-1, 0, -1].max() < 50  # chance decides some of the rounds
+
+
+def test_ctrl_c_among_the_games_ends_the_replay_too():
+    ends = []
+
+    def proof(ended):
+        while not ended():
+            time.sleep(0.001)
+        ends.append("proof")
+
+    def games():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        both_at_once(proof, games)
+    assert ends == ["proof"]
+
+
+def test_an_error_of_the_replay_is_said_before_one_of_the_games():
+    def proof(ended):
+        raise PrivacyError("of the replay")
+
+    def games():
+        raise ValueError("of the games")
+
+    with pytest.raises(PrivacyError, match="of the replay"):
+        both_at_once(proof, games)
+    with pytest.raises(ValueError, match="of the games"):
+        both_at_once(lambda ended: None, games)

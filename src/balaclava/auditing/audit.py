@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -43,6 +45,10 @@ _FIRST_STEPS = 4_000_000  # on losses and rewards of any size at first: steps ar
 _MORE = 3  # times as many games where something shows
 _FEWEST, _MOST = 10_000, 400_000  # games, by default
 _PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
+
+Ended = Callable[[], bool]
+Proof = TypeVar("Proof")
+Games = TypeVar("Games")
 
 
 def audit(
@@ -96,14 +102,10 @@ def audit(
     pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
     times_more = _MORE if more else 1
     warm_up(plan.policy)
-    with ThreadPoolExecutor(1) as pool:  # compiled games leave the interpreter to the replay
-        proof = pool.submit(check_proof, plan, policy, pairs, seed, seconds)
-        try:
-            statistical = play_games(
-                plan, policy, trials, seed, confidence, quick, on_gpu, times_more
-            )
-        finally:
-            replay, laws, exact = proof.result()  # what goes wrong there is said first
+    (replay, laws, exact), statistical = both_at_once(
+        lambda ended: check_proof(plan, policy, pairs, seed, seconds, ended),
+        lambda: play_games(plan, policy, trials, seed, confidence, quick, on_gpu, times_more),
+    )
     notes = [plan.note] if plan.note else []
     if on_gpu:
         notes.append("games were played on a GPU")
@@ -127,30 +129,55 @@ def audit(
     )
 
 
+def both_at_once(
+    proof: Callable[[Ended], Proof], games: Callable[[], Games]
+) -> tuple[Proof, Games]:
+    """Both at once: compiled games leave the interpreter to the proof. Ctrl-C ends both."""
+    end = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        checked = pool.submit(proof, end.is_set)
+        try:
+            try:
+                played = games()
+            except Exception:
+                checked.result()  # what goes wrong there is said first
+                raise
+            return checked.result(), played
+        except KeyboardInterrupt:
+            end.set()
+            raise
+
+
 def check_proof(
-    plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float
+    plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float, ended: Ended
 ) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None]:
     """Every part of an audit but the games."""
     claim, entries = policy.guarantee, dict[Any, Any]()
-    replay = replay_plan(plan, policy, pairs, seed, seconds, entries)
+    replay = replay_plan(plan, policy, pairs, seed, seconds, entries, ended)
     laws = audit_laws(entries.values(), seed) if claim.private and entries else None
     return replay, laws, audit_exactly(policy) if claim.scope == "decision" else None
 
 
 def replay_plan(
-    plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float, entries: dict[Any, Any]
+    plan: GamePlan,
+    policy: Policy,
+    pairs: int,
+    seed: int,
+    seconds: float,
+    entries: dict[Any, Any],
+    ended: Ended,
 ) -> ReplayAudit:
     """Replay the planned variant, and the policy itself: it must ask for the same noise."""
     claim = policy.guarantee
     replay = audit_by_replay(
         plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed, seconds=seconds,
-        kinds=KINDS, games=True, entries=entries,
+        kinds=KINDS, games=True, entries=entries, ended=ended,
     )  # fmt: skip
     if plan.policy is policy or replay.verdict in ("violated", "unproved"):
         return replay
     itself = audit_by_replay(
         policy, claim, rounds=_SHORT, pairs=min(pairs, _AS_IT_IS), seed=seed,
-        seconds=seconds / 3, kinds=AS_IT_IS, games=True, entries=entries,
+        seconds=seconds / 3, kinds=AS_IT_IS, games=True, entries=entries, ended=ended,
     )  # fmt: skip
     if itself.verdict in ("violated", "unproved"):
         return itself

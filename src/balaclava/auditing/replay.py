@@ -12,6 +12,7 @@ randomness reaches them.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,8 +99,11 @@ class Doubt(NamedTuple):
 class Search:
     """What was found so far."""
 
-    def __init__(self, policy: Policy, claim: Guarantee, seed: int, games: bool) -> None:
+    def __init__(
+        self, policy: Policy, claim: Guarantee, seed: int, games: bool, ended: Callable[[], bool]
+    ) -> None:
         self.policy, self.claim, self.seed, self.games = policy, claim, seed, games
+        self.ended = ended
         self.tried = self.moved = 0
         self.worst = Charge()
         self.delta = self.declared = 0.0
@@ -111,8 +115,8 @@ class Search:
 
     @property
     def done(self) -> bool:
-        """Whether enough was found."""
-        return bool(self.violation) or len(self.doubts) >= _ENOUGH
+        """Whether enough was found, or nobody waits for it."""
+        return bool(self.violation) or len(self.doubts) >= _ENOUGH or self.ended()
 
     def examine(
         self,
@@ -128,7 +132,7 @@ class Search:
             if entry.terms is not None and len(self.entries) < 64:
                 self.entries.setdefault((entry.name, *entry.terms[1:]), entry)
         for number, rewards in enumerate(others):
-            if number >= _STREAMS and time.thread_time() > deadline:
+            if self.done or (number >= _STREAMS and time.thread_time() > deadline):
                 break
             stray = find_stray(self.policy, game, rewards)
             if stray is not None:
@@ -330,6 +334,7 @@ def audit_by_replay(
     kinds: tuple[Kind, ...] = NEAR,
     games: bool = False,
     entries: dict[tuple[object, ...], Entry] | None = None,
+    ended: Callable[[], bool] = lambda: False,
 ) -> ReplayAudit:
     """Try `pairs` neighbours spread over many lives: what one hides another shows.
 
@@ -343,6 +348,7 @@ def audit_by_replay(
         kinds: of lives; by default those that need no compiled play.
         games: whether what is unproved is played.
         entries: takes one entry of the tape for each mechanism and terms in use.
+        ended: is asked often; once it says so, what was found by then is given.
     """
     if claim.scope == "report" and policy.report_kernel is None:
         fault = "claims that each reward is reported by its owner, but has no report_kernel"
@@ -354,7 +360,7 @@ def audit_by_replay(
     far = any(kind.start for kind in kinds)
     if far:
         warm_up(policy)  # compiling does not count
-    search = Search(policy, claim, seed, games)
+    search = Search(policy, claim, seed, games, ended)
     rare = 0 if kinds is AS_IT_IS else pairs // _RARE
     tour = Tour(search, rounds, pairs, rare, seed, seconds)
     try:
