@@ -24,6 +24,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.ranges import MOST, outside
+from balaclava._core.rings import within
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -38,7 +39,6 @@ from balaclava.frames.blocks import (
     turns_left,
 )
 from balaclava.frames.pools import UNLEARNED
-from balaclava.frames.rings import within
 
 
 class Epochs(NamedTuple):

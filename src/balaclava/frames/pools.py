@@ -24,6 +24,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.ranges import MOST, outside
+from balaclava._core.rings import within
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -35,7 +36,6 @@ from balaclava.frames.blocks import (
     start_block,
     turns_left,
 )
-from balaclava.frames.rings import within
 
 UNLEARNED = -1  # the phase of a decision from which nothing is learned
 NOTHING = -1  # in place of a row: no batch has settled

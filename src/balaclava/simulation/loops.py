@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.rings import within
 from balaclava.environments.base import nothing_new, reward_itself, same_world
 from balaclava.frames.patience import ENDLESS, FOUND, LATE, begin_patience, longest_wait, note_wait
-from balaclava.frames.rings import within
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.waiting import (
     AHEAD,

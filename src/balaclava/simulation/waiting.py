@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.rings import within
 from balaclava.frames.patience import FOUND
-from balaclava.frames.rings import within
 from balaclava.simulation.delays import FIXED, LOST, DelayLaw, draw_delay
 
 AHEAD = 256  # decisions whose delays are drawn at once
@@ -114,9 +114,9 @@ def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float) -> N
 
 
 @kernel(borrows=True)
-def open_at(waiting: Waiting, place: int) -> tuple[Any, int]:
+def open_at(waiting: Waiting, place: int) -> tuple[int, int]:
     """Arm and phase of the decision in that place."""
-    return np.int64(waiting.arms[place]), waiting.phases[place]
+    return int(np.int64(waiting.arms[place])), waiting.phases[place]
 
 
 @kernel(borrows=True)
