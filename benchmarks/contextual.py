@@ -21,6 +21,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import compiled, seeded
 from balaclava.environments.linear import note_means
+from balaclava.simulation.statistics import plus_minus
 
 ARMS, FEATURES = 10, 10
 PRIVATE = {"epsilon": 1.0, "delta": 1e-5}
@@ -51,8 +52,7 @@ def show(results: bl.Results, wide: int = 28) -> None:
     print(f"{'regret after':{wide}}", *(f"{rounds:>14,}" for rounds in results.checkpoints))
     for label in results.labels:
         regret = results.regret(label)
-        reach = 1.96 * regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
-        cells = zip(regret.mean(axis=0), reach, strict=True)
+        cells = zip(regret.mean(axis=0), plus_minus(regret), strict=True)
         print(f"{label:{wide}}", *(f"{mean:8,.0f} ± {half:2.0f}" for mean, half in cells))
 
 

@@ -5,7 +5,7 @@ heard. Between launches states and random streams stay on the device; at a check
 pulls come back. Results depend on the seed alone.
 
 A hundred games leave a device idle. So all that is to be played is played at once: games of pairs
-that differ only in numbers and arrays of the same size share launches.
+that differ only in numbers and in the sizes of arrays share launches.
 """
 
 from __future__ import annotations

@@ -142,13 +142,17 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
 
 def likeness(policy: Policy, environment: Environment) -> tuple[Any, ...]:
     """What pairs must have in common for one launch to play them."""
-    values = policy.constants(), environment.constants()
-    kinds = [kind_of(value, sizes=False) for value in values]
+    kinds = _kinds_of(policy, environment)
     return *_kernels_of(policy, environment), *kinds, kind_of(state_of(policy))
 
 
 def _kernels_of(policy: Policy, environment: Environment) -> tuple[Any, ...]:
     return *policy.kernels, policy.prepare(), environment.draw, environment.advise
+
+
+def _kinds_of(policy: Policy, environment: Environment) -> list[Any]:
+    values = policy.constants(), environment.constants()
+    return [kind_of(value, sizes=False) for value in values]
 
 
 _loops: dict[tuple[Any, ...], Any] = {}
@@ -158,8 +162,7 @@ def loop_of(policy: Policy, environment: Environment, several: bool) -> Any:
     """The loop, compiled once for all pairs of the same kernels whose states are kept alike."""
     from numba import cuda
 
-    values = policy.constants(), environment.constants()
-    kinds = [kind_of(value, sizes=False) for value in values] if several else ()
+    kinds = _kinds_of(policy, environment) if several else ()
     key = (*_kernels_of(policy, environment), source_of(state_of(policy), THREADS), *kinds)
     if key not in _loops:
         play = make_play(policy, environment, several)
