@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 from llvmlite import ir
+from numba.core.errors import TypingError
 
 import balaclava as bl
 from balaclava._core.inner import address_of
-from balaclava._core.kernels import DRAWS, borrows, compiled, kernel
+from balaclava._core.kernels import DRAWS, borrows, compiled, compiling, kernel
 
 
 def is_number(kind: Any) -> bool:
@@ -213,3 +214,23 @@ def test_the_kernels_of_policies_draw_only_what_an_agent_offers():
     calls = {call for file in files for call in re.findall(r"\brng\.(\w+)\(", file.read_text())}
     assert calls - {"release"} <= {*DRAWS, "laplace"}  # laplace: the body of an exact mechanism
     assert {"random", "integers", "standard_normal", "standard_exponential", "beta"} <= calls
+
+
+CODE = "TypingError: Failed in {} mode pipeline (step: nopython frontend)\n{}\n"
+
+
+@pytest.mark.parametrize("target", ["nopython", "cuda"])
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("Untyped global name 'f'", "Untyped global name 'f'"),
+        ("NRT required but not enabled", "a kernel makes an array"),
+    ],
+)
+def test_what_a_compiler_says_is_told_in_a_line(target, words, reason):
+    """Of both compilers, as they say it: first what was called, and somewhere below what failed."""
+    with (
+        pytest.raises(bl.errors.PolicyError, match=f"it cannot be compiled: {reason}"),
+        compiling("it"),
+    ):
+        raise TypingError(f"No implementation of function choose\n{CODE.format(target, words)}")

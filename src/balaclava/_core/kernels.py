@@ -7,6 +7,7 @@ importing the package stays cheap. `cache` keeps compiled code on disk.
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -33,6 +34,14 @@ _marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 _registered: dict[str, int] = {}  # by target: how many of the marked functions it knows
 _compiled: dict[tuple[Any, ...], Any] = {}
 _lock = threading.RLock()
+_FAILED = re.compile("Failed in (nopython|cuda) mode")
+_MAKES_AN_ARRAY = (
+    "a kernel makes an array, as `sums / pulls` does, for which a GPU has no memory while it plays."
+)
+_PLAINLY = {
+    "NRT required but not enabled": _MAKES_AN_ARRAY,
+    "Only accept returning of array passed into the function as argument": _MAKES_AN_ARRAY,
+}
 
 
 @overload
@@ -163,11 +172,13 @@ def compiling(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.split(".")[0] != "numba":
-            raise
+        module = type(error).__module__
+        if module.split(".")[0] != "numba" or module.startswith("numba.cuda.cudadrv"):
+            raise  # the latter is of a device, not of a kernel
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        starts = [i for i, line in enumerate(lines[:-1]) if "Failed in nopython mode" in line]
+        starts = [i for i, line in enumerate(lines[:-1]) if _FAILED.search(line)]
         reason = lines[starts[-1] + 1] if starts else lines[0]
+        reason = _PLAINLY.get(reason, reason)
         places = [line for line in lines if line.startswith("File ") and "loops.py" not in line]
         raise PolicyError(
             f"{what} cannot be compiled: {reason} {(places or [''])[0]} "

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.kernels import compiling
 from balaclava.auditing.games import WATCHED, context_of_round, no_context
 from balaclava.auditing.lives import plain_life
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
+from balaclava.simulation.gpu.device import on_device
 from balaclava.simulation.gpu.laws import fresh_memory
 from balaclava.simulation.gpu.loop import REGISTERS, THREADS, key_of, make_kernels_known
 from balaclava.simulation.gpu.state import access_of, bytes_of, mapped, source_of
@@ -136,6 +138,13 @@ def count_on_device(
     *path: int,
 ) -> np.ndarray:
     """As `games.count_games`."""
+    with on_device():
+        return _count(policy, rewards, games, place, probes, key_of(seed, *path))
+
+
+def _count(
+    policy: Policy, rewards: np.ndarray, games: int, place: int, probes: np.ndarray, key: np.uint64
+) -> np.ndarray:
     from numba import cuda
 
     life = plain_life(policy, rewards[: int(probes[-1])])
@@ -153,13 +162,14 @@ def count_on_device(
         place,
         cuda.to_device(probes),
     )
-    key = key_of(seed, *path)
-    with warnings.catch_warnings():  # of few games: their number is the user's choice
+    with warnings.catch_warnings(), compiling(f"{policy.name}, for the GPU,"):
+        # Of few games: their number is the user's choice.
         warnings.filterwarnings("ignore", ".*Grid size")
         for first in range(0, games, table.games):
             now = min(table.games, games - first)
             blocks = -(-now // THREADS)
             count[blocks, THREADS](key, first, now, *fixed, *table[1:], histogram, faults)
+            cuda.synchronize()  # so that Ctrl-C is heard
     if fault := int(faults.copy_to_host()[0]):
         raise no_such_arm(policy.name, fault, policy.arms)
     counts = histogram.copy_to_host().sum(axis=0).astype(np.int64)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import compiled, kernel
+from balaclava._core.kernels import compiled, compiling, kernel
 from balaclava.auditing.lives import Life, packed, plain_life
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
@@ -270,7 +270,8 @@ def warm_up(policy: Policy) -> None:
     """Compile the loop of a policy."""
     life = plain_life(policy, np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts))))
     start = Start.of(policy, life)
-    play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, start, seeded(0))
+    with compiling(policy.name):
+        play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, start, seeded(0))
 
 
 def play_life(

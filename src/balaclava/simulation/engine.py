@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 from balaclava._core.declared import Horizon, Range, brief, check
-from balaclava._core.kernels import compiled, compiling, is_foreign
+from balaclava._core.kernels import compiled, compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
@@ -24,10 +24,10 @@ from balaclava.simulation.delays import Delay
 from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_play
 from balaclava.simulation.moments import warn_of_moments
+from balaclava.simulation.rehearsal import rehearse
 from balaclava.simulation.results import Results, Run
 
 POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM, CONTEXT_STREAM = 0, 1, 2, 3
-_REHEARSAL = 500  # rounds that foreign kernels are first played without the compiler
 
 Device = Literal["cpu", "cuda", "auto"]
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
@@ -299,10 +299,7 @@ def _prepared(
     if interpreted:
         return functools.partial(make(*kernels), *fixed, rounds)
     streams = len(_streams(feedback))
-    if any(is_foreign(function) for function in kernels):
-        # Python checks every index, which compiled code does not, and names the faulty line.
-        few = rounds[:1].clip(max=_REHEARSAL)
-        make(*kernels)(*fixed, few, *map(seeded, range(streams)), np.zeros(2, np.int64))
+    rehearse(make, kernels, fixed, rounds, streams)
     play = compiled(make, *kernels)
     with compiling(f"{policy.name} on {environment.name}"):
         # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numba.cuda.cudadrv.error import CudaDriverError
 
 import balaclava as bl
+from balaclava.errors import DeviceError
+from balaclava.simulation.gpu.device import on_device
 from balaclava.simulation.gpu.engine import Order, alike, apart_of
 from balaclava.simulation.gpu.loop import key_of, set_up, state_of
 from balaclava.simulation.gpu.several import kind_of, packed, picker, stacked
@@ -84,3 +87,10 @@ def of_game(states, game):
 
 def test_few_games_are_spread_over_warps():
     assert [apart_of(games) for games in (1, 10, 90, 512, 513, 10**6)] == [32, 32, 8, 2, 1, 1]
+
+
+def test_what_the_driver_says_is_an_error_of_ours():
+    with pytest.raises(DeviceError, match="the GPU failed: no memory; device = 'cpu'"), on_device():
+        raise CudaDriverError("no memory")
+    with pytest.raises(ValueError, match="another"), on_device():
+        raise ValueError("another")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from balaclava.errors import DeviceError
@@ -41,6 +43,17 @@ def refusal(environment: Environment | None, feedback: Feedback, winners: bool =
 def unusable(fault: str) -> DeviceError:
     """The error where device = 'cuda' cannot be had."""
     return DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
+
+
+@contextmanager
+def on_device() -> Iterator[None]:
+    """What the driver says while something is played, short memory above all, as our error."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("numba.cuda.cudadrv"):
+            raise
+        raise unusable(f"the GPU failed: {error}") from error
 
 
 def compiler_version() -> str:
