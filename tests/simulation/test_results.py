@@ -25,6 +25,7 @@ from balaclava.errors import (
 )
 from balaclava.experiments.files import read_experiment
 from balaclava.policies.base import REGISTRY
+from balaclava.reporting.panels import to_toml
 from balaclava.simulation.results import Results, Run
 
 WORLD = bl.environment("bernoulli", means=[0.25, 0.75, 0.75])
@@ -395,3 +396,20 @@ def test_no_reward_is_written_to_a_file(tmp_path: Path, name: str, wrapped: bool
     assert (tmp_path / "s.parquet").read_bytes() == content
     with pytest.raises(IncompatibleError, match="does not hold the rewards"):
         bl.simulate(bl.policy("ucb1", arms=2), again.environment, horizon=5, repetitions=1, seed=1)
+
+
+def test_a_file_says_where_it_was_played(tmp_path: Path) -> None:
+    path, results = tmp_path / "r.parquet", make({"a": 2})
+    results.save(path)
+    assert bl.load(path).device == "cpu"
+    assert "GPU" not in str(results.summary())
+    results.device = "cuda"
+    results.save(path)
+    again = bl.load(path)
+    assert again.device == "cuda"
+    assert "numba-cuda" in (again.versions or {})
+    assert ", on a GPU" in str(again.summary())
+    assert 'device = "cuda"' in to_toml(again)
+    rewritten(path, lambda header: header.update(device="abacus"))
+    with pytest.raises(ResultsFileError, match="its device is unknown"):
+        bl.load(path)

@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class Cell:
 
     def empty(self) -> Results:
         """Results of nothing yet, with the policy under its own name."""
-        return Results.empty(
+        results = Results.empty(
             {self.policy.name: self.policy},
             _public(self.environment),
             horizon=self.horizon,
@@ -111,6 +111,8 @@ class Cell:
             checkpoints=self.checkpoints,
             feedback=self.feedback,
         )
+        results.device = _decided(self.device)
+        return results
 
     def __str__(self) -> str:
         return f"{self.policy_label} on {self.environment_label} at horizon {self.horizon}"
@@ -189,6 +191,7 @@ class Sweep:
             feedback=experiment.feedback,
         )
         results.versions = self.manifest["versions"]
+        results.device = _decided(experiment.device)
         finished = {path.name for path in _entries(self.folder / "cells")}
         parts = self.parts()
         for cell in self._cells(experiment, setting, finished):
@@ -273,6 +276,8 @@ def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
     experiments = [_on_device(_labelled(experiment)) for experiment in plan.experiments]
     packages = versions()
     settings = [_described(experiment, packages) for experiment in experiments]
+    if any(experiment.device == "cuda" for experiment in experiments):
+        packages = versions("cuda")
     manifest = {
         "schema": SCHEMA,
         "name": plan.name,
@@ -345,6 +350,7 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         "seed": cell.seed,
         "checkpoints": cell.checkpoints.tolist(),
         "feedback": cell.feedback.description or None,
+        "device": "cuda" if cell.device == "cuda" else None,
     }
     parameters = [each.get("parameters") for each in header["policies"].values()]
     fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
@@ -419,6 +425,10 @@ def _on_device(experiment: Experiment) -> Experiment:
         return experiment
     device = chosen_device("auto", experiment.feedback, experiment.winners, experiment.environment)
     return replace(experiment, device=device)
+
+
+def _decided(device: Device) -> Literal["cpu", "cuda"]:
+    return "cuda" if device == "cuda" else "cpu"
 
 
 def _described(experiment: Experiment, packages: dict[str, str]) -> dict[str, Any]:

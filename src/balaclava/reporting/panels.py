@@ -67,7 +67,7 @@ class Panel:
         repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         return (
             f"{family}, {world.arms} arms, {results.horizon:,} rounds, {repetitions} repetitions, "
-            f"seed {results.seed}" + (f", {results.feedback}" if str(results.feedback) else "")
+            f"seed {results.seed}" + (f", {results.circumstances}" if results.circumstances else "")
         )
 
 
@@ -202,6 +202,7 @@ def to_toml(results: Results) -> str:
         f"checkpoints = {rounds.size if usual else rounds.tolist()}",
         *_entries(settling),
         *(["winners = true"] if recorded(results) else []),
+        *(['device = "cuda"'] if results.device == "cuda" else []),
         "",
         *(["[delay]", *_entries(delay), ""] if delay else []),
         "[environment]",

@@ -158,7 +158,9 @@ def play(
 ) -> None:
     """Add so many repetitions of what `results` describes."""
     try:
-        if chosen_device(device, results.feedback, winners, results.environment) == "cuda":
+        place = chosen_device(device, results.feedback, winners, results.environment)
+        results.device = place
+        if place == "cuda":
             from balaclava.simulation.gpu.engine import fill
 
             fill([(results, repetitions)], progress)

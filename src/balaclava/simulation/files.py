@@ -33,6 +33,7 @@ from balaclava.errors import (
 )
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.simulation.feedback import Feedback
+from balaclava.simulation.gpu.device import compiler_version
 from balaclava.simulation.results import Results, Run
 
 SCHEMA = 1
@@ -186,7 +187,8 @@ def _description(results: Results) -> dict[str, Any]:
         "seed": results.seed,
         "checkpoints": results.checkpoints.tolist(),
         **described_feedback(results.feedback),
-        "versions": results.versions or versions(),
+        **({"device": "cuda"} if results.device == "cuda" else {}),
+        "versions": results.versions or versions(results.device),
     }
 
 
@@ -205,7 +207,7 @@ def described_feedback(feedback: Feedback) -> dict[str, Any]:
     return {"feedback": feedback.description} if feedback.description else {}
 
 
-def versions() -> dict[str, str]:
+def versions(device: str = "cpu") -> dict[str, str]:
     """What a simulated number depends on, beside its seed."""
     require_part("numba", "simulation")
     return {
@@ -213,6 +215,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "numba": version("numba"),
         "python": platform.python_version(),
+        **({"numba-cuda": compiler_version()} if device == "cuda" else {}),
     }
 
 
@@ -290,6 +293,9 @@ def _rebuild(
         feedback=Feedback.create(**description.get("feedback", {})),
     )
     results.versions = description["versions"]
+    results.device = description.get("device", "cpu")
+    if results.device not in ("cpu", "cuda"):
+        raise _damaged(path, "its device is unknown")
     for run in runs:
         shapes = run.regret.shape == checkpoints.shape and run.pulls.shape == (environment.arms,)
         if not shapes or (run.released is not None and len(run.released) != checkpoints.size):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class Results:
     runs: dict[str, dict[int, Run]] = field(default_factory=dict)
     feedback: Feedback = PROMPT
     versions: dict[str, str] | None = None  # of the software that ran; None: this one
+    device: Literal["cpu", "cuda"] = "cpu"  # numbers of a GPU are others, of the same law
 
     @classmethod
     def empty(
@@ -74,6 +75,11 @@ class Results:
         """Results of nothing yet."""
         runs: dict[str, dict[int, Run]] = {label: {} for label in policies}
         return cls(dict(policies), environment, horizon, seed, checkpoints, runs, feedback)
+
+    @property
+    def circumstances(self) -> str:
+        """How late rewards came, and whether a GPU played; nothing of what is usual."""
+        return ", ".join(filter(None, [str(self.feedback), "on a GPU" * (self.device == "cuda")]))
 
     def add(self, run: Run) -> None:
         """Take in one finished repetition."""

@@ -102,8 +102,7 @@ def summarise(results: Results) -> Summary:
     """A row for each policy."""
     world = results.environment
     title = f"{world.name}, {world.arms} arms, horizon {results.horizon}, seed {results.seed}"
-    if str(results.feedback):
-        title += f", {results.feedback}"
+    title += f", {results.circumstances}" if results.circumstances else ""
     rows = [_row(results, label) for label in results.labels]
     winners = results.winners() if recorded(results) else None
     return Summary(title, rows, winners, tail_cells(results))

@@ -71,6 +71,8 @@ def simulate_all(
     if on_gpu:
         from balaclava.simulation.gpu.engine import fill
 
+        for number in on_gpu:
+            plans[number].device = "cuda"
         try:
             fill([(plans[n], simulations[n].repetitions) for n in on_gpu], further(0))
         except KeyboardInterrupt:
