@@ -25,15 +25,16 @@ from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu import loop
 from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up, state_of
-from balaclava.simulation.gpu.state import bytes_of
+from balaclava.simulation.gpu.state import bytes_of, spread_on_device
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.side_by_side import side_by_side
 
 AT_ONCE = 32  # streams: as many as a device takes from a process without letting them wait
 _SECONDS = 0.2  # that a launch should last
 _FIRST_LAUNCH = 64  # rounds, to see how fast it is
-_LOOK = 0.001  # seconds from one look at a launch to the next
-_SHARE = 0.8  # of the free memory of the device, for all streams together
+_LOOK = 0.001  # seconds from one look at a launch to the next, at least
+_LOOKS = 50  # in the time that a launch should take, at most
+_SHARE = 0.8  # of the free memory of the device, for all games that are to be played
 _MOST_GAMES = 1 << 21
 _SPREAD = 1 << 10  # threads: where there are few games, a warp plays few, and waits for few
 
@@ -42,6 +43,7 @@ Report = Callable[[int], None]  # is told of how many further rounds were played
 
 _compiler = threading.RLock()
 _slots = threading.BoundedSemaphore(AT_ONCE)  # of the whole process
+_laying_out = threading.Lock()  # of games: as many as the free memory holds
 
 
 class Order(NamedTuple):
@@ -83,6 +85,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
     lock = threading.Lock()
     groups = alike(orders)
+    needed = sum(order.repetitions * bytes_of_game(order) for order in orders)
     with _compiler:
         cuda.current_context()  # made once, before many threads ask for it
 
@@ -95,7 +98,8 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
             with _slots:
                 go_on()
-                return Group([orders[number] for number in numbers]).play(report_in_turn)
+                group = Group([orders[number] for number in numbers], needed)
+                return group.play(report_in_turn)
 
         return play
 
@@ -113,9 +117,14 @@ def alike(orders: Sequence[Order]) -> list[list[int]]:
 
     def length(numbers: list[int]) -> int:
         order = orders[numbers[0]]
-        return int(order.rounds[-1]) * bytes_of(state_of(order.policy))
+        return int(order.rounds[-1]) * bytes_of_game(order)
 
     return sorted(groups.values(), key=length, reverse=True)
+
+
+def bytes_of_game(order: Order) -> int:
+    """The memory that one game takes on the device, its total and its fault among it."""
+    return bytes_of(state_of(order.policy)) + 16
 
 
 def some_on_device(
@@ -147,12 +156,18 @@ def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class Group:
-    """Orders that are alike, on a stream of their own."""
+    """Orders that are alike, on a stream of their own.
 
-    def __init__(self, orders: Sequence[Order]) -> None:
+    Args:
+        orders: what is to be played.
+        needed: bytes of all games that are to be played beside it, its own among them.
+    """
+
+    def __init__(self, orders: Sequence[Order], needed: int = 0) -> None:
         from numba import cuda
 
         self.orders = orders
+        self._needed = needed
         self._pairs = [(order.policy, order.environment) for order in orders]
         self._seeds = [order.seed for order in orders]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
@@ -165,30 +180,35 @@ class Group:
         """The repetitions of each order, as many at once as fit."""
         _, _, _, rounds, repetitions, _, start = self.orders[0]
         runs: list[list[Run]] = [[] for _ in self.orders]
-        most = self._games_at_once()
-        for first in range(start, start + repetitions, most):
-            count = min(most, start + repetitions - first)
-            regret, pulls = self._play_together(rounds, first, count, report)
+        first = start
+        while first < start + repetitions:
+            with _laying_out:
+                count = min(self._games_at_once(), start + repetitions - first)
+                games = self._set_up(count)
+            regret, pulls = self._play_together(games, rounds, first, count, report)
+            del games  # the next take their place
             for pair, order in enumerate(self.orders):
                 runs[pair] += [
                     Run(order.label, first + game, regret[pair, game], pulls[pair, game])
                     for game in range(count)
                 ]
+            first += count
         return runs
 
     def _play_together(
-        self, rounds: np.ndarray, first: int, count: int, report: Report
+        self, games: Games, rounds: np.ndarray, first: int, count: int, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
         """Regret at each checkpoint and pulls at the end, of each pair and game."""
-        games, launch = self._set_up(count), self._launcher(count)
+        launch = self._launcher(count)
         regret = np.empty((len(self.orders), count, rounds.size))
         rounds_so_far, chunk, rate = 0, _FIRST_LAUNCH, np.inf
+        self._wait(0.0)  # for the games to be laid out
         for c, checkpoint in enumerate(rounds.tolist()):
             while rounds_so_far < checkpoint:
                 until = min(checkpoint, rounds_so_far + chunk)
                 began = time.perf_counter()
                 launch(first, rounds_so_far, until, *games)
-                self._wait(0.9 * (until - rounds_so_far) / rate)
+                self._wait((until - rounds_so_far) / rate)
                 rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
                 chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
                 report((until - rounds_so_far) * count * len(self.orders))
@@ -205,7 +225,10 @@ class Group:
         def put(array: np.ndarray) -> Any:
             return cuda.to_device(array, stream=self._stream)
 
-        return set_up(self._pairs, self._seeds, count, put)
+        def spread(array: np.ndarray, games: int) -> Any:
+            return spread_on_device(array, games, self._stream)
+
+        return set_up(self._pairs, self._seeds, count, put, spread)
 
     def _launcher(self, count: int) -> Callable[..., None]:
         """What plays so many games of each pair, given the rounds and the games."""
@@ -218,11 +241,10 @@ class Group:
         return functools.partial(launch, count, blocks, apart)
 
     def _wait(self, seconds: float) -> None:
-        """Until what was launched is done, hardly before so many seconds: others play meanwhile."""
+        """Until what was launched is done, in about so many seconds: others play meanwhile."""
         self._event.record(self._stream)
-        time.sleep(min(seconds, _SECONDS))
         while not self._event.query():
-            time.sleep(_LOOK)
+            time.sleep(max(_LOOK, min(seconds, _SECONDS) / _LOOKS))
 
     def _looked_at(self, games: Games, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Pulls [pair, game, arm] and totals [pair, game]; an error if there is no such arm."""
@@ -238,13 +260,14 @@ class Group:
         return np.ascontiguousarray(pulls.T).reshape(*shape, -1), totals.reshape(shape)
 
     def _games_at_once(self) -> int:
-        """Of each pair, as many as this stream's share of the device's free memory holds."""
+        """Of each pair, as many as its share of the free memory holds: all, if all games fit."""
         from numba import cuda
 
-        one = set_up(self._pairs[:1], self._seeds[:1], 1, np.asarray)
         free, _ = cuda.current_context().get_memory_info()
-        most = min(int(_SHARE / AT_ONCE * free) // bytes_of(one[3:]), _MOST_GAMES)
-        return max(1, most // len(self.orders))
+        own = sum(order.repetitions * bytes_of_game(order) for order in self.orders)
+        share = min(1.0, _SHARE * free / max(own, self._needed))
+        most = min(int(share * self.orders[0].repetitions), _MOST_GAMES // len(self.orders))
+        return max(1, most)
 
 
 def apart_of(games: int) -> int:

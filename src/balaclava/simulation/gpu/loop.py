@@ -12,7 +12,7 @@ from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.laws import fresh_memory
 from balaclava.simulation.gpu.several import kind_of, packed, picker, stacked
-from balaclava.simulation.gpu.state import access_of, mapped, source_of
+from balaclava.simulation.gpu.state import access_of, mapped, source_of, spread
 
 THREADS = 64  # in a block
 REGISTERS = 128  # of a thread, at most: with more, too few threads run at once
@@ -20,6 +20,7 @@ STREAMS = 2  # of a game: the policy's and the environment's
 PULLS = 2  # where `state_of` has them
 
 Put = Callable[[np.ndarray], Any]  # onto the device
+Spread = Callable[[np.ndarray, int], Any]  # as `state.spread`, on the device
 Pair = tuple[Policy, Environment]
 
 
@@ -34,7 +35,9 @@ class Games(NamedTuple):
     faults: Any  # [game]: the round of a choice outside the arms, or 0
 
 
-def set_up(pairs: Sequence[Pair], seeds: Sequence[int], games: int, put: Put) -> Games:
+def set_up(
+    pairs: Sequence[Pair], seeds: Sequence[int], games: int, put: Put, spread: Spread = spread
+) -> Games:
     """So many games of each pair before their first round."""
     params = [policy.constants() for policy, _ in pairs]
     worlds = [environment.constants() for _, environment in pairs]
@@ -43,7 +46,7 @@ def set_up(pairs: Sequence[Pair], seeds: Sequence[int], games: int, put: Put) ->
         put(np.array([key_of(seed) for seed in seeds])),
         mapped(packed(params) if len(pairs) > 1 else params[0], put),
         mapped(packed(worlds) if len(pairs) > 1 else worlds[0], put),
-        mapped(_named(origins, state_of(pairs[0][0])), lambda array: put(_spread(array, games))),
+        mapped(_named(origins, state_of(pairs[0][0])), lambda array: spread(array, games)),
         put(np.zeros(len(pairs) * games)),
         put(np.zeros(len(pairs) * games, np.int64)),
     )
@@ -61,11 +64,6 @@ def _named(plain: Any, like: Any) -> Any:
         return plain
     parts = [_named(part, other) for part, other in zip(plain, like, strict=True)]
     return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
-
-
-def _spread(array: np.ndarray, games: int) -> np.ndarray:
-    """The first axis, of the pairs, as the last one, each of them so many times."""
-    return np.ascontiguousarray(np.repeat(np.moveaxis(array, 0, -1), games, axis=-1))
 
 
 def make_kernels_known() -> None:

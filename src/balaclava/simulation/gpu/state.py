@@ -12,11 +12,13 @@ States may hold other named tuples.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+_COPY_BLOCKS = 1 << 11
 _SHARED = 512  # bytes of a game: 64 games a block and 7 blocks fill what a multiprocessor has
 
 
@@ -41,6 +43,38 @@ def mapped(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
 def bytes_of(state: Any) -> int:
     """The memory that the state of one game takes."""
     return sum(array.nbytes for _, array in _arrays(state))
+
+
+def spread(array: np.ndarray, games: int) -> np.ndarray:
+    """The first axis, of the pairs, as the last one, each of them so many times."""
+    return np.ascontiguousarray(np.repeat(np.moveaxis(array, 0, -1), games, axis=-1))
+
+
+def spread_on_device(array: np.ndarray, games: int, stream: Any) -> Any:
+    """The same, made there: a host could neither hold many large states nor send them soon."""
+    from numba import cuda
+
+    pairs, *shape = array.shape
+    whole = cuda.device_array((*shape, pairs * games), array.dtype, stream=stream)
+    cells = np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(-1, pairs, 1)
+    origins = cuda.to_device(cells.view(np.uint8), stream=stream)
+    _copier()[_COPY_BLOCKS, 256, stream](origins, games, whole.reshape(-1).view(np.uint8))
+    return whole
+
+
+@functools.cache
+def _copier() -> Any:
+    """Writes the bytes of each cell of each pair as often as there are games."""
+    from numba import cuda
+
+    def copy(origins: Any, games: int, copies: Any) -> None:
+        _, pairs, size = origins.shape
+        for i in range(cuda.grid(1), copies.size, cuda.gridsize(1)):
+            column, byte = i // size, i % size
+            cell, place = column // (pairs * games), column % (pairs * games)
+            copies[i] = origins[cell, place // games, byte]
+
+    return cuda.jit(copy)
 
 
 def _arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
