@@ -4,6 +4,7 @@ python benchmarks/contextual.py regret --runs 100
 python benchmarks/contextual.py worlds --runs 10
 python benchmarks/contextual.py coverage --runs 10000
 python benchmarks/contextual.py steps
+python benchmarks/contextual.py agents
 python benchmarks/contextual.py tables --runs 4
 python benchmarks/contextual.py floor --runs 20
 """
@@ -221,6 +222,28 @@ def mabwiser(world: bl.Environment, rounds: int) -> float:
     return (time.process_time() - start) / rounds
 
 
+def agent_seconds(policy: bl.Policy, features: np.ndarray, decisions: int = 100) -> float:
+    """Processor time of an unseeded agent for a decision and its reward."""
+    agent, start = policy.agent(), time.process_time()
+    for _ in range(decisions):
+        agent.tell(agent.ask(features), reward=1.0)
+    return (time.process_time() - start) / decisions
+
+
+def agents(runs: int) -> None:
+    """What an agent of dp-linucb takes: ten features shared by ten arms, 65 for each of ten."""
+    rng = np.random.default_rng(1)
+    shared = rng.normal(size=(ARMS, FEATURES))
+    shared /= np.linalg.norm(shared, axis=1, keepdims=True)
+    own = rng.normal(size=65)
+    own /= np.linalg.norm(own)
+    small = bl.policy("dp-linucb", arms=ARMS, features=FEATURES, **PRIVATE)
+    large = bl.policy("dp-linucb", arms=ARMS, features=65, disjoint=True, **PRIVATE)
+    for policy, features in ((small, shared), (large, own)):
+        best = min(agent_seconds(policy, features) for _ in range(runs))
+        print(f"an agent with {features.shape} features: {1e3 * best:.2f} ms for ask and tell")
+
+
 def steps(runs: int) -> None:
     """Processor time of a step, d = 10 and 10 arms, contexts drawn in it; the best of `runs`."""
     world, rounds = trial_world(), 200_000
@@ -308,7 +331,12 @@ def floor(draws: int) -> None:
 
 def main() -> None:
     parts = {"regret": (regret, 100), "coverage": (coverage, 10_000), "steps": (steps, 5)}
-    parts |= {"worlds": (worlds, 10), "tables": (tables, 4), "floor": (floor, 20)}
+    parts |= {
+        "agents": (agents, 5),
+        "worlds": (worlds, 10),
+        "tables": (tables, 4),
+        "floor": (floor, 20),
+    }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=parts)
     parser.add_argument("--runs", type=int)

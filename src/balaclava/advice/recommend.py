@@ -54,7 +54,7 @@ class Rule(NamedTuple):
 RULES = (
     Rule(
         *("bounded", "central", "trajectory", "dp-imed", "imed"),
-        "it had the lowest regret of all policies with this scope on every problem that we tried",
+        "it had the lowest regret of all policies with this scope on most problems that we tried",
     ),
     Rule(
         *("bounded", "central", "decision", "dp-ftpl-new", "imed"),

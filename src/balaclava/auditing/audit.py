@@ -1,4 +1,4 @@
-"""`bl.audit`: put a policy's claim of privacy to the test, three ways."""
+"""`bl.audit`: put a policy's claim of privacy to the test, four ways."""
 
 from __future__ import annotations
 

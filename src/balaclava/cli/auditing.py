@@ -47,7 +47,7 @@ def parameter(text: str) -> tuple[str, Any]:
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Try to refute the privacy claim of POLICY, three ways.
+    """Try to refute the privacy claim of POLICY, four ways.
 
     Exit status: 0 when nothing was found, 1 when the claim is violated, unproved or not examined.
 

@@ -11,7 +11,7 @@ from balaclava.advice.compare import Comparison
 from balaclava.advice.context import Context
 from balaclava.advice.off_policy import METHODS
 from balaclava.advice.recommend import code_of
-from balaclava.advice.standings import SCALE
+from balaclava.advice.standings import AT_RANDOM, SCALE
 from balaclava.advice.worlds import HOW
 from balaclava.reporting.charts import escape
 from balaclava.reporting.page import write_page
@@ -137,7 +137,8 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
     best = comparison.best
     if best is None:
         return []
-    row = next(row for row in comparison.standings if row.label == best)
+    rows = {row.label: row for row in comparison.standings}
+    row, at_random = rows[best], rows[AT_RANDOM]
     name = comparison.candidates[best].policy.name
     asked = "who may see rewards, and whether an observer sees one decision or all of them"
     drift = "averages drift in this log, and what was simulated does not: expect more regret"
@@ -148,7 +149,7 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
         (
             "risk",
             f"it loses {number(row.mean)} on average, and up to {number(row.high)} in 95 % of the "
-            f"worlds; playing at random loses {number(row.mean / row.share)}",
+            f"worlds; playing at random loses {number(at_random.mean)}",
         ),
         (
             "next",

@@ -176,7 +176,7 @@ def _audits(policies: Mapping[str, Policy], audits: Mapping[str, Verdict] | None
     if not audits:
         commands = "\n".join(dict.fromkeys(audit_command(p) for p in private.values()))
         return (
-            "<p>Not audited for this page. An audit tries to refute a promise three ways; to see "
+            "<p>Not audited for this page. An audit tries to refute a promise in four ways; to see "
             "its verdicts here, write the page again with <code>--audit</code>. The full audit of "
             f"each:</p><pre><code>{escape(commands)}</code></pre>"
         )
@@ -194,7 +194,7 @@ def _audits(policies: Mapping[str, Policy], audits: Mapping[str, Verdict] | None
     heads = ("policy", "claims", "verdict", "replay", "exact", "statistical")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     return (
-        "<p>A quick audit: an attempt to refute each promise three ways. It can refute, not "
+        "<p>A quick audit: an attempt to refute each promise. It can refute, not "
         "prove; the proof stands in the policy's documentation. A policy that is in several "
         "settings was audited as in the first of them.</p>"
         '<div class="wide" tabindex="0" role="region" aria-label="Audits"><table class="audit">'

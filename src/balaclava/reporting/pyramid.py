@@ -122,7 +122,7 @@ def _algorithm(policy: Policy, audit: Verdict | None) -> Level:
         check = "Not audited for this page."
     else:
         check = (
-            f"Audited for this page, three ways, verdict: {audit.verdict}. Replay: {audit.replay}. "
+            f"Audited for this page, verdict: {audit.verdict}. Replay: {audit.replay}. "
             f"Exact: {audit.exact}. Statistical: {audit.statistical}. An audit can refute; it "
             "cannot prove."
         )
