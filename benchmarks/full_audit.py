@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import balaclava as bl
+from balaclava._core.rounding import rounded_down
 from balaclava.auditing.audit import plan_games
 from balaclava.auditing.report import AuditReport
 from balaclava.policies.contextual.features import ContextualPolicy
@@ -55,10 +55,10 @@ A game shows how often arms were pulled, and a lower bound cannot be above what 
   an arm is dropped, or played on, by the difference of two noisy means. The rarer the event, the
   more one of them shows, so that the bound rises slowly with the games.
 - **Histograms** (dpr-adaptive-ucb): each of the two counts that a reward moves has half of what its
-  batch spends on the histogram. 10^9 games find half of epsilon.
-- **Counters** (dp-ucb, dp-ucb-bound: 0.50): half of epsilon is for each part of the hybrid counter,
-  and a decision goes by one of them. In a tree (private-ucb, dpr-ucb) each of the levels has its
-  share, a twelfth at 3,000 rounds, and a decision sees their sum. Each refresh of a mean by
+  batch spends on the histogram. 10^9 games find nearly half of epsilon.
+- **Counters** (dp-ucb 0.499, dp-ucb-bound 0.495): half of epsilon is for each part of the hybrid
+  counter, and a decision goes by one of them. In a tree (private-ucb, dpr-ucb) each of the levels
+  has its share, a twelfth at 3,000 rounds, and a decision sees their sum. Each refresh of a mean by
   dp-ucb-int has a small share of epsilon, too.
 - **Drawn arms on losses** (dp-exp3, dp-ftpl, dp-htinf and those with experts): a release moves the
   chances of the arms by about the learning rate, which is small, and a decision is one draw from
@@ -111,11 +111,6 @@ def type_of(name: str) -> type[bl.Policy]:
     return next(entry.policy for entry in bl.list_policies() if entry.name == name)
 
 
-def lower(bound: float) -> str:
-    """A lower bound with three decimals, rounded down."""
-    return f"{math.floor(1000 * bound) / 1000:.3f}"
-
-
 def row(report: AuditReport) -> str:
     """One line of the table, but for its end."""
     replay, exact = report.replay, report.exact
@@ -125,7 +120,7 @@ def row(report: AuditReport) -> str:
         f"| {report.policy} | {report.claimed} | {report.verdict} | {replay.pairs:,}, epsilon "
         f"{replay.epsilon:.3g}{delta} | {replay.declared:.3g} | "
         f"{'-' if exact is None else f'{exact.delta:.2g}'} | "
-        f"{lower(report.epsilon_lower)} | {'yes' if report.tight else 'no'} |"
+        f"{rounded_down(report.epsilon_lower, '.3f')} | {'yes' if report.tight else 'no'} |"
     )
 
 
@@ -152,7 +147,7 @@ def page(record: dict[str, dict[str, Any]]) -> str:
     lines, details = [HEADER], []
     for name, one in sorted(here.items()):
         other = there.get(name)
-        end = f"{lower(other['bound'])} of {other['games']:,}" if other else "-"
+        end = f"{rounded_down(other['bound'], '.3f')} of {other['games']:,}" if other else "-"
         lines.append(f"{one['row']} {end} |")
         text = one["text"] + (f"\non a GPU:    {other['text']}" if other else "")
         details.append(f"## {name}\n\n```text\n{text}\n```\n")

@@ -225,6 +225,13 @@ def test_a_charge_that_does_not_fit_costs_nothing(ledger: Ledger) -> None:
     assert ledger.budgets()["patients"].document()["left_epsilon"] == 0.0
 
 
+def test_what_is_spent_is_never_said_to_be_less(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 0.0)
+    ledger.charge("patients", "first", "uid-1", 1 / 3, 0.0)
+    with pytest.raises(Problem, match=r"\(0\.333334, 0\) is spent; .* asks for \(0\.777778, 0\)"):
+        ledger.charge("patients", "second", "uid-2", 7 / 9, 0.0)
+
+
 def test_a_charge_is_made_once(ledger: Ledger) -> None:
     ledger.set_population("patients", 1.0, 0.0)
     for _ in range(3):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from balaclava._core.declared import Arms, Delta, Epsilon, Experts, Horizon, check
+from balaclava._core.rounding import rounded_up
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
 
@@ -32,7 +33,7 @@ class Candidate:
             return f"no bound: {self.why_not}"
         scale = f"; learning_rate_scale={self.learning_rate_scale:.3g}"
         promise = f"{self.guarantee}{scale if self.learning_rate_scale != 1.0 else ''}"
-        return f"regret at most {self.bound:,.0f} ({promise})"
+        return f"regret at most {rounded_up(self.bound, ',.0f')} ({promise})"
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ def recommend_experts(
     Example:
         >>> import balaclava as bl
         >>> print(bl.recommend_experts(5, 20, 10**6, 1.0, delta=1e-5))
-        dp-htinf-experts  regret at most 232,379 (ε=1 per trajectory)
+        dp-htinf-experts  regret at most 232,380 (ε=1 per trajectory)
         ldp-exp4          regret at most 330,013 (ε=1 per report)
-        dp-exp4           regret at most 649,609 (ε=1, δ=1e-05 per trajectory)
+        dp-exp4           regret at most 649,610 (ε=1, δ=1e-05 per trajectory)
         Take dp-htinf-experts. Bounds are for the worst losses; simulate yours.
         >>> bl.recommend_experts(5, 20, 10**6, 1.0, tuned=True).candidates[0].learning_rate_scale
         11.313708498984761

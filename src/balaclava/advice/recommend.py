@@ -22,6 +22,7 @@ from balaclava._core.declared import (
     RewardRange,
     check,
 )
+from balaclava._core.rounding import rounded_up
 from balaclava.advice.contest import MOST_ROUNDS, Arena, Contest
 from balaclava.advice.experts import recommend_experts
 from balaclava.advice.plausible import plausible
@@ -375,11 +376,12 @@ def _for_experts(rule: Rule, answers: dict[str, Any]) -> tuple[str, str, list[st
     """Which policy is best depends on the numbers here: the one with the least proved regret."""
     parameters = {name: answers[name] for name in ("arms", "experts", "horizon", "epsilon")}
     ranking = recommend_experts(**parameters, delta=answers.get("delta", 0.0))
-    if ranking.policy is None:
-        return rule.policy, rule.why, ["no bound on its regret is proved for these numbers"]
     best = ranking.candidates[0]
+    if best.bound is None:
+        return rule.policy, rule.why, ["no bound on its regret is proved for these numbers"]
     answers["learning_rate_scale"] = best.learning_rate_scale
-    why = f"{rule.why}; of such policies its proved regret is the least, {best.bound:,.0f}"
+    least = rounded_up(best.bound, ",.0f")
+    why = f"{rule.why}; of such policies its proved regret is the least, {least}"
     empty = "that is no less than the horizon: raise horizon or epsilon, or have fewer experts"
     return best.policy, why, [empty] if ranking.empty else []
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.rounding import rounded_up
 from balaclava.auditing.recorder import Move
 from balaclava.privacy.accounting import gaussian_epsilon
 from balaclava.privacy.guarantee import Guarantee
@@ -35,13 +36,13 @@ class Charge(NamedTuple):
         return self.declared <= claim.epsilon * (1 + _TOLERANCE + ROUNDING)
 
     def __str__(self) -> str:
-        delta = f" and delta {self.delta:.3g}" if self.delta else ""
-        declared = f"declared: {self.declared:.4g}"
+        delta = f" and delta {rounded_up(self.delta, '.3g')}" if self.delta else ""
+        declared = f"declared: {rounded_up(self.declared, '.4g')}"
         if math.isinf(self.declared):
             declared = "one moved by more than its sensitivity"
         return (
-            f"{self.moves} mechanisms moved, which costs epsilon {self.epsilon:.4g}{delta} "
-            f"({declared})"
+            f"{self.moves} mechanisms moved, which costs epsilon "
+            f"{rounded_up(self.epsilon, '.4g')}{delta} ({declared})"
         )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.rounding import rounded_down
 from balaclava.auditing.games import Counts, play_life
 from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recording import Game, Neighbour
@@ -30,7 +31,8 @@ class Duel(NamedTuple):
     def __str__(self) -> str:
         how = "refute the claim" if self.refuted else "refute nothing"
         return (
-            f"{self.games:,} games on this pair {how}: epsilon is at least {self.epsilon_lower:.3g}"
+            f"{self.games:,} games on this pair {how}: epsilon is at least "
+            f"{rounded_down(self.epsilon_lower, '.3f')}"
         )
 
 

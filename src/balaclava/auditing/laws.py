@@ -17,6 +17,7 @@ import numpy as np
 
 from balaclava._core.kernels import compiled
 from balaclava._core.parts import require_part
+from balaclava._core.rounding import rounded_down, rounded_up
 from balaclava.auditing.exact import divergences
 from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recorder import Entry
@@ -157,8 +158,8 @@ def fault_of_curve(laws: list[Any], terms: Terms) -> str:
         needed = divergences(laws[0], laws[1], terms.epsilon * (1 + 1e-9)).half_lines
     if needed > terms.delta * (1 + 1e-6) + 1e-12:
         return (
-            f"its law needs delta {needed:.3g} at epsilon {terms.epsilon:.4g}; declared is "
-            f"{terms.delta:.3g}"
+            f"its law needs delta {rounded_up(needed, '.3g')} at epsilon "
+            f"{rounded_up(terms.epsilon, '.4g')}; declared is {rounded_up(terms.delta, '.3g')}"
         )
     return ""
 
@@ -176,7 +177,8 @@ def fault_without_law(samples: list[np.ndarray], terms: Terms) -> str:
         if needed > 1.2 * terms.delta + 1e-12:
             return (
                 f"it draws Gaussian noise of scale {scale:.4g}, which needs delta {needed:.3g} at "
-                f"epsilon {terms.epsilon:.4g}; declared is {terms.delta:.3g}"
+                f"epsilon {rounded_up(terms.epsilon, '.4g')}; declared is "
+                f"{rounded_up(terms.delta, '.3g')}"
             )
     spread = scale / math.sqrt(2)
     if scale > 0.0 and follows(one, stats.laplace(float(np.median(one)), spread), 1e-3):
@@ -186,7 +188,8 @@ def fault_without_law(samples: list[np.ndarray], terms: Terms) -> str:
             return f"it draws Laplace noise of scale {spread:.4g}, which costs epsilon {cost:.4g}"
     bound = told_apart(samples, terms.delta)
     if bound > terms.epsilon:
-        return f"its draws show that epsilon is at least {bound:.3g}, not {terms.epsilon:.4g}"
+        low, declared = rounded_down(bound, ".3f"), rounded_up(terms.epsilon, ".4g")
+        return f"its draws show that epsilon is at least {low}, not {declared}"
     return ""
 
 

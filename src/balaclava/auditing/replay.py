@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.rounding import rounded_up
 from balaclava.auditing.charges import Charge, charge
 from balaclava.auditing.duels import ERROR, fight
 from balaclava.auditing.games import warm_up
@@ -173,8 +174,8 @@ class Search:
             if cost.epsilon > self.worst.epsilon:
                 self.worst = cost
             if not cost.within(self.claim) or not cost.declared_within(self.claim):
-                claimed = f"claimed are {self.claim.epsilon:.4g} and {self.claim.delta:.3g}"
-                fault = f"{where}: {cost}; {claimed}"
+                terms = rounded_up(self.claim.epsilon, ".4g"), rounded_up(self.claim.delta, ".3g")
+                fault = f"{where}: {cost}; claimed are {' and '.join(terms)}"
                 self.doubts.append(Doubt(game, neighbour, fault, cost.epsilon))
                 return
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from balaclava._core.markup import html_table
+from balaclava._core.rounding import rounded_down
 from balaclava.auditing.exact import ExactAudit
 from balaclava.auditing.laws import LawAudit
 from balaclava.auditing.replay import ReplayAudit
@@ -100,9 +101,10 @@ class AuditReport:
         if self.epsilon_lower > self.claimed.epsilon:
             return ""
         share = self.epsilon_lower / self.claimed.epsilon if self.claimed.epsilon else 0.0
+        percent = rounded_down(100 * share, ".0f") + "%"
         if self.tight:
-            return f"tight: the bound reaches {share:.0%} of the claim"
+            return f"tight: the bound reaches {percent} of the claim"
         return (
-            f"loose: the bound reaches {share:.0%} of the claim; a smaller violation could go "
+            f"loose: the bound reaches {percent} of the claim; a smaller violation could go "
             "unseen by this part"
         )

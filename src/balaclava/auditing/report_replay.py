@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from balaclava._core.rounding import rounded_up
 from balaclava.auditing.charges import charge
 from balaclava.auditing.local_reports import first_level
 from balaclava.auditing.rare import RareAnswers, numbers_of
@@ -50,5 +51,5 @@ def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, 
             return ("unproved" if recorder.tape else "violated"), fault
         cost = charge(player.moves, claim)
         if not cost.within(claim):
-            return "unproved", f"a report: {cost}; claimed is {claim.epsilon:.4g}"
+            return "unproved", f"a report: {cost}; claimed is {rounded_up(claim.epsilon, '.4g')}"
     return "consistent", ""

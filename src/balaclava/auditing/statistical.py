@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.rounding import rounded_down
 from balaclava.auditing.games import Event, count_games
 from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.recorder import Recorder
@@ -78,9 +79,9 @@ class StatisticalAudit:
 
     def __str__(self) -> str:
         return (
-            f"{self.verdict}: epsilon is at least {self.epsilon_lower:.3f} with confidence "
-            f"{self.confidence:g} ({self.games:,} games; round {self.place} differs; event: "
-            f"{self.event})"
+            f"{self.verdict}: epsilon is at least "
+            f"{rounded_down(self.epsilon_lower, '.3f')} with confidence {self.confidence:g} "
+            f"({self.games:,} games; round {self.place} differs; event: {self.event})"
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava._core.rounding import rounded_down
 from balaclava.cli.play import _progress
 from balaclava.cli.tables import print_table, waiting
 
@@ -67,7 +68,7 @@ def demo(out: Path) -> None:
     print_table(
         ("policy", "promises", "verdict", "epsilon is at least"),
         [
-            (label, str(report.claimed), report.verdict, f"{report.epsilon_lower:.2f}")
+            (label, str(report.claimed), report.verdict, rounded_down(report.epsilon_lower, ".2f"))
             for label, report in audits.items()
         ],
     )

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from balaclava._core.declared import Delta, Range, check, check_claim
 from balaclava._core.parts import require_part
+from balaclava._core.rounding import rounded_down, rounded_up
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import (
     Decisions,
@@ -269,10 +270,13 @@ class Composition:
         return next((b.epsilon for b in self.bounds if b.method == method), math.inf)
 
     def __str__(self) -> str:
-        lines = [f"{self.decisions} decisions of {self.law} at delta = {self.delta:.3g}"]
+        delta = rounded_up(self.delta, ".3g")
+        lines = [f"{self.decisions} decisions of {self.law} at delta = {delta}"]
         for bound in sorted(self.bounds, key=lambda bound: bound.epsilon):
             mark = "  <- best" if bound == self.best else ""
-            lines.append(f"  {bound.method:<20}{bound.epsilon:>12.6g}  {bound.role}{mark}")
+            write = rounded_down if bound.role == "lower" else rounded_up
+            epsilon = write(bound.epsilon, ".6g")
+            lines.append(f"  {bound.method:<20}{epsilon:>12}  {bound.role}{mark}")
         return "\n".join(lines)
 
 
@@ -295,7 +299,7 @@ def _composed(law: Law, n: int, delta: float) -> Composition:
     if all(math.isinf(bound.epsilon) for bound in bounds):
         raise PrivacyError(
             f"delta = {delta!r} cannot be kept by {n} decisions of {law}; give a delta above "
-            f"{least_delta(law.lost, n):.6g}, or take fewer decisions"
+            f"{rounded_up(least_delta(law.lost, n))}, or take fewer decisions"
         )
     bounds += _accountants(law, n, delta)
     bounds = [bound for bound in bounds if math.isfinite(bound.epsilon)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from balaclava._core.declared import LARGEST_EPSILON, Delta, check, check_claim
+from balaclava._core.rounding import rounded_up
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import Decisions, group_delta
 
@@ -205,13 +206,14 @@ class Guarantee:
             target = n * self.delta
             if target >= 1:
                 return not_private(
-                    f"{n} decisions at delta = {self.delta:g} each: together one of them may well "
-                    "fail, so that nothing is promised",
+                    f"{n} decisions at delta = {rounded_up(self.delta)} each: together one of them "
+                    "may well fail, so that nothing is promised",
                     self.reference,
                 )
         composition = compose(law, n, target)
         best = composition.best
-        total = f"ε={best.epsilon:.4g}{_and_delta(target)} by {best.method}"
+        each = f"ε={rounded_up(self.epsilon)}{_and_delta(self.delta)}"
+        total = f"ε={rounded_up(best.epsilon, '.4g')}{_and_delta(target)} by {best.method}"
         if target == 0 and n > 1:
             total += ", and to less for a δ above 0"
         return dataclasses.replace(
@@ -222,8 +224,7 @@ class Guarantee:
             assumptions=(*self.assumptions, f"decisions seen together: at most {n}"),
             explanation=(
                 "Every decision draws new noise over the same rewards, so that what decisions "
-                f"leak adds up: {n} at ε={self.epsilon:g}{_and_delta(self.delta)} each come to "
-                f"{total}."
+                f"leak adds up: {n} at {each} each come to {total}."
             ),
             breakdown=composition,
         )
@@ -246,7 +247,7 @@ class Guarantee:
             f"What looks alike: {self.neighbours}.",
             *self._together(),
             f"It holds against {_OBSERVER[self.scope]}.",
-            f"With ε={self.epsilon:g}, seeing it multiplies the odds of any guess about "
+            f"With ε={rounded_up(self.epsilon)}, seeing it multiplies the odds of any guess about "
             f"{'that reward' if self.rewards == 1 else 'those rewards together'} by at most e^ε = "
             f"{_odds(self.epsilon)}{_slack(self.delta)}.",
             *self._relations(),
@@ -264,7 +265,7 @@ class Guarantee:
         return [
             f"Said of someone who gives {self.rewards} rewards, and of all of them together: who "
             f"does is {self.rewards} times less protected than who gives one, "
-            f"ε={self.epsilon:g} instead of ε={self.epsilon / self.rewards:g}."
+            f"ε={rounded_up(self.epsilon)} instead of ε={rounded_up(self.epsilon / self.rewards)}."
         ]
 
     def _relations(self) -> list[str]:
@@ -280,7 +281,7 @@ class Guarantee:
         if self.delta == 0:
             lines.append(
                 f"A single decision, given those before it, leaks at most twice this, "
-                f"ε={2 * self.epsilon:g}."
+                f"ε={rounded_up(2 * self.epsilon)}."
             )
         lines.append("The operator, who sees the rewards, has to be trusted with them.")
         return lines
@@ -294,7 +295,7 @@ class Guarantee:
         if not self.private:
             return "not private"
         many = f" for {self.rewards} rewards" if self.rewards > 1 else ""
-        return f"ε={self.epsilon:g}{_and_delta(self.delta)} per {self.scope}{many}"
+        return f"ε={rounded_up(self.epsilon)}{_and_delta(self.delta)} per {self.scope}{many}"
 
 
 def not_private(reason: str, reference: str = "") -> Guarantee:
@@ -305,14 +306,14 @@ def not_private(reason: str, reference: str = "") -> Guarantee:
 
 
 def _and_delta(delta: float) -> str:
-    return f", δ={delta:g}" if delta else ""
+    return f", δ={rounded_up(delta)}" if delta else ""
 
 
 def _slack(delta: float) -> str:
-    return f", up to an extra probability of δ={delta:g}" if delta else ""
+    return f", up to an extra probability of δ={rounded_up(delta)}" if delta else ""
 
 
 def _odds(epsilon: float) -> str:
     if epsilon > 20:
-        return f"10^{epsilon / math.log(10):.0f}, which is hardly a promise"
-    return f"{math.exp(epsilon):.3g}"
+        return f"10^{math.ceil(epsilon / math.log(10))}, which is hardly a promise"
+    return rounded_up(math.exp(epsilon), ".3g")

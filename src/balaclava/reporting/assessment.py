@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import balaclava
+from balaclava._core.rounding import rounded_up
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.reporting.audits import Verdict
 from balaclava.reporting.charts import Curve, Look, curves_chart, escape, legend
@@ -136,9 +137,9 @@ def _in_words(promise: Guarantee) -> str:
     return (
         f"<p>{text.replace(sentence, sentence + '<sup>*</sup>')}</p>"
         '<p class="footnote"><sup>*</sup> This is no second loss. All decisions together leak '
-        f"ε={promise.epsilon:g}. Who already knows the earlier ones compares the chance of all "
-        "decisions with the chance of the earlier ones; each of the two can differ by a factor of "
-        "e^ε, and so their ratio by e^(2ε).</p>"
+        f"ε={rounded_up(promise.epsilon)}. Who already knows the earlier ones compares the chance "
+        "of all decisions with the chance of the earlier ones; each of the two can differ by a "
+        "factor of e^ε, and so their ratio by e^(2ε).</p>"
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from balaclava._core.rounding import rounded_up
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, NOTIONS, Guarantee
 from balaclava.reporting.audits import Verdict
@@ -54,8 +55,9 @@ def _epsilon(promise: Guarantee) -> Level:
         + (
             "This is pure differential privacy: delta is 0, and the limit always holds."
             if promise.delta == 0
-            else f"This is approximate differential privacy: with probability {promise.delta:g}, "
-            "delta, the limit may fail. Delta should be far below 1 / the number of people."
+            else "This is approximate differential privacy: with probability "
+            f"{rounded_up(promise.delta)}, delta, the limit may fail. Delta should be far below 1 "
+            "/ the number of people."
         ),
         "By the proof that the policy cites: "
         + (promise.reference or "see the policy's documentation")
@@ -73,7 +75,7 @@ def _epsilon(promise: Guarantee) -> Level:
 def _odds(epsilon: float) -> str:
     from math import exp
 
-    factor = f"{exp(epsilon):.3g}" if epsilon < 20 else "more than 10^8"
+    factor = rounded_up(exp(epsilon), ".3g") if epsilon < 20 else "more than 10^8"
     return (
         "Whoever sees what is protected can raise or lower the odds of a guess about one reward "
         f"by a factor of at most {factor}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,8 +84,10 @@ def short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, write: Callable[[float, str], str] = format) -> str:
     """A number for a table: three digits that count, thousands apart, a dash if it is not known.
+
+    `write` rounds: `rounded_up` for an upper bound.
 
     >>> [number(value) for value in (12345.6, 61.02, 3.14159, 0.01234, 0, float("nan"))]
     ['12,346', '61.0', '3.14', '0.0123', '0', '–']
@@ -94,5 +96,5 @@ def number(value: float | None) -> str:
         return "–"
     size = abs(value)
     if size >= 1e12 or 0 < size < 1:
-        return f"{value:.3g}"
-    return f"{value:,.{0 if size >= 100 or size == 0 else 1 if size >= 10 else 2}f}"
+        return write(value, ".3g")
+    return write(value, f",.{0 if size >= 100 or size == 0 else 1 if size >= 10 else 2}f")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from balaclava._core.rounding import rounded_up
 from balaclava.reporting.charts import (
     Curve,
     Interval,
@@ -293,7 +294,7 @@ def _table(panel: Panel) -> str:
         (
             *(row.label, row.scope, str(row.repetitions)),
             *(number(row.mean), number(row.high - row.mean), *map(number, row.quantiles)),
-            *(f"{row.best_arm_share:.1%}", number(row.bound)),
+            *(f"{row.best_arm_share:.1%}", number(row.bound, rounded_up)),
         )
         for row in panel.final
     ]

@@ -35,6 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Engine
 
+from balaclava._core.rounding import rounded_up
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import Serial
 from balaclava.service.statements import change
@@ -218,7 +219,7 @@ class Ledger:
             if budget is not None and (epsilon < budget.epsilon or delta < budget.delta):
                 raise Problem(
                     409,
-                    f"population {name!r} has a total of ({budget.epsilon:g}, {budget.delta:g}); "
+                    f"population {name!r} has a total of {_pair(budget.epsilon, budget.delta)}; "
                     "a total can be raised, never lowered",
                 )
             if budget is None or (epsilon, delta) != (budget.epsilon, budget.delta):
@@ -241,9 +242,9 @@ class Ledger:
             if not fits or budget.spent_delta + delta > budget.delta * (1 + _ROUNDING):
                 raise Problem(
                     409,
-                    f"population {population!r} has ({budget.epsilon:g}, {budget.delta:g}) in "
-                    f"all, of which ({budget.spent_epsilon:g}, {budget.spent_delta:g}) is spent; "
-                    f"the experiment asks for ({epsilon:g}, {delta:g}), which does not fit",
+                    f"population {population!r} has {_pair(budget.epsilon, budget.delta)} in "
+                    f"all, of which {_pair(budget.spent_epsilon, budget.spent_delta)} is spent; "
+                    f"the experiment asks for {_pair(epsilon, delta)}, which does not fit",
                 )
             _add(connection, CHARGE, population, name, uid, epsilon, delta, "created")
 
@@ -326,6 +327,10 @@ def _add(
             note=note,
         )
     )
+
+
+def _pair(epsilon: float, delta: float) -> str:
+    return f"({rounded_up(epsilon)}, {rounded_up(delta)})"
 
 
 def _budgets(connection: Connection) -> dict[str, Budget]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from balaclava._core.rounding import rounded_down
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.estimates import Estimates, Reading
@@ -123,7 +124,7 @@ def _sentence(experiment: Experiment, estimates: Estimates, answer: dict[str, An
         best = estimates[estimates.winner or 0]
         others = [each.interval[1] for each in estimates if each.arm != best.arm]
         margin = best.interval[0] - max(others, default=best.interval[0])
-        by = f" by at least {margin:.3g}" if others else ""
+        by = f" by at least {rounded_down(margin, '.3g')}" if others else ""
         return f"'{best.label}' is the best{by}, {sure}; {made}.{served}"
     if answer["leader"] is None:
         return f"No release of every arm yet, so nothing can be said of them; {made}."

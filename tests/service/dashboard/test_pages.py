@@ -11,7 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from balaclava.service.app import create_app
-from balaclava.service.dashboard.pages import HEADERS
+from balaclava.service.dashboard.pages import HEADERS, Pages
+from balaclava.service.ledger import Budget
 from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, World
 
 EXPERIMENT = f"/experiments/{quote(HOSTILE, safe='')}"
@@ -114,6 +115,15 @@ def test_names_and_labels_are_shown_as_they_are(admin: TestClient) -> None:
     assert EXPERIMENT in Page(admin.get("/").text).values("href")
     assert f"all {MARKUP}" in Page(admin.get("/ledger").text).text
     assert f"decide {MARKUP}" in Page(admin.get("/keys").text).text
+
+
+def test_a_budget_never_looks_larger_than_it_is() -> None:
+    templates = Pages()._templates
+    source = templates.loader.get_source(templates, "ledger.html")[0]  # type: ignore[union-attr]
+    (line,) = (line for line in source.splitlines() if "left_epsilon" in line)
+    budget = Budget("all", 1.0, 1e-6, 0.333_333, 1e-6 / 3).document()
+    text = Page(templates.from_string(line).render(population=budget)).text
+    assert text == "ε 0.6666 left of 1; 0.3334 spent.δ 6.666e-07 left of 1e-06."
 
 
 def test_of_many_arms_those_chosen_most_are_shown(world: World, admin: TestClient) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava._core.ranges import MOST, outside
+from balaclava._core.rounding import rounded_up
 from balaclava.estimators.weights import (
     Weights,
     begin_weights,
@@ -242,8 +243,8 @@ class DPExp4(PrivateExpertPolicy):
         if self.noise == "laplace" and total > self.epsilon * (1.0 + 1e-12):
             raise self.refuse(
                 "delta",
-                f"is too large for epsilon = {self.epsilon:g}: the noise of the paper would cost "
-                f"epsilon = {total:.3g}; lower delta",
+                f"is too large for epsilon = {rounded_up(self.epsilon)}: the noise of the paper "
+                f"would cost epsilon = {rounded_up(total, '.3g')}; lower delta",
             )
         if (mixing := self.constants().mixing) > MOST_MIXING:
             raise self.refuse(

@@ -83,6 +83,8 @@ class Pages:
             "count": words.count,
             "percent": words.percent,
             "figure": words.figure,
+            "most": words.most,
+            "least": words.least,
             "plain": words.plain,
             "span": words.span,
             "about": words.about,

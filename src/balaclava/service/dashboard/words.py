@@ -6,6 +6,8 @@ import math
 import re
 from datetime import UTC, datetime
 
+from balaclava._core.rounding import rounded_down, rounded_up
+
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _FINEST = 6  # digits after the point
 
@@ -43,6 +45,24 @@ def figure(value: float | None, low: float | None = None, high: float | None = N
         return f"{value:,.4g}"
     digits = 1 - math.floor(math.log10(high - low))
     return f"{value:,.{min(max(digits, 0), _FINEST)}f}"
+
+
+def most(value: float | None) -> str:
+    """An epsilon or a delta that may be, or was, given away: rounded up.
+
+    >>> most(0.12341), most(1.0), most(None)
+    ('0.1235', '1', '–')
+    """
+    return "–" if value is None else rounded_up(value, ",.4g")
+
+
+def least(value: float | None) -> str:
+    """What is left of a budget: rounded down.
+
+    >>> least(0.87659), least(1.0), least(None)
+    ('0.8765', '1', '–')
+    """
+    return "–" if value is None else rounded_down(value, ",.4g")
 
 
 def plain(value: object) -> str:
