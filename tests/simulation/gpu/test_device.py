@@ -117,6 +117,21 @@ def test_pairs_that_are_played_together_are_played_as_alone(monkeypatch):
 
 @needs_gpu
 @pytest.mark.gpu
+def test_large_states_are_laid_out_on_the_device_as_small_ones_on_the_host(monkeypatch):
+    from numba import cuda
+
+    from balaclava.simulation.gpu import state
+
+    monkeypatch.setattr(state, "_SENT", 0)
+    draws = np.random.default_rng(3).integers(0, 256, (3, 5, 2))
+    for kind in (np.int64, np.float64, np.bool_, np.uint8):
+        array = draws.astype(kind)
+        there = state.spread_on_device(array, 70, cuda.stream()).copy_to_host()
+        assert np.array_equal(there, state.spread(array, 70))
+
+
+@needs_gpu
+@pytest.mark.gpu
 def test_an_error_in_one_pair_stops_all():
     def progress(rounds, whole):
         raise ValueError("enough")

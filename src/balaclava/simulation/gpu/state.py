@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+_SENT = 1 << 24  # bytes, at most
 _COPY_BLOCKS = 1 << 11
 _SHARED = 512  # bytes of a game: 64 games a block and 7 blocks fill what a multiprocessor has
 
@@ -51,9 +52,15 @@ def spread(array: np.ndarray, games: int) -> np.ndarray:
 
 
 def spread_on_device(array: np.ndarray, games: int, stream: Any) -> Any:
-    """The same, made there: a host could neither hold many large states nor send them soon."""
+    """The same, made there if it is large: a host could neither hold it nor send it soon.
+
+    What is sent for it is given back, which waits for all games that are played beside: so not for
+    a few games.
+    """
     from numba import cuda
 
+    if array.nbytes * games <= _SENT:
+        return cuda.to_device(spread(array, games), stream=stream)
     pairs, *shape = array.shape
     whole = cuda.device_array((*shape, pairs * games), array.dtype, stream=stream)
     cells = np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(-1, pairs, 1)
