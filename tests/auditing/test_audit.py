@@ -14,7 +14,7 @@ import balaclava as bl
 from balaclava.auditing.audit import both_at_once, plan_games
 from balaclava.auditing.games import Start, play_block
 from balaclava.auditing.limits import epsilon_lower, log_wealth
-from balaclava.auditing.lives import plain_life
+from balaclava.auditing.lives import copy_state, fingerprint, plain_life
 from balaclava.auditing.recording import record
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.auditing.search import choose_neighbours
@@ -326,3 +326,20 @@ def test_an_error_of_the_replay_is_said_before_one_of_the_games():
         both_at_once(proof, games)
     with pytest.raises(ValueError, match="of the games"):
         both_at_once(lambda ended: None, games)
+
+
+def test_a_recorded_game_keeps_no_copies_of_its_states():
+    """It kept the state after many of its releases: gigabytes, where many decisions may wait."""
+    policy = bl.policy("dp-htinf", arms=3, horizon=10**6, epsilon=1.0, outstanding=65_536)
+    game = record(policy, plain_life(policy, np.full((40, 3), 0.5)), seed=1)
+    assert len(game.fingerprints) >= 16
+    assert sum(map(len, game.fingerprints.values())) < 10_000
+
+
+def test_a_fingerprint_tells_states_apart():
+    policy = bl.policy("ftpl", arms=3, horizon=100)
+    state = policy.kernels.begin(policy.constants())
+    other = copy_state(state)
+    assert fingerprint(state) == fingerprint(other)
+    other.pending.notes[-1, -1] += 2.0**-40
+    assert fingerprint(state) != fingerprint(other)

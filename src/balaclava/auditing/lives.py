@@ -8,6 +8,8 @@ games follow the same life.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,7 +172,17 @@ def _laid(state: Any, memory: np.ndarray, offset: int) -> tuple[Any, int]:
 
 
 def fingerprint(state: Any) -> bytes:
-    """The bytes of all arrays of a state or of parameters."""
+    """A digest of all arrays of a state or of parameters: a recorded game keeps many of them."""
+    digest = hashlib.sha256()
+    for array in arrays_of(state):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
+
+
+def arrays_of(state: Any) -> Iterator[np.ndarray]:
+    """Every array of a state or of parameters, in order."""
     if isinstance(state, np.ndarray):
-        return state.tobytes()
-    return b"".join(map(fingerprint, state)) if isinstance(state, tuple) else b""
+        yield state
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from arrays_of(part)
