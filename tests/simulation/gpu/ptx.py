@@ -11,8 +11,9 @@ import numpy as np
 import balaclava as bl
 from balaclava.auditing.device_games import make_count, state_of
 from balaclava.auditing.lives import plain_life
-from balaclava.simulation.gpu.loop import make_play, set_up
-from balaclava.simulation.gpu.state import mapped
+from balaclava.simulation.gpu import laws
+from balaclava.simulation.gpu.loop import make_kernels_known, make_play, set_up
+from balaclava.simulation.gpu.state import access_of, mapped
 
 
 class Hopper(NamedTuple):
@@ -69,3 +70,29 @@ def compiled_to_ptx(loop: Callable[..., None], *arguments: Any) -> str:
             abi="numba",
         )
     return str(text)
+
+
+def counter_of_tails(law: str) -> Callable[..., None]:
+    """A loop on the device that counts draws beyond limits: of Laplace, normal or beta noise."""
+    from numba import cuda, uint64
+
+    make_kernels_known()
+    laplace, normal, beta = laws.laplace, laws.normal, laws.beta
+    is_laplace, is_normal = law == "laplace", law == "normal"
+    view = access_of(laws.fresh_memory(), 64).view
+
+    def count(draws: int, low: Any, high: Any, memories: Any, counts: Any) -> None:
+        thread = cuda.grid(1)
+        memory = view(memories, thread)
+        for _ in range(draws):
+            if is_laplace:
+                x = laplace(uint64(7), uint64(thread), memory, 0.0, 1.0)
+            elif is_normal:
+                x = normal(uint64(7), uint64(thread), memory)
+            else:
+                x = beta(uint64(7), uint64(thread), memory, 2.5, 40.0)
+            for i in range(low.size):
+                if x < low[i] or x > high[i]:
+                    cuda.atomic.add(counts, i, 1)
+
+    return count

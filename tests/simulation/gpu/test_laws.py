@@ -76,8 +76,9 @@ def test_a_law_is_drawn_from_ten_million_times(draw, arguments, law):
     assert stats.kstest(draws, law.cdf).pvalue > LEVEL
 
 
-def test_integers_are_even():
-    counts = np.bincount(sample(laws.integer, 3, 10).astype(int), minlength=10)
+@pytest.mark.parametrize("draws", [DRAWS, pytest.param(10 * DRAWS, marks=pytest.mark.slow)])
+def test_integers_are_even(draws):
+    counts = np.bincount(sample(laws.integer, 3, 10, draws=draws).astype(int), minlength=10)
     assert counts[:3].sum() == 0
     assert stats.chisquare(counts[3:]).pvalue > LEVEL
 
