@@ -7,9 +7,10 @@ import pytest
 from numba.cuda.cudadrv.error import CudaDriverError
 
 import balaclava as bl
+from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import DeviceError
 from balaclava.simulation.gpu.device import on_device
-from balaclava.simulation.gpu.engine import Order, alike, apart_of
+from balaclava.simulation.gpu.engine import Order, _rehearse, alike, apart_of
 from balaclava.simulation.gpu.loop import key_of, set_up, state_of
 from balaclava.simulation.gpu.several import kind_of, packed, picker, stacked
 from balaclava.testing.examples import examples
@@ -87,6 +88,24 @@ def of_game(states, game):
 
 def test_few_games_are_spread_over_warps():
     assert [apart_of(games) for games in (1, 10, 90, 512, 513, 10**6)] == [32, 32, 8, 2, 1, 1]
+
+
+@bl.kernel
+def choose_by_a_place_that_is_not_there(params, state, t, context, rng):
+    return int(0.0 * state.sums[t + params.arms]), 0
+
+
+class Stray(bl.Policy):
+    """Reads beyond its state."""
+
+    name = "stray"
+    kernels = bl.Kernels(begin_tally, choose_by_a_place_that_is_not_there, learn_tally)
+
+
+def test_a_policy_of_a_user_is_rehearsed_before_a_device_plays_it():
+    with pytest.raises(IndexError, match="out of bounds"):
+        _rehearse(order(Stray(arms=3)))
+    _rehearse(order(bl.policy("ucb1", arms=3)))
 
 
 def test_what_the_driver_says_is_an_error_of_ours():

@@ -24,8 +24,11 @@ from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu import loop
+from balaclava.simulation.gpu.device import on_device
 from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up, state_of
 from balaclava.simulation.gpu.state import bytes_of, spread_on_device
+from balaclava.simulation.loops import make_play
+from balaclava.simulation.rehearsal import rehearse
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.side_by_side import side_by_side
 
@@ -98,8 +101,9 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
             with _slots:
                 go_on()
-                group = Group([orders[number] for number in numbers], needed)
-                return group.play(report_in_turn)
+                mine = [orders[number] for number in numbers]
+                with on_device():
+                    return Group(mine, needed, go_on).play(report_in_turn)
 
         return play
 
@@ -139,7 +143,9 @@ def some_on_device(
     """These repetitions of a pair, which ascend; what was left out was played before."""
     for first, count in stretches(repetitions):
         order = Order(label, policy, environment, rounds, count, seed, first)
-        yield from Group([order]).play(report)[0]
+        with on_device():
+            (runs,) = Group([order]).play(report)
+        yield from runs
 
 
 def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -161,9 +167,15 @@ class Group:
     Args:
         orders: what is to be played.
         needed: bytes of all games that are to be played beside it, its own among them.
+        go_on: is called before it compiles, and raises an error if it is to end.
     """
 
-    def __init__(self, orders: Sequence[Order], needed: int = 0) -> None:
+    def __init__(
+        self,
+        orders: Sequence[Order],
+        needed: int = 0,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> None:
         from numba import cuda
 
         self.orders = orders
@@ -172,7 +184,10 @@ class Group:
         self._seeds = [order.seed for order in orders]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
         policy, environment = self._pairs[0]
+        for order in orders:
+            _rehearse(order)
         with _compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            go_on()  # others may have compiled for a minute
             self._loop = loop_of(policy, environment, len(orders) > 1)
             self._launcher(1)(0, 0, 0, *self._set_up(1))
 
@@ -268,6 +283,15 @@ class Group:
         share = min(1.0, _SHARE * free / max(own, self._needed))
         most = min(int(share * self.orders[0].repetitions), _MOST_GAMES // len(self.orders))
         return max(1, most)
+
+
+def _rehearse(order: Order) -> None:
+    """As on the CPU; a device would write anywhere."""
+    policy, environment = order.policy, order.environment
+    begin, choose, learn, _ = policy.kernels
+    kernels = begin, choose, learn, policy.prepare(), environment.draw, environment.advise
+    fixed = policy.constants(), environment.constants(), environment.arms
+    rehearse(make_play, kernels, fixed, order.rounds, streams=3)
 
 
 def apart_of(games: int) -> int:
