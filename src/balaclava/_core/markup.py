@@ -1,4 +1,4 @@
-"""Tables as HTML, for notebooks."""
+"""Tables: as text, and as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -23,3 +23,19 @@ def html_table(caption: str, header: Sequence[object], rows: Iterable[Sequence[o
         f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>"
     )
+
+
+def text_lines(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """The lines of a table, its columns side by side; the first `left` begin at the left.
+
+    >>> text_lines([("arm", "mean"), ("a", "0.25")])
+    ['arm  mean', 'a    0.25']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from balaclava._core.markup import text_lines
 from balaclava.policies.base import Policy
 
 
@@ -72,7 +73,7 @@ class Calibration:
             numbers_before = (row.before, row.risk_before, row.worst_before)
             numbers = (row.mean, row.plus_minus, row.risk, row.worst)
             cells.append((name, *_figures([*numbers_before, *numbers])))
-        return _aligned(cells)
+        return "\n".join(text_lines(cells))
 
     @property
     def final_table(self) -> str:
@@ -83,7 +84,7 @@ class Calibration:
             cells = [(*header, percent(self.risk))]
         for scale, environment, *numbers in self.finalists:
             cells.append((f"{scale:.3g}", environment, *_figures(numbers)))
-        return _aligned(cells)
+        return "\n".join(text_lines(cells))
 
     def __str__(self) -> str:
         costs = ", ".join(f"{trial.scale:.3g}: {trial.cost:.3g}" for trial in self.trials)
@@ -113,10 +114,3 @@ def percent(share: float) -> str:
 
 def _figures(numbers: Iterable[float | None]) -> list[str]:
     return [f"{number:.4g}" for number in numbers if number is not None]
-
-
-def _aligned(cells: list[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells
-    )

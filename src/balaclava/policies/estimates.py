@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, overload
 
 from balaclava._core.declared import Range, brief, check
+from balaclava._core.markup import text_lines
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
 from balaclava.policies.shown import limits_within_radius
@@ -93,15 +94,7 @@ class Estimates(Sequence[Estimate]):
 
     def __str__(self) -> str:
         rows = [_HEADER, *map(_cells, self)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
-        return "\n".join([*lines, self._caption()])
+        return "\n".join([*text_lines(rows), self._caption()])
 
     __repr__ = __str__
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from balaclava._core.markup import html_table
+from balaclava._core.markup import html_table, text_lines
 from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
 from balaclava.simulation.tails import HEADER, tail_cells
 from balaclava.simulation.winners import Winners, recorded
@@ -76,26 +76,14 @@ class Summary(Sequence[SummaryRow]):
 
     def __str__(self) -> str:
         winners = [] if self.winners is None else ["", str(self.winners)]
-        tails = ["", *_lines([HEADER, *self.tails])] if self.tails else []
-        return "\n".join([self.title, "", *_lines(self.cells), *tails, *winners])
+        tails = ["", *text_lines([HEADER, *self.tails], _LEFT)] if self.tails else []
+        return "\n".join([self.title, "", *text_lines(self.cells, _LEFT), *tails, *winners])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         tails = html_table("Tails", HEADER, self.tails) if self.tails else ""
         return html_table(self.title, _HEADER, map(_cells, self._rows)) + tails
-
-
-def _lines(cells: Sequence[tuple[str, ...]]) -> list[str]:
-    """A table as text: the first columns to the left."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < _LEFT else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    ]
 
 
 def summarise(results: Results) -> Summary:

@@ -10,6 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import check
 from balaclava._core.kernels import compiled
+from balaclava._core.markup import text_lines
 from balaclava.errors import EstimateError
 from balaclava.policies.estimates import Confidence
 
@@ -62,16 +63,7 @@ class Winners(Sequence[WinnersRow]):
         return f"winners named at {self.confidence:.6g} confidence, stopping at the first"
 
     def __str__(self) -> str:
-        cells = self.cells
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in cells
-        ]
-        return "\n".join([self.title, "", *lines])
+        return "\n".join([self.title, "", *text_lines(self.cells)])
 
     __repr__ = __str__
 
