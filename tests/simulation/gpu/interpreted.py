@@ -1,0 +1,133 @@
+"""A device that Python plays, one thread after the other: all of the engine but the compiler."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.simulation.gpu import device, engine, laws, loop
+
+DRAWS = {
+    "random": laws.uniform,
+    "integers": laws.integer,
+    "laplace": laws.laplace,
+    "standard_exponential": laws.exponential,
+    "standard_normal": laws.normal,
+    "beta": laws.beta,
+}
+
+
+class Stream:
+    """What kernels call `rng`, as on a device: numpy's names for the laws of `laws`."""
+
+    def __init__(self, key: Any, place: int, memory: laws.Memory) -> None:
+        self.origin = np.uint64(key), np.uint64(place), memory
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in DRAWS:
+            raise AttributeError(name)
+        return lambda *arguments: DRAWS[name](*self.origin, *arguments)
+
+
+class OnDevice(np.ndarray):
+    """An array that can be copied back."""
+
+    def copy_to_host(self, stream: Any = None) -> np.ndarray:
+        return np.array(self)
+
+
+class Launcher:
+    """A loop that is launched with blocks and threads."""
+
+    def __init__(self, body: Callable[..., None], here: threading.local) -> None:
+        self.body, self.here = body, here
+
+    def __getitem__(self, shape: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*arguments: Any) -> None:
+            self.here.threads = shape[1]
+            for self.here.block in range(shape[0]):
+                for self.here.thread in range(shape[1]):
+                    self.body(*arguments)
+
+        return launch
+
+
+class Place:
+    """The number of the block or of the thread, of the thread of Python that asks."""
+
+    def __init__(self, here: threading.local, name: str) -> None:
+        self.here, self.name = here, name
+
+    @property
+    def x(self) -> int:
+        return int(getattr(self.here, self.name))
+
+
+def driver(free: int = 1 << 30) -> ModuleType:
+    """What the engine asks of `numba.cuda`, with so many bytes of free memory."""
+    here, cuda = threading.local(), ModuleType("numba.cuda")
+
+    def jit(body: Any = None, device: bool = False, **_: Any) -> Any:
+        if body is None:
+            return lambda inner: jit(inner, device)
+        return body if device else Launcher(body, here)
+
+    def empty(shape: Any, kind: Any) -> np.ndarray:
+        return np.empty(shape, np.dtype(str(kind)))
+
+    parts = {
+        "jit": jit,
+        "blockIdx": Place(here, "block"),
+        "threadIdx": Place(here, "thread"),
+        "blockDim": Place(here, "threads"),
+        "local": SimpleNamespace(array=empty),
+        "shared": SimpleNamespace(array=empty),
+        "to_device": lambda array, stream: np.array(array).view(OnDevice),
+        "stream": lambda: SimpleNamespace(synchronize=lambda: None),
+        "event": lambda timing: SimpleNamespace(record=lambda stream: None, query=lambda: True),
+        "current_context": lambda: SimpleNamespace(get_memory_info=lambda: (free, free)),
+    }
+    for name, part in parts.items():
+        setattr(cuda, name, part)
+    return cuda
+
+
+def install(patch: pytest.MonkeyPatch) -> None:
+    """Let the engine find this device."""
+    cuda, streams = driver(), ModuleType("balaclava.simulation.gpu.random")
+    streams.device_random = Stream  # type: ignore[attr-defined]
+    patch.setitem(sys.modules, streams.__name__, streams)
+    patch.setitem(sys.modules, "numba.cuda", cuda)
+    patch.setattr(numba, "cuda", cuda, raising=False)
+    patch.setattr(device, "gpu_fault", lambda: "")
+    patch.setattr(loop, "make_kernels_known", lambda: None)
+    patch.setattr(loop, "_loops", {})
+    patch.setattr(engine, "_LOOK", 0.0)
+
+
+def by_hand(
+    policy: bl.Policy, world: bl.Environment, rounds: np.ndarray, repetition: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Regret at some rounds and pulls at the end: a game as `gpu.loop` describes it."""
+    key, (begin, choose, learn, _) = loop.key_of(seed), policy.kernels
+    params, constants, prepare = policy.constants(), world.constants(), policy.prepare()
+    state, total, pulls, history = begin(params), 0.0, np.zeros(policy.arms, np.int64), []
+    rng, world_rng = (Stream(key, 2 * repetition + n, laws.fresh_memory()) for n in (0, 1))
+    for t in range(1, int(rounds[-1]) + 1):
+        arm, phase = choose(params, state, t, world.advise(constants, t), rng)
+        reward = world.draw(constants, t, arm, world_rng)
+        learn(params, state, t, arm, prepare(params, reward), phase, rng)
+        total += reward
+        pulls[arm] += 1
+        if t in rounds:
+            history.append((pulls.copy(), total))
+    past, totals = zip(*history, strict=True)
+    return world.regret(rounds, np.array(past), np.array(totals)), pulls

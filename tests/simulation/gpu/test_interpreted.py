@@ -1,0 +1,140 @@
+"""The engine for a GPU, on a device that Python plays: what depends on what, errors, the end.
+
+Everything but the compiler and the driver: how games are laid out, packed, cut into launches and
+taken apart again. What is played is compared with a second loop, to the last bit.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.authoring import begin_tally, learn_tally
+from balaclava.errors import PolicyError
+from balaclava.simulation.gpu import engine
+from balaclava.simulation.gpu.engine import some_on_device
+from balaclava.simulation.together import Simulation, simulate_all
+from balaclava.testing.examples import examples, matching_environment
+from tests.simulation.gpu.interpreted import by_hand, install
+
+CLASSES = {entry.name: entry.policy for entry in bl.list_policies()}
+SHAPES = {
+    "as it is": {},
+    "short launches": {"_FIRST_LAUNCH": 1, "_SECONDS": 0.0},
+    "one game after the other": {"_MOST_GAMES": 1},
+    "no threads between games": {"_SPREAD": 1},
+}
+ROUNDS = np.array([1, 3, 100])
+WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.9])
+
+
+@pytest.fixture(autouse=True)
+def _device(monkeypatch):
+    install(monkeypatch)
+
+
+def requires_the_same(run, policy, world, seed):
+    regret, pulls = by_hand(policy, world, ROUNDS, run.repetition, seed)
+    assert np.array_equal(run.regret, regret)
+    assert np.array_equal(run.pulls, pulls)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", ["ucb1", "dp-imed", "dp-ftpl-beta", "dp-exp3-experts"])
+def test_a_game_depends_on_its_seed_alone(name, shape, monkeypatch):
+    for what, value in SHAPES[shape].items():
+        monkeypatch.setattr(engine, what, value)
+    policy = examples(CLASSES[name])[0]
+    world = matching_environment(policy)
+    results = bl.simulate(
+        policy, world, horizon=100, repetitions=2, seed=2**70 + 1, checkpoints=ROUNDS, device="cuda"
+    )
+    assert results.device == "cuda"
+    assert [*results.runs[name]] == [0, 1]
+    for run in results.runs[name].values():
+        requires_the_same(run, policy, world, 2**70 + 1)
+
+
+def test_any_repetition_is_played_alone():
+    policy, far = bl.policy("ucb1", arms=3), 2**33
+    runs = list(some_on_device("it", policy, WORLD, ROUNDS, 5, [0, 1, far]))
+    assert [run.repetition for run in runs] == [0, 1, far]
+    for run in runs:
+        requires_the_same(run, policy, WORLD, 5)
+
+
+@pytest.mark.parametrize("arms", [1, 2, 200])
+def test_one_round_and_any_number_of_arms(arms):
+    world = bl.environment("bernoulli", means=np.linspace(0.3, 0.8, arms))
+    policy = bl.policy("ucb1", arms=arms)
+    results = bl.simulate(policy, world, horizon=1, repetitions=1, seed=1, device="cuda")
+    assert results.pulls("ucb1").sum() == 1
+
+
+def test_pairs_that_are_played_together_are_played_as_alone():
+    """They differ in numbers and in the lengths of arrays, or in kernels."""
+    policies = {
+        **{f"imed {e}": bl.policy("dp-imed", arms=3, epsilon=e) for e in (0.5, 2.0)},
+        **{f"se {h}": bl.policy("dp-se", arms=3, epsilon=1.0, horizon=h) for h in (100, 10**5)},
+        "ucb1": bl.policy("ucb1", arms=3),
+    }
+    logs = [[0, 1], [1], [0, 0, 1, 1, 1]], [[1], [0, 1, 1, 0], [1, 0]]
+    worlds = [WORLD, *(bl.environment("empirical", samples=log) for log in logs)]
+    told = []
+    results = simulate_all(
+        [Simulation(policies, world, 100, 2) for world in worlds],
+        seed=5,
+        checkpoints=ROUNDS,
+        device="cuda",
+        progress=lambda rounds, whole: told.append((rounds, whole)),
+    )
+    for world, together in zip(worlds, results, strict=True):
+        for label, policy in policies.items():
+            assert [*together.runs[label]] == [0, 1]
+            for run in together.runs[label].values():
+                requires_the_same(run, policy, world, 5)
+    assert told == sorted(told)
+    assert told[-1] == (3_000, 3_000)
+
+
+@pytest.mark.parametrize("names", [["ucb1"], ["ucb1", "imed", "kl-ucb"]])
+def test_ctrl_c_ends_what_is_played(names):
+    def progress(rounds, whole):
+        raise KeyboardInterrupt
+
+    threads = threading.active_count()
+    policies = [bl.policy(name, arms=3) for name in names]
+    with pytest.raises(bl.Interrupted) as stop:
+        bl.simulate(
+            policies, WORLD, horizon=9, repetitions=2, seed=1, device="cuda", progress=progress
+        )
+    assert stop.value.results.labels == names
+    assert threading.active_count() == threads
+
+
+@bl.kernel
+def choose_a_stranger(params, state, t, context, rng):
+    return t if t < 9 else -1, 0
+
+
+@bl.kernel
+def choose_beyond_the_state(params, state, t, context, rng):
+    return int(0.0 * state.sums[t]), 0
+
+
+@pytest.mark.parametrize(
+    ("choose", "error", "words"),
+    [
+        (choose_a_stranger, PolicyError, "stray chose an arm that does not exist in round 3"),
+        (choose_beyond_the_state, IndexError, "out of bounds"),
+    ],
+)
+def test_a_policy_that_goes_astray_is_told_of(choose, error, words):
+    kernels = bl.Kernels(begin_tally, choose, learn_tally)
+    own = type("Own", (bl.Policy,), {"__doc__": "Of a user.", "name": "own", "kernels": kernels})
+    policies = {"ucb1": bl.policy("ucb1", arms=3), "stray": own(arms=3)}
+    with pytest.raises(error, match=words):
+        bl.simulate(policies, WORLD, horizon=9, repetitions=2, seed=1, device="cuda")
