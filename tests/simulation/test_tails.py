@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.cli.summarising import print_json, print_summary
 from balaclava.errors import ParameterError, UnknownNameError
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.statistics import clopper_pearson, share_interval
@@ -61,6 +64,23 @@ def test_bad_runs_are_counted_against_the_own_median_or_anothers():
     assert bad["wild"].threshold == 5.0
     assert results.bad_runs(medians={"wild": 20.0})["wild"].share == 0.0
     assert str(bad["wild"]).startswith("0.003 of 1,000 runs cost more than 5 (95%: ")
+
+
+def test_a_median_below_zero_is_no_unit():
+    (bad,) = results_of(lucky=np.arange(-9.0, 1.0)).bad_runs().values()
+    assert np.isnan(bad.share)
+    assert bad[1:4] == (0.0, 1.0, 10)
+
+
+def test_a_terminal_and_a_script_are_told_of_tails(monkeypatch, capsys):
+    many = results_of(calm=np.arange(5_000.0))
+    tail = many.tails("calm")[1]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    print_summary(many)
+    assert f"{tail.high:,.5g}" in capsys.readouterr().out
+    print_json([("it", many)])
+    ((row,),) = (setting["policies"] for setting in json.loads(capsys.readouterr().out))
+    assert row["tails"][1] == {"level": 0.999, **tail._asdict()}
 
 
 def test_odd_questions_are_refused():

@@ -54,7 +54,9 @@ def example() -> None:
 
 
 def print_summary(results: Results) -> None:
-    """The table; on a terminal no wider than that."""
+    """The tables; on a terminal no wider than that."""
+    from balaclava.simulation.tails import HEADER
+
     table = results.summary()
     if not sys.stdout.isatty():
         click.echo(str(table))
@@ -62,6 +64,9 @@ def print_summary(results: Results) -> None:
     click.echo(f"{table.title}\n")
     header, *rows = table.cells
     print_table(header, rows)
+    if table.tails:
+        click.echo()
+        print_table(HEADER, table.tails)
     if table.winners is not None:
         click.echo(f"\n{table.winners}")
 
@@ -74,6 +79,7 @@ def print_json(results: Iterable[tuple[str, Results]]) -> None:
 def _plain(heading: str, results: Results) -> dict[str, Any]:
     rows = [
         {name: None if _unknown(value) else value for name, value in row._asdict().items()}
+        | {"tails": [tail._asdict() for tail in results.tails(row.label)]}
         for row in results.summary()
     ]
     return {
@@ -82,6 +88,7 @@ def _plain(heading: str, results: Results) -> dict[str, Any]:
         "arms": results.environment.arms,
         "horizon": results.horizon,
         "seed": results.seed,
+        "device": results.device,
         "policies": rows,
     }
 

@@ -138,7 +138,8 @@ class Results:
         """For each policy the share of runs that cost more than `factor` medians.
 
         The median is the policy's own, unless `medians` has another for its label: that of what it
-        is compared with. The interval is exact, at 95 %.
+        is compared with. The interval is exact, at 95 %. Where the median is below 0, as losses may
+        have it, the share is NaN.
         """
         from balaclava.simulation.tails import bad_runs
 

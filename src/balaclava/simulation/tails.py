@@ -73,8 +73,8 @@ def tails_of(values: np.ndarray, levels: Sequence[float] = LEVELS) -> tuple[Tail
 def bad_runs_of(values: np.ndarray, threshold: float) -> BadRuns:
     """How many of the runs cost more than the threshold."""
     count, runs = int((values > threshold).sum()), len(values)
-    if not runs:
-        return BadRuns(math.nan, 0.0, 1.0, 0, threshold)
+    if not runs or math.isnan(threshold):
+        return BadRuns(math.nan, 0.0, 1.0, runs, threshold)
     return BadRuns(count / runs, *share_interval(count, runs), runs, threshold)
 
 
@@ -93,5 +93,6 @@ def bad_runs(results: Results, factor: float, medians: Mapping[str, float]) -> d
     for label in results.labels:
         final = results.final_regret(label)
         median = medians.get(label, float(np.median(final)) if len(final) else math.nan)
-        shares[label] = bad_runs_of(final, factor * median)
+        # A median below 0, which losses may give, is no unit.
+        shares[label] = bad_runs_of(final, factor * median if median >= 0 else math.nan)
     return shares
