@@ -27,8 +27,8 @@ Pair = tuple[Policy, Environment]
 class Games(NamedTuple):
     """What all games of a launch read and change; those of a pair lie side by side."""
 
-    keys: Any  # [pair]: of the seeds
-    params: Any  # of one pair as they are, of several packed
+    keys: Any  # of the seeds
+    params: Any  # these and the keys: of one pair as they are, of several packed
     world: Any
     states: Any  # as `state_of`, each array with a last axis for the games
     totals: Any  # [game]
@@ -39,13 +39,18 @@ def set_up(
     pairs: Sequence[Pair], seeds: Sequence[int], games: int, put: Put, spread: Spread = spread
 ) -> Games:
     """So many games of each pair before their first round."""
+    keys = [key_of(seed) for seed in seeds]
     params = [policy.constants() for policy, _ in pairs]
     worlds = [environment.constants() for _, environment in pairs]
     origins = stacked([state_of(policy) for policy, _ in pairs])
+
+    def constant(values: Sequence[Any]) -> Any:
+        return mapped(packed(values) if len(pairs) > 1 else values[0], put)
+
     return Games(
-        put(np.array([key_of(seed) for seed in seeds])),
-        mapped(packed(params) if len(pairs) > 1 else params[0], put),
-        mapped(packed(worlds) if len(pairs) > 1 else worlds[0], put),
+        constant(keys),
+        constant(params),
+        constant(worlds),
         mapped(_named(origins, state_of(pairs[0][0])), lambda array: spread(array, games)),
         put(np.zeros(len(pairs) * games)),
         put(np.zeros(len(pairs) * games, np.int64)),
@@ -93,6 +98,7 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
     access = access_of(state_of(policy), THREADS)
     view, put_back = access.view, access.put_back
     in_device = cuda.jit(device=True, inline=True)
+    key_from = in_device(picker(key_of(0), several))
     params_of = in_device(picker(policy.constants(), several))
     world_of = in_device(picker(environment.constants(), several))
     make_kernels_known()
@@ -120,8 +126,9 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
         params, world = params_of(all_params, pair), world_of(all_worlds, pair)
         memory, world_memory, pulls, state = view(states, game)
         place = uint64(first + number) * uint64(STREAMS)
-        rng = device_random(keys[pair], place, memory)
-        world_rng = device_random(keys[pair], place + uint64(1), world_memory)
+        key = key_from(keys, pair)
+        rng = device_random(key, place, memory)
+        world_rng = device_random(key, place + uint64(1), world_memory)
         total = totals[game]
         for t in range(start + 1, until + 1):
             arm, phase = choose(params, state, t, advise(world, t), rng)
