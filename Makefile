@@ -30,7 +30,8 @@ test: $(READY) ## everything that must hold before a change lands; lint runs bes
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=10; tests=$$?; \
 	wait $$lint; linted=$$?; cat out/lint.txt; exit $$((tests || linted))
 
-test-all: $(READY) lint ## with the long statistical tests too
+test-all: $(READY) lint ## with the long statistical tests too, and all pairs compiled for a GPU (430 MB)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
 
 test-oldest: ## the oldest versions that pyproject.toml allows, in an environment of their own
