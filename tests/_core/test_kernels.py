@@ -234,3 +234,16 @@ def test_what_a_compiler_says_is_told_in_a_line(target, words, reason):
         compiling("it"),
     ):
         raise TypingError(f"No implementation of function choose\n{CODE.format(target, words)}")
+
+
+def test_what_a_compiler_does_not_know_is_told_with_its_types():
+    words = "No implementation of function Function({}) found for signature:"
+    text = (
+        f"{words.format('choose')}\n>>> choose(int64)\nRejected as the implementation raised a "
+        f"specific error:\n{words.format('getitem')}\n>>> getitem(DictType)\n"
+    )
+    with (
+        pytest.raises(bl.errors.PolicyError, match=r"getitem\) .*: >>> getitem\(DictType"),
+        compiling("it"),
+    ):
+        raise TypingError(text)

@@ -35,6 +35,7 @@ _registered: dict[str, int] = {}  # by target: how many of the marked functions 
 _compiled: dict[tuple[Any, ...], Any] = {}
 _lock = threading.RLock()
 _FAILED = re.compile("Failed in (nopython|cuda) mode")
+_REJECTED = re.compile("raised a specific error:$")
 _MAKES_AN_ARRAY = (
     "a kernel makes an array, as `sums / pulls` does, for which a GPU has no memory while it plays."
 )
@@ -166,6 +167,19 @@ def _closed_over(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     return [inner for inner in cells if isinstance(inner, types.FunctionType)]
 
 
+def _reason(lines: list[str]) -> str:
+    """What a compiler's text says in its midst: the last thing that failed in another."""
+    for mark in (_FAILED, _REJECTED):
+        starts = [i + 1 for i, line in enumerate(lines[:-1]) if mark.search(line)]
+        if starts:
+            break
+    start = starts[-1] if starts else 0
+    reason = lines[start]
+    if reason.endswith("signature:"):
+        reason = " ".join(lines[start : start + 2])
+    return _PLAINLY.get(reason, reason)
+
+
 @contextmanager
 def compiling(what: str) -> Iterator[None]:
     """Say in a few lines what the compiler says in a hundred; the whole is in `__cause__`."""
@@ -176,9 +190,7 @@ def compiling(what: str) -> Iterator[None]:
         if module.split(".")[0] != "numba" or module.startswith("numba.cuda.cudadrv"):
             raise  # the latter is of a device, not of a kernel
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        starts = [i for i, line in enumerate(lines[:-1]) if _FAILED.search(line)]
-        reason = lines[starts[-1] + 1] if starts else lines[0]
-        reason = _PLAINLY.get(reason, reason)
+        reason = _reason(lines)
         places = [line for line in lines if line.startswith("File ") and "loops.py" not in line]
         raise PolicyError(
             f"{what} cannot be compiled: {reason} {(places or [''])[0]} "
