@@ -19,8 +19,10 @@ def gpu_fault() -> str:
     """Why no GPU can be used; empty if one can."""
     if importlib.util.find_spec("numba_cuda") is None:
         return "numba-cuda is not installed (pip install 'balaclava[gpu]')"
-    from numba import cuda
+    from numba import config, cuda
 
+    if config.ENABLE_CUDASIM:
+        return "NUMBA_ENABLE_CUDASIM is set, and numba's simulator has not all that this takes"
     if not cuda.is_available():
         return "no GPU was found, or its driver does not fit"
     return ""
