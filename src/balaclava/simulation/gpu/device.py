@@ -21,7 +21,7 @@ def gpu_fault() -> str:
         return "numba-cuda is not installed (pip install 'balaclava[gpu]')"
     from numba import config, cuda
 
-    if config.ENABLE_CUDASIM:
+    if getattr(config, "ENABLE_CUDASIM", 0):
         return "NUMBA_ENABLE_CUDASIM is set, and numba's simulator has not all that this takes"
     if not cuda.is_available():
         return "no GPU was found, or its driver does not fit"
