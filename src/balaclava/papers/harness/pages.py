@@ -15,7 +15,7 @@ from balaclava.errors import ResultsFileError
 PICTURES = "pictures.json"  # which small pictures were written beside it
 _WIDTH = 1400  # pixels of a small picture
 _BYTES = 95_000  # of a small picture, at most
-_COLOURS = (128, 64, 32, 16)
+_COLOURS = (128, 64)
 
 _CSS = """
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 68rem; color: #1c2024;
@@ -127,7 +127,9 @@ def shrink(source: Path, target: Path) -> None:
         size = (width, round(picture.height * width / picture.width))
         smaller = picture.resize(size, Image.Resampling.LANCZOS)
         for colours in _COLOURS:
-            smaller.quantize(colours).save(target, optimize=True)
+            # The other methods take the colours of large areas for those of thin lines.
+            few = smaller.quantize(colours, method=Image.Quantize.FASTOCTREE)
+            few.save(target, optimize=True)
             if target.stat().st_size <= _BYTES:
                 return
         width = width * 3 // 4
