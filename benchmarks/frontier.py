@@ -80,6 +80,14 @@ class Rule(NamedTuple):
 
 PAPER = Rule(rate=0, need=False, first=30.0, ratio=1.5)
 DEFAULT = Rule(doubt=12.5 - math.log(40.0 * 4.0), short=7000.0)
+EXACT = Rule(rate=1, first=33.0, most=3.0, ahead=1.0)
+KNOWN = {  # rules with a name: label, colour and mark in the picture
+    PAPER: ("the paper's rule, batches by ratio", "black", "*"),
+    Rule(rate=0): ("the paper's index, batches by need", "C3", "v"),
+    EXACT: ("the exact rate, batches by need", "C2", "s"),
+    Rule(): ("the surprise, batches by need", "C4", "^"),
+    DEFAULT: ("the default", "C0", "D"),
+}
 
 
 def make_runs(
@@ -287,9 +295,8 @@ def summary(table: Table) -> str:
 
 def starts() -> list[Rule]:
     """Where the search begins."""
-    exact = Rule(rate=1, first=33.0, most=3.0, ahead=1.0)
-    rules = [DEFAULT, Rule(), Rule(slack=1.0), exact, exact._replace(first=45.0, need=False)]
-    rules += [exact._replace(slack=0.5, doubt=6.4, by_pulls=2.0)]
+    rules = [DEFAULT, Rule(), Rule(slack=1.0), EXACT, EXACT._replace(first=45.0, need=False)]
+    rules += [EXACT._replace(slack=0.5, doubt=6.4, by_pulls=2.0)]
     rules += [DEFAULT._replace(short=rounds) for rounds in (2000.0, 5000.0, 10_000.0, math.inf)]
     rules += [DEFAULT._replace(doubt=DEFAULT.doubt + nats) for nats in (-1.0, -0.5, 0.5, 1.0)]
     return [*rules, Rule(rate=0), PAPER._replace(rate=2)]
@@ -315,26 +322,53 @@ def neighbours(rule: Rule) -> Iterator[Rule]:
         yield rule._replace(most=most, lead=max(most, 2.0))
 
 
-def draw(search: Search) -> None:
-    """All rules: the worst mean against the most bad runs."""
+def draw(tables: dict[Rule, Table]) -> None:
+    """All rules: mean against bad runs, each of the problem where it is worst; the frontier."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(EPSILONS), figsize=(14, 3.6), sharey=True)
+    size = (14, 4.2)
+    figure, axes = pyplot.subplots(
+        1, len(EPSILONS), figsize=size, sharey=True, layout="constrained"
+    )
     for axis, epsilon in zip(axes, EPSILONS, strict=True):
-        for rule, table in {PAPER: search.today, **search.tables}.items():
-            rows = [row for (_, e), row in table.items() if e == epsilon]
-            times = max(row.get("times", 1.0) for row in rows)
-            bad = max(max(row["bad"], 2e-5) for row in rows)
-            axis.plot(times, bad, "k*" if rule == PAPER else "C0.", markersize=9)
-        axis.axvline(MEAN_LIMIT[epsilon], color="C1")
-        axis.axhline(BAD_LIMIT, color="C1")
+        points = {rule: worst(table, epsilon) for rule, table in tables.items()}
+        for rule, point in points.items():
+            label, colour, shape = KNOWN.get(rule, ("another rule that was tried", "0.6", "."))
+            axis.plot(
+                *point, shape, color=colour, markersize=9 if rule in KNOWN else 6, label=label
+            )
+        frontier = [
+            p for p in sorted(points.values()) if not any(dominates(q, p) for q in points.values())
+        ]
+        axis.plot(
+            *zip(*frontier, strict=True),
+            color="0.3",
+            lw=1,
+            drawstyle="steps-post",
+            label="frontier",
+        )
+        axis.axvline(MEAN_LIMIT[epsilon], color="C1", ls=":", label="aim: to the left and below")
+        axis.axhline(1e4 * BAD_LIMIT, color="C1", ls=":")
         axis.set(yscale="log", title=f"epsilon {epsilon:g}", xlabel="mean, times the paper's rule")
-    axes[0].set_ylabel("share of bad runs")
-    figure.tight_layout()
-    figure.savefig(OUT / "frontier.png", dpi=110)
+    axes[0].set_ylabel("bad runs in 10,000 (log scale)")
+    handles = {}
+    for axis in axes:
+        handles |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(OUT / "frontier.png", dpi=100)
+
+
+def worst(table: Table, epsilon: float) -> tuple[float, float]:
+    """The largest mean, over that of the paper's rule, and the most bad runs in 10,000."""
+    rows = [row for (_, e), row in table.items() if e == epsilon]
+    return max(row.get("times", 1.0) for row in rows), 1e4 * max(row["bad"] for row in rows)
+
+
+def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one != other and one[0] <= other[0] and one[1] <= other[1]
 
 
 def on_device(search: Search, runs: int, until: float) -> None:
@@ -377,7 +411,7 @@ def main() -> None:
     options = parser.parse_args()
     search = Search(options.runs, options.workers, options.problems)
     search.climb(time.monotonic() + options.seconds)
-    draw(search)
+    draw({PAPER: search.today, **search.tables})
     ranked = sorted(search.tables, key=lambda rule: score(search.tables[rule]))
     print("\nThe best, with more runs:")
     began, spent, runs = time.monotonic(), 0.0, min(10 * options.runs, options.final_runs)

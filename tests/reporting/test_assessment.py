@@ -21,7 +21,14 @@ from tests.browser import chromium, needs_browser
 WORLD = bl.environment("bernoulli", means=[0.3, 0.7])
 POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
 DOSSIER = Dossier(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
-FINE = Verdict("ε=1 per trajectory", "consistent", "agreed", "does not apply", "at least 0.6")
+FINE = Verdict(
+    "ε=1 per trajectory",
+    "consistent",
+    "agreed",
+    "as said",
+    "does not apply",
+    "at least 0.6",
+)
 
 
 def test_the_template_asks_every_question(tmp_path: Path) -> None:

@@ -264,7 +264,8 @@ def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     class Refuted:
-        claimed, verdict, replay, exact, statistical = "ε=1", "violated", "<by replay>", None, None
+        claimed, verdict, replay, laws = "ε=1", "violated", "<by replay>", "<by drawing>"
+        exact = statistical = None
 
     def refute(policy: bl.Policy, **_: Any) -> Any:
         calls.append(policy.name)
@@ -285,6 +286,7 @@ def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert text.count('class="verdict-bad">violated') == 2
     assert "&lt;by replay&gt;" in text
+    assert "&lt;by drawing&gt;" in text
 
 
 def test_a_real_audit_is_shown(tmp_path: Path) -> None:

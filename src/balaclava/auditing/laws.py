@@ -46,9 +46,8 @@ class LawAudit:
     def __str__(self) -> str:
         if self.fault:
             return f"{self.verdict}: {self.fault}"
-        return (
-            f"{self.verdict}: {self.mechanisms} mechanisms with their terms, {self.draws:,} draws"
-        )
+        several = "s with their terms" if self.mechanisms > 1 else " with its terms"
+        return f"{self.verdict}: {self.mechanisms} mechanism{several}, {self.draws:,} draws"
 
 
 def make_draws(release: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,6 +27,7 @@ class Verdict(NamedTuple):
     claimed: str
     verdict: str
     replay: str
+    laws: str
     exact: str
     statistical: str
 
@@ -49,7 +50,7 @@ def run_audits(
 
 def verdict_of(report: AuditReport) -> Verdict:
     """An audit's report in words."""
-    parts = (report.replay, report.exact, report.statistical)
+    parts = (report.replay, report.laws, report.exact, report.statistical)
     return Verdict(
         str(report.claimed), report.verdict, *(str(part or "does not apply") for part in parts)
     )

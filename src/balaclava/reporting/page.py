@@ -188,10 +188,10 @@ def _audits(policies: Mapping[str, Policy], audits: Mapping[str, Verdict] | None
             lines.append(
                 f'<tr><th scope="row">{escape(label)}</th><td>{escape(verdict.claimed)}</td>'
                 f'<td class="verdict-{mark}">{escape(verdict.verdict)}</td>'
-                f"<td>{escape(verdict.replay)}</td><td>{escape(verdict.exact)}</td>"
-                f"<td>{escape(verdict.statistical)}</td></tr>"
+                f"<td>{escape(verdict.replay)}</td><td>{escape(verdict.laws)}</td>"
+                f"<td>{escape(verdict.exact)}</td><td>{escape(verdict.statistical)}</td></tr>"
             )
-    heads = ("policy", "claims", "verdict", "replay", "exact", "statistical")
+    heads = ("policy", "claims", "verdict", "replay", "laws", "exact", "statistical")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     return (
         "<p>A quick audit: an attempt to refute each promise. It can refute, not "

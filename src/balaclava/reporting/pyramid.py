@@ -125,8 +125,8 @@ def _algorithm(policy: Policy, audit: Verdict | None) -> Level:
     else:
         check = (
             f"Audited for this page, verdict: {audit.verdict}. Replay: {audit.replay}. "
-            f"Exact: {audit.exact}. Statistical: {audit.statistical}. An audit can refute; it "
-            "cannot prove."
+            f"Laws: {audit.laws}. Exact: {audit.exact}. Statistical: {audit.statistical}. An "
+            "audit can refute; it cannot prove."
         )
     settings = ", ".join(f"{k} = {v}" for k, v in policy.parameters.items() if v is not None)
     title = (type(policy).__doc__ or "").strip().split("\n")[0]
