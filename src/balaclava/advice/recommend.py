@@ -22,13 +22,13 @@ from balaclava._core.declared import (
     RewardRange,
     check,
 )
-from balaclava._core.rounding import rounded_up
 from balaclava.advice.contest import MOST_ROUNDS, Arena, Contest
 from balaclava.advice.experts import recommend_experts
 from balaclava.advice.plausible import plausible
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.rounding import rounded_up
 from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.engine import simulate as play

@@ -17,13 +17,13 @@ import numpy as np
 
 from balaclava._core.kernels import compiled
 from balaclava._core.parts import require_part
-from balaclava._core.rounding import rounded_down, rounded_up
 from balaclava.auditing.exact import divergences
 from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recorder import Entry
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanism import Mechanism, Terms, mechanism_of
 from balaclava.privacy.randomness import seeded
+from balaclava.privacy.rounding import rounded_down, rounded_up
 
 DRAWS = 1_000_000
 _INTERPRETED = 20_000  # where a body cannot be compiled

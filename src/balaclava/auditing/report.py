@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from balaclava._core.markup import html_table
-from balaclava._core.rounding import rounded_down
 from balaclava.auditing.exact import ExactAudit
 from balaclava.auditing.laws import LawAudit
 from balaclava.auditing.replay import ReplayAudit
 from balaclava.auditing.statistical import BettingAudit, StatisticalAudit
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.rounding import rounded_down
 
 Verdict = Literal["consistent", "violated", "unproved", "not examined", "not private"]
 TIGHT = 0.8  # of the claimed epsilon

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava._core.rounding import rounded_down
 from balaclava.cli.play import _progress
 from balaclava.cli.tables import print_table, waiting
+from balaclava.privacy.rounding import rounded_down
 
 if TYPE_CHECKING:
     from balaclava.auditing.report import AuditReport

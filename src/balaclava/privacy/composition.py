@@ -22,7 +22,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from balaclava._core.declared import Delta, Range, check, check_claim
 from balaclava._core.parts import require_part
-from balaclava._core.rounding import rounded_down, rounded_up
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import (
     Decisions,
@@ -33,6 +32,7 @@ from balaclava.privacy.accounting import (
     spare_delta,
     zcdp_to_approx_dp,
 )
+from balaclava.privacy.rounding import rounded_down, rounded_up
 
 # What two methods that should agree, or a bound and what it bounds, may differ by.
 TOLERANCE = 0.01

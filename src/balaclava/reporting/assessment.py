@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import balaclava
-from balaclava._core.rounding import rounded_up
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.rounding import rounded_up
 from balaclava.reporting.audits import Verdict
 from balaclava.reporting.charts import Curve, Look, curves_chart, escape, legend
 from balaclava.reporting.dossier import AT_RANDOM, Dossier

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava._core.rounding import rounded_up
+from balaclava.privacy.rounding import rounded_up
 from balaclava.reporting.charts import (
     Curve,
     Interval,

@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Engine
 
-from balaclava._core.rounding import rounded_up
+from balaclava.privacy.rounding import rounded_up
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import Serial
 from balaclava.service.statements import change

@@ -11,7 +11,6 @@ import numpy as np
 from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava._core.ranges import MOST, outside
-from balaclava._core.rounding import rounded_up
 from balaclava.estimators.weights import (
     Weights,
     begin_weights,
@@ -27,6 +26,7 @@ from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release, require_parts
 from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.rounding import rounded_up
 from balaclava.privacy.secure import grid_step
 
 MOST_MIXING = 0.5

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import UTC, datetime
 
-from balaclava._core.rounding import rounded_down, rounded_up
+from balaclava.privacy.rounding import rounded_down, rounded_up
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _FINEST = 6  # digits after the point

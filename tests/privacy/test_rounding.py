@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava._core.rounding import rounded_down, rounded_up
 from balaclava.auditing.charges import Charge
 from balaclava.auditing.duels import Duel
 from balaclava.auditing.report import AuditReport
 from balaclava.auditing.statistical import StatisticalAudit
 from balaclava.privacy.composition import AnyMechanism, Bound, Composition
+from balaclava.privacy.rounding import rounded_down, rounded_up
 from balaclava.reporting.scales import number
 
 SPECS = [".0f", ".3f", ".2g", ".3g", ".6g", ",.0f", ",.4g"]
