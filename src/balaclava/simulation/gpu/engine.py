@@ -88,7 +88,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
     lock = threading.Lock()
     groups = alike(orders)
-    needed = sum(order.repetitions * bytes_of_game(order) for order in orders)
+    needed = bytes_of_games(orders)
     with _compiler:
         cuda.current_context()  # made once, before many threads ask for it
 
@@ -129,6 +129,11 @@ def alike(orders: Sequence[Order]) -> list[list[int]]:
 def bytes_of_game(order: Order) -> int:
     """The memory that one game takes on the device, its total and its fault among it."""
     return bytes_of(state_of(order.policy)) + 16
+
+
+def bytes_of_games(orders: Sequence[Order]) -> int:
+    """The memory that all their games would take at once."""
+    return sum(order.repetitions * bytes_of_game(order) for order in orders)
 
 
 def some_on_device(
@@ -179,7 +184,7 @@ class Group:
         from numba import cuda
 
         self.orders = orders
-        self._needed = needed
+        self._needed = max(needed, bytes_of_games(orders))
         self._pairs = [(order.policy, order.environment) for order in orders]
         self._seeds = [order.seed for order in orders]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
@@ -279,8 +284,7 @@ class Group:
         from numba import cuda
 
         free, _ = cuda.current_context().get_memory_info()
-        own = sum(order.repetitions * bytes_of_game(order) for order in self.orders)
-        share = min(1.0, _SHARE * free / max(own, self._needed))
+        share = min(1.0, _SHARE * free / self._needed)
         most = min(int(share * self.orders[0].repetitions), _MOST_GAMES // len(self.orders))
         return max(1, most)
 
