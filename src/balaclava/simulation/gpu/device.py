@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from balaclava.errors import DeviceError
 if TYPE_CHECKING:
     from balaclava.environments.base import Environment
     from balaclava.simulation.feedback import Feedback
+
+compiler = threading.RLock()  # for a device: numba's is of one thread at a time
 
 
 def gpu_fault() -> str:

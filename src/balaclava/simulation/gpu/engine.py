@@ -24,7 +24,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu import loop
-from balaclava.simulation.gpu.device import on_device
+from balaclava.simulation.gpu.device import compiler, on_device
 from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up, state_of
 from balaclava.simulation.gpu.state import bytes_of, spread_on_device
 from balaclava.simulation.loops import make_play
@@ -44,7 +44,6 @@ _SPREAD = 1 << 10  # threads: where there are few games, a warp plays few, and w
 Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
 
-_compiler = threading.RLock()
 _slots = threading.BoundedSemaphore(AT_ONCE)  # of the whole process
 _laying_out = threading.Lock()  # of games: as many as the free memory holds
 
@@ -89,7 +88,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
     lock = threading.Lock()
     groups = alike(orders)
     needed = bytes_of_games(orders)
-    with _compiler:
+    with compiler:
         cuda.current_context()  # made once, before many threads ask for it
 
     def task(numbers: list[int]) -> Callable[[Callable[[], None]], list[list[Run]]]:
@@ -191,7 +190,7 @@ class Group:
         policy, environment = self._pairs[0]
         for order in orders:
             _rehearse(order)
-        with _compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+        with compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
             go_on()  # others may have compiled for a minute
             self._loop = loop_of(policy, environment, len(orders) > 1)
             self._launcher(1)(0, 0, 0, *self._set_up(1))
@@ -254,7 +253,7 @@ class Group:
         """What plays so many games of each pair, given the rounds and the games."""
         apart = apart_of(count * len(self.orders))
         blocks = -(-count * apart // loop.THREADS)
-        with _compiler, warnings.catch_warnings():
+        with compiler, warnings.catch_warnings():
             # Of few games, whose number is the user's choice.
             warnings.filterwarnings("ignore", ".*Grid size")
             launch = self._loop[blocks * len(self.orders), loop.THREADS, self._stream]

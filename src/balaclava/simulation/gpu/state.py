@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.simulation.gpu.device import compiler
+
 _SENT = 1 << 24  # bytes, at most
 _COPY_BLOCKS = 1 << 11
 _SHARED = 512  # bytes of a game: 64 games a block and 7 blocks fill what a multiprocessor has
@@ -65,7 +67,8 @@ def spread_on_device(array: np.ndarray, games: int, stream: Any) -> Any:
     whole = cuda.device_array((*shape, pairs * games), array.dtype, stream=stream)
     cells = np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(-1, pairs, 1)
     origins = cuda.to_device(cells.view(np.uint8), stream=stream)
-    _copier()[_COPY_BLOCKS, 256, stream](origins, games, whole.reshape(-1).view(np.uint8))
+    with compiler:  # the first time it compiles
+        _copier()[_COPY_BLOCKS, 256, stream](origins, games, whole.reshape(-1).view(np.uint8))
     return whole
 
 
