@@ -1,61 +1,93 @@
-"""What it takes to play groups of 90 games side by side on a GPU, one after the other and at once.
+"""What it takes to play groups of 90 games side by side on a GPU: one of them, and all at once.
 
     CUDA_DEVICE_MAX_CONNECTIONS=32 python benchmarks/gpu_side_by_side.py
+    ... --rounds 2     # games twice as long
 
 A group is what one launch plays. Groups of one row differ in their last round alone, so that they
-share a compiled loop and no launch. Compilation is left out.
+share a compiled loop and no launch. Compilation is left out. The columns tell what costs time: to
+give back memory while others play, as an engine does that keeps nothing, and to lay out states on
+the device. The last but one is what the engine does.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import balaclava as bl
-from balaclava.simulation.gpu.engine import Group, Order
-from balaclava.simulation.side_by_side import side_by_side
+from balaclava.simulation.gpu import state
+from balaclava.simulation.gpu.engine import Order, play_orders
+from balaclava.simulation.gpu.memory import Memory
 
 GAMES = 90
+EVERYTHING, NOTHING = 1 << 40, 0  # bytes of an array up to which a host lays it out
+WAYS = {
+    "given back, by the host": (False, EVERYTHING),
+    "given back, by the device": (False, NOTHING),
+    "kept, by the host": (True, EVERYTHING),
+    "kept, by the device": (True, NOTHING),
+}
+HEADS = ("", "one group", "groups", *(f"all, {way}" for way in WAYS))
 
 
-def groups(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> list[Group]:
-    """So many groups of a policy, compiled."""
+def orders(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> list[Order]:
+    """So many groups of a policy."""
     world = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, arms))
     policy = bl.policy(name, arms=arms, **parameters)
-    lengths = (np.array([rounds + i]) for i in range(count))
-    return [Group([Order(name, policy, world, length, GAMES, 1)]) for length in lengths]
+    return [Order(name, policy, world, np.array([rounds + i]), GAMES, 1) for i in range(count)]
 
 
-def seconds(played: Sequence[Group]) -> float:
+@contextmanager
+def engine_that(keeps: bool, sends: int) -> Iterator[None]:
+    """Keeps memory until all groups are done or not, and lays out such arrays by the host."""
+    keep, sent = Memory.keep, state._SENT
+    if not keeps:
+        Memory.keep = lambda memory, arrays: None  # type: ignore[method-assign]
+    state._SENT = sends
+    try:
+        yield
+    finally:
+        Memory.keep, state._SENT = keep, sent  # type: ignore[method-assign]
+
+
+def seconds(groups: list[Order]) -> float:
     """Until all of them are done, side by side."""
-
-    def task(group: Group) -> Callable[[Any], Any]:
-        return lambda go_on: group.play()
-
     began = time.perf_counter()
-    list(side_by_side([task(group) for group in played], len(played)))
+    for _ in play_orders(groups, lambda rounds: None):
+        pass
     return time.perf_counter() - began
 
 
 def main() -> None:
-    kinds = {
-        "ucb1, 9 arms, 10^6 rounds": groups("ucb1", 9, 32, 1_000_000),
-        "ucb1, 101 arms, 50,000": groups("ucb1", 101, 32, 50_000),
-        "dp-ftpl-gauss, 9 arms, 200,000": groups(
-            "dp-ftpl-gauss", 9, 16, 200_000, epsilon=1.0, delta=0.01
-        ),
-        "kl-ucb, 101 arms, 10,000": groups("kl-ucb", 101, 8, 10_000),
-    }
-    in_turn = 0.0
-    for kind, members in kinds.items():
-        alone, together = seconds(members[:1]), seconds(members)
-        in_turn += alone * len(members)
-        print(f"| {kind} | {alone:.1f} | {len(members)} | {together:.1f} |", flush=True)
-    everything = [group for members in kinds.values() for group in members]
-    print(f"all: {seconds(everything):.1f} s, one after the other {in_turn:.0f}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=float, default=1.0, help="times as many")
+    times = parser.parse_args().rounds
+    private = {"epsilon": 1.0, "delta": 0.01}
+    rows = [
+        orders("ucb1", 9, 32, int(500_000 * times)),
+        orders("ucb1", 101, 32, int(25_000 * times)),
+        orders("dp-ftpl-gauss", 9, 16, int(100_000 * times), **private),
+        orders("kl-ucb", 101, 8, int(5_000 * times)),
+    ]
+    began = time.perf_counter()
+    for sends in (EVERYTHING, NOTHING):
+        with engine_that(True, sends):
+            seconds([row[0]._replace(rounds=np.array([1])) for row in rows])
+    print(f"compiled in {time.perf_counter() - began:.1f} s\n")
+    print(f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
+    for row in rows:
+        first = row[0]
+        label = f"{first.label}, {first.policy.arms} arms, {first.rounds[-1]:,} rounds"
+        print(f"| {label} | {seconds(row[:1]):.1f} | {len(row)}", end="", flush=True)
+        for way in WAYS.values():
+            with engine_that(*way):
+                print(f" | {seconds(row):.1f}", end="", flush=True)
+        print(" |", flush=True)
 
 
 if __name__ == "__main__":

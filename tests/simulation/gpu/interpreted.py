@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -44,6 +45,29 @@ class OnDevice(np.ndarray):
         return np.array(self)
 
 
+class Bank:
+    """The memory of the device: what is free, the least that ever was, and what was given back."""
+
+    def __init__(self, total: int) -> None:
+        self.total = self.least = total
+        self.changes: list[int] = []  # appended to by any thread
+
+    @property
+    def free(self) -> int:
+        return self.total + sum(self.changes)
+
+    @property
+    def given_back(self) -> int:
+        return sum(change > 0 for change in self.changes)
+
+    def put(self, array: np.ndarray, stream: Any) -> np.ndarray:
+        there = np.array(array).view(OnDevice)
+        self.changes.append(-there.nbytes)
+        self.least = min(self.least, self.free)
+        weakref.finalize(there, self.changes.append, there.nbytes)
+        return there
+
+
 class Launcher:
     """A loop that is launched with blocks and threads."""
 
@@ -71,8 +95,8 @@ class Place:
         return int(getattr(self.here, self.name))
 
 
-def driver(free: int = 1 << 30) -> ModuleType:
-    """What the engine asks of `numba.cuda`, with so many bytes of free memory."""
+def driver(bank: Bank) -> ModuleType:
+    """What the engine asks of `numba.cuda`."""
     here, cuda = threading.local(), ModuleType("numba.cuda")
 
     def jit(body: Any = None, device: bool = False, **_: Any) -> Any:
@@ -90,19 +114,19 @@ def driver(free: int = 1 << 30) -> ModuleType:
         "blockDim": Place(here, "threads"),
         "local": SimpleNamespace(array=empty),
         "shared": SimpleNamespace(array=empty),
-        "to_device": lambda array, stream: np.array(array).view(OnDevice),
+        "to_device": bank.put,
         "stream": lambda: SimpleNamespace(synchronize=lambda: None),
         "event": lambda timing: SimpleNamespace(record=lambda stream: None, query=lambda: True),
-        "current_context": lambda: SimpleNamespace(get_memory_info=lambda: (free, free)),
+        "current_context": lambda: SimpleNamespace(get_memory_info=lambda: (bank.free, bank.total)),
     }
     for name, part in parts.items():
         setattr(cuda, name, part)
     return cuda
 
 
-def install(patch: pytest.MonkeyPatch) -> None:
+def install(patch: pytest.MonkeyPatch, bank: Bank | None = None) -> None:
     """Let the engine find this device."""
-    cuda, streams = driver(), ModuleType("balaclava.simulation.gpu.random")
+    cuda, streams = driver(bank or Bank(1 << 30)), ModuleType("balaclava.simulation.gpu.random")
     streams.device_random = Stream  # type: ignore[attr-defined]
     patch.setitem(sys.modules, streams.__name__, streams)
     patch.setitem(sys.modules, "numba.cuda", cuda)

@@ -18,7 +18,7 @@ from balaclava.simulation.gpu import engine
 from balaclava.simulation.gpu.engine import some_on_device
 from balaclava.simulation.together import Simulation, simulate_all
 from balaclava.testing.examples import examples, matching_environment
-from tests.simulation.gpu.interpreted import by_hand, install
+from tests.simulation.gpu.interpreted import Bank, by_hand, install
 
 CLASSES = {entry.name: entry.policy for entry in bl.list_policies()}
 SHAPES = {
@@ -138,3 +138,47 @@ def test_a_policy_that_goes_astray_is_told_of(choose, error, words):
     policies = {"ucb1": bl.policy("ucb1", arms=3), "stray": own(arms=3)}
     with pytest.raises(error, match=words):
         bl.simulate(policies, WORLD, horizon=9, repetitions=2, seed=1, device="cuda")
+
+
+MIX = {
+    **{f"imed {e}": bl.policy("dp-imed", arms=3, epsilon=e) for e in (0.5, 2.0)},
+    **{name: bl.policy(name, arms=3) for name in ("ucb1", "imed", "kl-ucb")},
+}
+
+
+def played_with(bank, monkeypatch, at_once):
+    """Each group's runs, and what was given back when its games were done."""
+    install(monkeypatch, bank)
+    monkeypatch.setattr(engine, "AT_ONCE", at_once)
+    counts = []
+    results = bl.simulate(
+        MIX,
+        WORLD,
+        horizon=9,
+        repetitions=20,
+        seed=1,
+        device="cuda",
+        progress=lambda rounds, whole: counts.append(bank.given_back),
+    )
+    return results, counts
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_no_memory_is_given_back_while_others_play(monkeypatch, at_once):
+    """That would wait for all of them; all is given back when they are done."""
+    bank = Bank(1 << 20)
+    _, counts = played_with(bank, monkeypatch, at_once)
+    assert counts[-1] == 0
+    assert bank.free == bank.total
+
+
+def test_what_does_not_fit_at_once_is_played_in_parts(monkeypatch):
+    """The same runs in a thirtieth of the memory, which is given back for the next part."""
+    large, small = Bank(1 << 20), Bank(1 << 15)
+    expected, _ = played_with(large, monkeypatch, 1)
+    results, counts = played_with(small, monkeypatch, 1)
+    assert large.total - large.least > small.total
+    assert small.least >= 0
+    assert counts[-1] > 0
+    for label in MIX:
+        assert np.array_equal(results.regret(label), expected.regret(label))

@@ -26,6 +26,7 @@ from balaclava.policies.base import Policy
 from balaclava.simulation.gpu import loop
 from balaclava.simulation.gpu.device import compiler, on_device
 from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up, state_of
+from balaclava.simulation.gpu.memory import Memory, laying_out
 from balaclava.simulation.gpu.state import bytes_of, spread_on_device
 from balaclava.simulation.loops import make_play
 from balaclava.simulation.rehearsal import rehearse
@@ -37,7 +38,6 @@ _SECONDS = 0.2  # that a launch should last
 _FIRST_LAUNCH = 64  # rounds, to see how fast it is
 _LOOK = 0.001  # seconds from one look at a launch to the next, at least
 _LOOKS = 50  # in the time that a launch should take, at most
-_SHARE = 0.8  # of the free memory of the device, for all games that are to be played
 _MOST_GAMES = 1 << 21
 _SPREAD = 1 << 10  # threads: where there are few games, a warp plays few, and waits for few
 
@@ -45,7 +45,6 @@ Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
 
 _slots = threading.BoundedSemaphore(AT_ONCE)  # of the whole process
-_laying_out = threading.Lock()  # of games: as many as the free memory holds
 
 
 class Order(NamedTuple):
@@ -87,7 +86,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
     lock = threading.Lock()
     groups = alike(orders)
-    needed = bytes_of_games(orders)
+    memory = Memory(bytes_of_games(orders))
     with compiler:
         cuda.current_context()  # made once, before many threads ask for it
 
@@ -102,13 +101,14 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
                 go_on()
                 mine = [orders[number] for number in numbers]
                 with on_device():
-                    return Group(mine, needed, go_on).play(report_in_turn)
+                    return Group(mine, memory, go_on).play(report_in_turn)
 
         return play
 
-    for at, runs in side_by_side([task(numbers) for numbers in groups], AT_ONCE):
-        for number, runs_of_order in zip(groups[at], runs, strict=True):
-            yield from ((number, run) for run in runs_of_order)
+    with memory:
+        for at, runs in side_by_side([task(numbers) for numbers in groups], AT_ONCE):
+            for number, runs_of_order in zip(groups[at], runs, strict=True):
+                yield from ((number, run) for run in runs_of_order)
 
 
 def alike(orders: Sequence[Order]) -> list[list[int]]:
@@ -131,8 +131,11 @@ def bytes_of_game(order: Order) -> int:
 
 
 def bytes_of_games(orders: Sequence[Order]) -> int:
-    """The memory that all their games would take at once."""
-    return sum(order.repetitions * bytes_of_game(order) for order in orders)
+    """The memory that all their games would take at once, with what they read."""
+    constants = [order.policy.constants() for order in orders]
+    constants += [order.environment.constants() for order in orders]
+    games = sum(order.repetitions * bytes_of_game(order) for order in orders)
+    return games + sum(bytes_of(each) for each in constants)
 
 
 def some_on_device(
@@ -170,20 +173,21 @@ class Group:
 
     Args:
         orders: what is to be played.
-        needed: bytes of all games that are to be played beside it, its own among them.
+        memory: what it shares with the groups that are played beside it.
         go_on: is called before it compiles, and raises an error if it is to end.
     """
 
     def __init__(
         self,
         orders: Sequence[Order],
-        needed: int = 0,
+        memory: Memory | None = None,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         from numba import cuda
 
         self.orders = orders
-        self._needed = max(needed, bytes_of_games(orders))
+        self._needed = bytes_of_games(orders)
+        self._memory = memory or Memory(self._needed)
         self._pairs = [(order.policy, order.environment) for order in orders]
         self._seeds = [order.seed for order in orders]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
@@ -193,7 +197,9 @@ class Group:
         with compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
             go_on()  # others may have compiled for a minute
             self._loop = loop_of(policy, environment, len(orders) > 1)
-            self._launcher(1)(0, 0, 0, *self._set_up(1))
+            games = self._set_up(1)
+            self._launcher(1)(0, 0, 0, *games)
+        self._memory.keep(games)
 
     def play(self, report: Report = lambda _: None) -> list[list[Run]]:
         """The repetitions of each order, as many at once as fit."""
@@ -201,11 +207,14 @@ class Group:
         runs: list[list[Run]] = [[] for _ in self.orders]
         first = start
         while first < start + repetitions:
-            with _laying_out:
+            with laying_out:
                 count = min(self._games_at_once(), start + repetitions - first)
                 games = self._set_up(count)
+                if first + count == start + repetitions:
+                    self._memory.laid_out(self._needed)
             regret, pulls = self._play_together(games, rounds, first, count, report)
-            del games  # the next take their place
+            self._memory.keep(games)
+            del games  # if they are not kept, the next take their place
             for pair, order in enumerate(self.orders):
                 runs[pair] += [
                     Run(order.label, first + game, regret[pair, game], pulls[pair, game])
@@ -245,7 +254,7 @@ class Group:
             return cuda.to_device(array, stream=self._stream)
 
         def spread(array: np.ndarray, games: int) -> Any:
-            return spread_on_device(array, games, self._stream)
+            return spread_on_device(array, games, self._stream, self._memory.keep)
 
         return set_up(self._pairs, self._seeds, count, put, spread)
 
@@ -280,10 +289,7 @@ class Group:
 
     def _games_at_once(self) -> int:
         """Of each pair, as many as its share of the free memory holds: all, if all games fit."""
-        from numba import cuda
-
-        free, _ = cuda.current_context().get_memory_info()
-        share = min(1.0, _SHARE * free / self._needed)
+        share = self._memory.share(self._needed)
         most = min(int(share * self.orders[0].repetitions), _MOST_GAMES // len(self.orders))
         return max(1, most)
 

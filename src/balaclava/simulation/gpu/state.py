@@ -53,11 +53,13 @@ def spread(array: np.ndarray, games: int) -> np.ndarray:
     return np.ascontiguousarray(np.repeat(np.moveaxis(array, 0, -1), games, axis=-1))
 
 
-def spread_on_device(array: np.ndarray, games: int, stream: Any) -> Any:
+def spread_on_device(
+    array: np.ndarray, games: int, stream: Any, keep: Callable[[Any], None] = lambda _: None
+) -> Any:
     """The same, made there if it is large: a host could neither hold it nor send it soon.
 
-    What is sent for it is given back, which waits for all games that are played beside: so not for
-    a few games.
+    What is sent for it is handed to `keep`: to give it back at once would wait for all that is
+    played beside.
     """
     from numba import cuda
 
@@ -67,6 +69,7 @@ def spread_on_device(array: np.ndarray, games: int, stream: Any) -> Any:
     whole = cuda.device_array((*shape, pairs * games), array.dtype, stream=stream)
     cells = np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(-1, pairs, 1)
     origins = cuda.to_device(cells.view(np.uint8), stream=stream)
+    keep(origins)
     with compiler:  # the first time it compiles
         _copier()[_COPY_BLOCKS, 256, stream](origins, games, whole.reshape(-1).view(np.uint8))
     return whole
