@@ -3,20 +3,25 @@
     python benchmarks/gpu.py                 # every row: some minutes
     python benchmarks/gpu.py --quick         # fewer and shorter games
     python benchmarks/gpu.py dp-imed ucb1    # these policies only
+    python benchmarks/gpu.py dp-se --registers 128 168 255  # of a thread, at most
 
 The table goes to gpu.md in the folder $OUT (or out), each row as soon as it is there.
 
 A step is one decision and its reward. Each row is timed with as many games as fill the device and
 end in half a minute, after a launch that compiles; the mean regret beside it is compared with that
 of CPU threads, in standard errors of the difference (z).
+
+With more registers a thread, fewer games are played at once, and fewer numbers of each are kept in
+memory. `--registers` compares such limits, with games that fill an H200 several times under each:
+per multiprocessor it plays 512, 384 or 256 at once with 128, 168 or 255 registers.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import platform
-import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +30,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.simulation.engine import checkpoint_rounds
+from balaclava.simulation.gpu import loop
 from balaclava.simulation.gpu.engine import Group, Order
 
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
@@ -49,6 +55,13 @@ GAMES |= {"dp-htinf": 16_896}  # the others: 135,168
 HEADS = (
     *("policy", "arms", "games", "rounds", "steps/s", "target", "compiled in, s"),
     *("mean regret", "median", "99.9 %", "CPU's mean", "z"),
+)
+
+
+FILLING = 132 * 1_536  # games: a multiple of what an H200 plays at once, with all these limits
+LIMIT_HEADS = (
+    *("policy", "arms", "registers, at most", "used", "bytes in local memory", "games at once"),
+    *("games", "rounds", "steps/s", "mean regret"),
 )
 
 
@@ -124,29 +137,63 @@ def write(name: str, line: str) -> None:
         file.write(line + "\n")
 
 
-def main(arguments: list[str]) -> None:
+def measure_limit(
+    policy: bl.Policy, world: bl.Environment, games: int, horizon: int, limit: int
+) -> tuple[str, ...]:
+    """The cells of a row, with so many registers of a thread at most."""
+    loop._loops.clear()
+    usual, loop.REGISTERS = loop.REGISTERS, limit
+    try:
+        group = compiled(policy, world, games, horizon)
+    finally:
+        loop.REGISTERS = usual
+    (kernel,) = group._loop.overloads.values()
+    rate, regret = timed(group)
+    return (
+        *(policy.name, str(policy.arms), str(limit), str(kernel.regs_per_thread)),
+        str(kernel.local_mem_per_thread),
+        f"{kernel.max_cooperative_grid_blocks(loop.THREADS) * loop.THREADS:,}",
+        *(f"{games:,}", f"{horizon:,}", f"{rate:.2e}", f"{regret.mean():,.1f}"),
+    )
+
+
+def row_of(
+    policy: bl.Policy, world: bl.Environment, quick: bool, limit: int | None
+) -> tuple[str, ...]:
+    """The cells of a row; a row that fails does not stop the others."""
+    games, horizon = GAMES.get(policy.name, 135_168), HORIZON
+    if quick or policy.arms > 50:
+        games, horizon = games // 8 if quick else games, 10_000 if quick else 100_000
+    try:
+        if limit is None:
+            return measure(policy, world, games, horizon, 32)
+        return measure_limit(policy, world, FILLING, horizon * games // 135_168, limit)
+    except Exception as error:
+        return policy.name, str(policy.arms), repr(error)[:200]
+
+
+def main() -> None:
     from numba import cuda
 
-    quick = "--quick" in arguments
-    names = {name for name in arguments if not name.startswith("-")}
+    parser = argparse.ArgumentParser(description="Steps a second on a GPU.")
+    parser.add_argument("policies", nargs="*")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--registers", type=int, nargs="+", default=[None])
+    options = parser.parse_args()
     device = cuda.get_current_device()
     brand = device.name.decode() if isinstance(device.name, bytes) else device.name
     software = ", ".join(f"{part} {version(part)}" for part in ("numpy", "numba", "numba-cuda"))
+    heads = HEADS if options.registers == [None] else LIMIT_HEADS
     write("gpu.md", "# Steps a second on a GPU\n")
     write("gpu.md", f"{brand}; Python {platform.python_version()}, {software}; {os.cpu_count()}")
-    write("gpu.md", f"cores. Made by `python benchmarks/gpu.py`.\n\n| {' | '.join(HEADS)} |")
-    write("gpu.md", "|---" * len(HEADS) + "|")
+    write("gpu.md", f"cores. Made by `python benchmarks/gpu.py`.\n\n| {' | '.join(heads)} |")
+    write("gpu.md", "|---" * len(heads) + "|")
     for policy, world in rows(HORIZON):
-        if not names or policy.name in names:
-            games, horizon = GAMES.get(policy.name, 135_168), HORIZON
-            if quick or policy.arms > 50:
-                games, horizon = games // 8 if quick else games, 10_000 if quick else 100_000
-            try:
-                cells = measure(policy, world, games, horizon, 32)
-            except Exception as error:  # a row that fails does not stop the others
-                cells = (policy.name, str(policy.arms), repr(error)[:200])
-            write("gpu.md", f"| {' | '.join(cells)} |")
+        if not options.policies or policy.name in options.policies:
+            for limit in options.registers:
+                cells = row_of(policy, world, options.quick, limit)
+                write("gpu.md", f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
