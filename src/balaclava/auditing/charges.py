@@ -18,7 +18,11 @@ _TOLERANCE = 1e-9  # of floating-point sums
 
 
 class Charge(NamedTuple):
-    """The loss of one neighbour, and beside it what was declared for the mechanisms it moved."""
+    """The loss of one neighbour, and beside it what was declared for the mechanisms it moved.
+
+    >>> str(Charge(epsilon=2.0, declared=2.0, moves=1))
+    '1 mechanism moved, which costs epsilon 2 (declared: 2)'
+    """
 
     epsilon: float = 0.0
     delta: float = 0.0
@@ -40,8 +44,9 @@ class Charge(NamedTuple):
         declared = f"declared: {rounded_up(self.declared, '.4g')}"
         if math.isinf(self.declared):
             declared = "one moved by more than its sensitivity"
+        moved = "1 mechanism" if self.moves == 1 else f"{self.moves} mechanisms"
         return (
-            f"{self.moves} mechanisms moved, which costs epsilon "
+            f"{moved} moved, which costs epsilon "
             f"{rounded_up(self.epsilon, '.4g')}{delta} ({declared})"
         )
 
