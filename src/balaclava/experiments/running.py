@@ -32,6 +32,7 @@ from balaclava.simulation.moments import warn_of_moments
 from balaclava.simulation.results import Run
 
 KEEP_EVERY = 10.0  # seconds of work that a power cut may cost
+_GAMES_AT_ONCE = 1 << 16  # on a GPU: enough to fill it; what is played is lost if it is stopped
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp\.\w+")
 
 # Rounds played, rounds in all, cells finished, cells in all.
@@ -149,10 +150,8 @@ def _play_here(
         rounds_so_far += further
         progress(rounds_so_far, rounds)
 
-    for cell, repetitions in work:
-        if cell.device == "cuda":
-            for run in play_on_gpu(cell, repetitions, report):
-                yield cell, [run]
+    for batch in _batches([part for part in work if part[0].device == "cuda"]):
+        yield from _play_on_gpu(batch, report)
 
     def jobs() -> Iterator[_CellJob]:
         for cell, repetitions in work:
@@ -178,19 +177,30 @@ def _play_here(
             yield job.cell, [run]
 
 
-def play_on_gpu(cell: Cell, repetitions: list[int], report: Callable[[int], None]) -> Iterator[Run]:
-    """These repetitions of a cell; `report` is told of further rounds."""
-    from balaclava.simulation.gpu.engine import some_on_device
+def _batches(work: Work) -> Iterator[Work]:
+    """Cells that a GPU plays at once: as many as fill it."""
+    batch: Work = []
+    for part in work:
+        batch.append(part)
+        if sum(len(repetitions) for _, repetitions in batch) >= _GAMES_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
-    return some_on_device(
-        cell.policy.name,
-        cell.policy,
-        cell.environment,
-        cell.checkpoints,
-        cell.seed,
-        repetitions,
-        report,
-    )
+
+def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[Cell, list[Run]]]:
+    """These repetitions of cells, side by side; `report` is told of further rounds."""
+    from balaclava.simulation.gpu.engine import Order, play_orders, stretches
+
+    cells, orders = [], []
+    for cell, repetitions in work:
+        for first, count in stretches(repetitions):
+            pair = cell.policy.name, cell.policy, cell.environment
+            cells.append(cell)
+            orders.append(Order(*pair, cell.checkpoints, count, cell.seed, first))
+    for number, run in play_orders(orders, report):
+        yield cells[number], [run]
 
 
 @dataclass(eq=False)

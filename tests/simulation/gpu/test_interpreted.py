@@ -14,6 +14,8 @@ import pytest
 import balaclava as bl
 from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import PolicyError
+from balaclava.experiments import running
+from balaclava.experiments.files import Experiment, Plan
 from balaclava.simulation.gpu import engine
 from balaclava.simulation.gpu.engine import some_on_device
 from balaclava.simulation.together import Simulation, simulate_all
@@ -182,3 +184,27 @@ def test_what_does_not_fit_at_once_is_played_in_parts(monkeypatch):
     assert counts[-1] > 0
     for label in MIX:
         assert np.array_equal(results.regret(label), expected.regret(label))
+
+
+@pytest.mark.parametrize("games", [1, 1_000])
+def test_a_sweep_plays_its_cells_side_by_side_and_goes_on_where_it_stopped(
+    monkeypatch, tmp_path, games
+):
+    """In batches of a cell each, of which two are done before it is stopped, or all at once."""
+    monkeypatch.setattr(running, "gpu_fault", lambda: "")
+    monkeypatch.setattr(running, "_GAMES_AT_ONCE", games)
+    experiment = Experiment(MIX, WORLD, 100, 2, 5, ROUNDS.tolist(), device="cuda")
+    plan, finished = Plan("gpu", (experiment,)), []
+
+    def stop(rounds, whole, cells, all_cells):
+        finished.append(cells)
+        if rounds >= whole // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        running.run_sweep(plan, tmp_path, progress=stop)
+    assert games > 1 or finished[-1] == 2
+    results = running.run_sweep(plan, tmp_path).results("bernoulli", 100)
+    for label, policy in MIX.items():
+        for run in results.runs[label].values():
+            requires_the_same(run, policy, WORLD, 5)
