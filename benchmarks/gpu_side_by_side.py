@@ -80,14 +80,18 @@ def main() -> None:
             seconds([row[0]._replace(rounds=np.array([1])) for row in rows])
     print(f"compiled in {time.perf_counter() - began:.1f} s\n")
     print(f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
+    in_turn = 0.0
     for row in rows:
-        first = row[0]
+        first, alone = row[0], seconds(row[:1])
+        in_turn += alone * len(row)
         label = f"{first.label}, {first.policy.arms} arms, {first.rounds[-1]:,} rounds"
-        print(f"| {label} | {seconds(row[:1]):.1f} | {len(row)}", end="", flush=True)
+        print(f"| {label} | {alone:.1f} | {len(row)}", end="", flush=True)
         for way in WAYS.values():
             with engine_that(*way):
                 print(f" | {seconds(row):.1f}", end="", flush=True)
         print(" |", flush=True)
+    groups = [order for row in rows for order in row]
+    print(f"\nAll {len(groups)}: {seconds(groups):.1f} s; one after the other {in_turn:.0f} s")
 
 
 if __name__ == "__main__":
