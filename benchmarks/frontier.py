@@ -58,10 +58,11 @@ class Rule(NamedTuple):
 
     rate: int = 2  # the paper's, 0; the exact one of rewards and noise, 1; the surprise, 2
     doubt: float = math.inf  # nats of the rate from which on the paper's is taken,
-    by_pulls: float = 1.0  # less this times log(epsilon n / 40),
-    by_arms: float = 1.0  # and less this times log((arms - 1) / 4)
-    slack: float = 0.0  # nats by which the rate is lowered
-    short: float = math.inf  # rounds; later it is lowered by log(t / short) too
+    by_pulls: float = 1.0  # less this times log(n epsilon / (1 + epsilon)),
+    by_arms: float = 1.0  # and less this times log(arms - 1)
+    slack: float = 0.0  # nats by which the lesser of the two is lowered
+    short: float = math.inf  # rounds; later it is lowered further,
+    haste: float = 1.0  # by this times log(t / short)
     need: bool = True  # batches by need, or by the ratio alone
     first: float = 40.0  # pulls of the first batch, over epsilon
     ratio: float = 1.25  # least growth of an arm's pulls by a batch
@@ -79,12 +80,14 @@ class Rule(NamedTuple):
 
 
 PAPER = Rule(rate=0, need=False, first=30.0, ratio=1.5)
-DEFAULT = Rule(doubt=12.5 - math.log(40.0 * 4.0), short=7000.0)
+DEFAULT = Rule(doubt=12.4, short=12_000.0, haste=5.0)
 EXACT = Rule(rate=1, first=33.0, most=3.0, ahead=1.0)
+EXACT_IN_DOUBT = EXACT._replace(slack=0.5, doubt=15.0, by_pulls=2.0)
 KNOWN = {  # rules with a name: label, colour and mark in the picture
     PAPER: ("the paper's rule, batches by ratio", "black", "*"),
     Rule(rate=0): ("the paper's index, batches by need", "C3", "v"),
     EXACT: ("the exact rate, batches by need", "C2", "s"),
+    EXACT_IN_DOUBT: ("the exact rate while in doubt", "C5", "P"),
     Rule(): ("the surprise, batches by need", "C4", "^"),
     DEFAULT: ("the default", "C0", "D"),
 }
@@ -104,10 +107,10 @@ def make_runs(
                 nats = rate(n, x, top, epsilon, m)
             else:
                 nats = surprise(n, x, top, epsilon, m)
-            doubt = rule.doubt - rule.by_pulls * math.log(epsilon * n / 40.0)
-            if nats < doubt - rule.by_arms * math.log((arms - 1.0) / 4.0):
-                lowered = nats - rule.slack - math.log(max(t / rule.short, 1.0))
-                paper = min(paper, max(lowered, 0.0))
+            doubt = rule.doubt - rule.by_pulls * math.log(n * epsilon / (1.0 + epsilon))
+            if nats < doubt - rule.by_arms * math.log(arms - 1.0):
+                late = rule.haste * math.log(max(t / rule.short, 1.0))
+                paper = max(min(paper, nats) - rule.slack - late, 0.0)
         return paper + math.log(n)
 
     index = nb_jit(index)
@@ -296,8 +299,9 @@ def summary(table: Table) -> str:
 def starts() -> list[Rule]:
     """Where the search begins."""
     rules = [DEFAULT, Rule(), Rule(slack=1.0), EXACT, EXACT._replace(first=45.0, need=False)]
-    rules += [EXACT._replace(slack=0.5, doubt=6.4, by_pulls=2.0)]
-    rules += [DEFAULT._replace(short=rounds) for rounds in (2000.0, 5000.0, 10_000.0, math.inf)]
+    rules += [EXACT_IN_DOUBT, DEFAULT._replace(short=7000.0, haste=1.0)]
+    rules += [DEFAULT._replace(short=10_000.0, haste=nats) for nats in (2.0, 3.0, 4.0)]
+    rules += [DEFAULT._replace(short=rounds) for rounds in (2000.0, 9000.0, 15_000.0, math.inf)]
     rules += [DEFAULT._replace(doubt=DEFAULT.doubt + nats) for nats in (-1.0, -0.5, 0.5, 1.0)]
     return [*rules, Rule(rate=0), PAPER._replace(rate=2)]
 
@@ -314,6 +318,8 @@ def neighbours(rule: Rule) -> Iterator[Rule]:
         yield rule._replace(slack=slack)
     for rounds in (rule.short / 1.4, rule.short * 1.4):
         yield rule._replace(short=rounds)
+    for haste in (rule.haste / 1.5, rule.haste * 1.5):
+        yield rule._replace(haste=haste)
     for fall in (rule.by_pulls - 0.5, rule.by_pulls + 0.5):
         yield rule._replace(by_pulls=max(fall, 0.0))
     for ahead in (0.0, 0.5, 1.0):

@@ -191,8 +191,8 @@ def plain_careful_index(
         tilt = s[best] * math.sqrt(curvature) / step
         surprise = float(exponents[best])
         surprise += math.log((3 * tilt + math.sqrt(tilt * tilt + 8)) / math.sqrt(8))
-    if surprise < 12.5 - math.log((arms - 1) * epsilon * n):
-        paper = min(paper, max(surprise - math.log(max(t / 7000, 1.0)), 0.0))
+    if surprise < 12.4 - math.log((arms - 1) * epsilon / (1 + epsilon) * n):
+        paper = max(min(paper, surprise) - 5 * math.log(max(t / 12_000, 1.0)), 0.0)
     return paper + math.log(n)
 
 

@@ -36,8 +36,9 @@ from balaclava.policies.shown import FROM_POOLS
 Index = Literal["paper", "exact", "careful"]
 Batching = Literal["ratio", "need"]
 
-DOUBT = 12.5  # nats: an arm is in doubt below this, less the log of (arms - 1) epsilon n
-SHORT = 7000.0  # rounds that do not pay for looking at arms in doubt earlier than they are due
+DOUBT = 12.4  # nats: an arm is in doubt below this, less log((arms - 1) n epsilon/(1 + epsilon))
+SHORT = 12_000.0  # rounds that do not pay for looking at arms in doubt earlier than they are due
+HASTE = 5.0  # nats, of log(t / SHORT), by which such arms are due earlier in longer runs
 MOST_GROWTH = 2.0  # of an arm's pulls by a batch that is sized by need
 AHEAD = 0.5  # nats that such a batch goes beyond log t
 _HALVINGS = 12
@@ -57,7 +58,7 @@ def exact_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) 
 
 @kernel(borrows=True)
 def careful_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
-    """The paper's, or less while the arm is in doubt: the surprise, and the less the later it is.
+    """The paper's; while the arm is in doubt the surprise, if that is less, and less with time.
 
     To look at an arm again costs the more the more pulls it has, and is paid for each arm but the
     best, while locking onto a wrong arm is paid once: doubt falls with pulls and arms. Locking
@@ -65,8 +66,9 @@ def careful_rate(params: Any, t: int, n: float, x: float, top: float, draws: int
     """
     rate = paper_rate(params, t, n, x, top, draws)
     surprise = noisy_surprise(n, x, top, params.epsilon, draws)
-    if surprise < DOUBT - math.log(max(params.arms - 1.0, 1.0) * params.epsilon * n):
-        return min(rate, max(surprise - math.log(max(t / SHORT, 1.0)), 0.0))
+    price = max(params.arms - 1.0, 1.0) * n * params.epsilon / (1.0 + params.epsilon)
+    if surprise < DOUBT - math.log(price):
+        return max(min(rate, surprise) - HASTE * math.log(max(t / SHORT, 1.0)), 0.0)
     return rate
 
 
@@ -145,9 +147,10 @@ class DPIMED(GrowingBatchPolicy):
     where R_a says how unlikely x_a is if the arm's mean is y. The paper's R_a = n_a d_eps(x_a, y),
     d_eps(x, y) = min over z between x and y of epsilon |z - x| + kl(z, y), allows for one draw of
     noise; the sum holds m. Its best arm may be so far in debt that it is not played again for the
-    rest of the run (`GrowingBatchPolicy`). By default R_a is the paper's, or, where that is less,
+    rest of the run (`GrowingBatchPolicy`). By default R_a is the paper's, but
 
-        Q_a - log max(t/7000, 1)    while    Q_a < 12.5 - log((arms - 1) epsilon n_a),
+        min(Q_a, n_a d_eps(x_a, y)) - 5 log max(t/12000, 1), at least 0,
+            while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)),
 
     with Q_a = -log(2 P(x_a or less)) for rewards of mean y and all m draws
     (`estimators.noisy_surprise`). An arm is in doubt while Q_a is small. To look at it again costs
