@@ -3,6 +3,7 @@
     python benchmarks/frontier.py                      # the search: 4 minutes on 16 cores
     python benchmarks/frontier.py --seconds 0 --runs 200000    # the default alone, 10^6 runs a cell
     python benchmarks/frontier.py --device cuda        # and the package's own kernels on a GPU
+    python benchmarks/frontier.py --elsewhere --runs 100000    # on problems of another kind
     python benchmarks/frontier.py --seconds 30 --runs 2000
 
 With --final-runs 1000000 the best rules and the paper's are played so often in every cell, but for
@@ -46,6 +47,15 @@ PROBLEMS = {
     "concave": np.array([0.75, 0.71875, 0.625, 0.46875, 0.25]),
 }
 EPSILONS = (3.0, 1.0, 0.3, 0.1)
+ELSEWHERE = {  # problems and epsilons that no rule was chosen by
+    ".5, .55": np.array([0.5, 0.55]),
+    ".95, .9, .85": np.array([0.95, 0.9, 0.85]),
+    ".55, .6, .65, .75": np.array([0.55, 0.6, 0.65, 0.75]),
+    "7 arms, drawn": np.random.default_rng(7).random(7),
+    ".1, eleven .05": np.array([0.1] + 11 * [0.05]),
+    "20 arms, .2 to .8": np.linspace(0.2, 0.8, 20),
+}
+OTHER_EPSILONS = (5.0, 2.0, 0.5, 0.2)
 MEAN_LIMIT = {3.0: 1.1, 1.0: 1.1, 0.3: 1.25, 0.1: 1.25}
 BAD_LIMIT = 5e-4
 HORIZON, EARLY = 10**6, 20_000
@@ -377,6 +387,29 @@ def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one != other and one[0] <= other[0] and one[1] <= other[1]
 
 
+def elsewhere(runs: int, workers: int) -> None:
+    """The default and the paper's rule where neither was tuned, as rows of a table."""
+    print("| problem | eps | mean | 99.9 % | bad in 10,000 | paper's: mean | 99.9 % | bad |")
+    print("|---|---|---|---|---|---|---|---|")
+    with ThreadPoolExecutor(workers) as pool:
+        cells = [(name, epsilon) for name in ELSEWHERE for epsilon in OTHER_EPSILONS]
+        rules = PAPER, DEFAULT
+        jobs = [
+            [pool.submit(play, rule, ELSEWHERE[name], epsilon, runs, 4) for rule in rules]
+            for name, epsilon in cells
+        ]
+        for (name, epsilon), (paper, default) in zip(cells, jobs, strict=True):
+            today = figures(paper.result()[:, 1], None)
+            row = figures(default.result()[:, 1], today)
+            shown = [
+                f"{one['mean']:,.0f} | {one['99.9 %']:,.0f} | {1e4 * one['bad']:.1f}"
+                for one in (row, today)
+            ]
+            print(f"| {name} | {epsilon:g} | {shown[0]} | {shown[1]} |", flush=True)
+            write("elsewhere", DEFAULT._asdict(), name, epsilon, row)
+            write("elsewhere", PAPER._asdict(), name, epsilon, today)
+
+
 def on_device(search: Search, runs: int, until: float) -> None:
     """The package's policy, round by round on a GPU."""
     settings: list[dict[str, Any]] = [
@@ -413,8 +446,11 @@ def main() -> None:
     parser.add_argument("--final-runs", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--elsewhere", action="store_true", help="on other problems, no search")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
+    if options.elsewhere:
+        return elsewhere(options.runs, options.workers)
     search = Search(options.runs, options.workers, options.problems)
     search.climb(time.monotonic() + options.seconds)
     draw({PAPER: search.today, **search.tables})

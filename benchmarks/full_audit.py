@@ -26,7 +26,7 @@ from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL, completed
 
 ROOT = Path(__file__).parent.parent
-LOSSES = {"cpu": 10, "cuda": 100}  # so many times fewer games on losses
+LOSSES = {"cpu": 10, "cuda": 1}  # so many times fewer games on losses
 STEPS = 400_000_000_000  # rounds of all games of a policy, at most
 RECORD = Path(__file__).with_name("audit.json")
 HEAD = """# The audit
