@@ -208,12 +208,14 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     @property
     def draws(self) -> int:
         """Noise draws in an arm's sum when it has 100/epsilon pulls."""
-        params, target = self.constants(), min(NOISY_PULLS / self.epsilon, 2.0**53)
-        batch, pulls = 1, pulls_after(params, 1, 0)
-        while pulls < target and batch <= 10_000:
-            batch += 1
-            pulls = pulls_after(params, batch, pulls)
-        return batch
+        return len(self.sizes(min(NOISY_PULLS / self.epsilon, 2.0**53)))
+
+    def sizes(self, target: float) -> list[int]:
+        """An arm's pulls after each batch by ratio, until it has so many or 10,001 batches."""
+        params, pulls = self.constants(), [0]
+        while pulls[-1] < target and len(pulls) <= 10_001:
+            pulls.append(pulls_after(params, len(pulls), pulls[-1]))
+        return pulls[1:]
 
     @property
     def least_ratio(self) -> float:
