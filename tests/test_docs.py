@@ -105,7 +105,7 @@ def test_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, script.name],
         cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "Agg", "PATH": PATH},
+        env={**os.environ, "MPLBACKEND": "Agg", "PATH": PATH, "COLUMNS": "96"},
         capture_output=True,
         text=True,
         timeout=600,

@@ -51,6 +51,7 @@ def test_a_notebook_prints_what_is_kept_in_it(
 ) -> None:
     tools = str(Path(sys.executable).parent)
     monkeypatch.setenv("PATH", os.pathsep.join([tools, os.environ.get("PATH", "")]))
+    monkeypatch.setenv("COLUMNS", "96")
     notebook = nbformat.read(path, as_version=4)
     kept = texts(notebook)
     assert any(kept)
