@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -67,3 +68,35 @@ def test_the_surprise_is_what_drawn_sums_show(n, q, epsilon, draws):
         expected = -math.log(2 * (sums <= n * x).mean())
         assert noisy_surprise(n, x, q, epsilon, draws) == pytest.approx(expected, abs=0.3)
     assert noisy_surprise(n, q, q, epsilon, draws) == 0.0
+
+
+def long_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
+    """The supremum over s in 40 digits: where its slope is 0, by bisection."""
+    with mpmath.workdps(40):
+        n, x, q, epsilon = (mpmath.mpf(number) for number in (n, x, q, epsilon))
+        low, high = mpmath.mpf(0), mpmath.mpf(1)
+        for _ in range(120):
+            s = (low + high) / 2
+            tilted = q * mpmath.exp(-epsilon * s)
+            slope = epsilon * n * (tilted / (1 - q + tilted) - x) - 2 * draws * s / (1 - s * s)
+            low, high = (s, high) if slope > 0 else (low, s)
+        rewards = mpmath.log(1 - q + q * mpmath.exp(-epsilon * s))
+        return float(-s * epsilon * n * x - n * rewards + draws * mpmath.log(1 - s * s))
+
+
+@pytest.mark.parametrize(
+    ("n", "x", "q", "epsilon", "draws"),
+    [
+        (300, 0.5, 0.7, 0.1, 4),
+        (956_999, 0.99993155, 0.99997242, 168.4, 15),
+        (1, -0.006, 0.9902, 29.5, 33),
+        (10, 0.2, 1.0, 800.0, 2),
+        (40, -3.0, 0.5, 1e-6, 1),
+        (1e12, 0.2, 0.9, 1e9, 50),
+        (5, 0.5, 1 - 2**-53, 5000.0, 3),
+    ],
+)
+def test_at_every_epsilon(n, x, q, epsilon, draws):
+    rate = noisy_kl(n, x, q, epsilon, draws)
+    assert rate == pytest.approx(long_rate(n, x, q, epsilon, draws), rel=1e-5, abs=1e-5)
+    assert rate <= noisy_surprise(n, x, q, epsilon, draws) < math.inf

@@ -28,8 +28,16 @@ import math
 
 from balaclava._core.kernels import kernel
 
-_MOST_STEPS = 12
+_MOST_STEPS = 60
 _ACCURACY = 1e-3  # of s and of 1-s; that of the rate is its square
+_MOST_TILT = 1.0 - 2.0**-40  # nearer to 1, 1 - s^2 is lost to rounding
+
+
+@kernel(borrows=True)
+def tilted_mean(s: float, q: float, epsilon: float) -> float:
+    """The mean of rewards of mean q, tilted by exp(-epsilon s)."""
+    tilted = q * math.exp(-epsilon * s)
+    return tilted / (1.0 - q + tilted) if q < 1.0 else 1.0
 
 
 @kernel(borrows=True)
@@ -41,11 +49,10 @@ def best_tilt(n: float, x: float, q: float, epsilon: float, draws: float) -> flo
     it, and stay between two sides. Whatever s they end at gives a valid exponent.
     """
     y = epsilon * n * (q - x)
-    s = y / (math.sqrt(draws * draws + y * y) + draws)
+    s = min(y / (math.sqrt(draws * draws + y * y) + draws), _MOST_TILT)
     low, high = 0.0, s
     for _ in range(_MOST_STEPS if q < 1.0 else 0):
-        tilted = q * math.exp(-epsilon * s)
-        z = tilted / (1.0 - q + tilted)
+        z = tilted_mean(s, q, epsilon)
         y, rest = epsilon * n * (z - x), 1.0 - s * s
         slope = y * rest - 2.0 * draws * s
         if slope > 0.0:
@@ -66,8 +73,9 @@ def best_tilt(n: float, x: float, q: float, epsilon: float, draws: float) -> flo
 def exponent(s: float, n: float, x: float, q: float, epsilon: float, draws: float) -> float:
     """What Markov's inequality gives at s, and at least 0, which s = 0 gives."""
     noise = draws * math.log1p(-s * s) if draws > 0.0 else 0.0
-    rate = noise - s * epsilon * n * x - n * math.log(1.0 - q + q * math.exp(-epsilon * s))
-    return max(rate, 0.0)
+    tilt = epsilon * s
+    rewards = -math.log(1.0 - q + q * math.exp(-tilt)) if q < 1.0 else tilt
+    return max(noise - n * (tilt * x - rewards), 0.0)
 
 
 @kernel(borrows=True)
@@ -95,8 +103,7 @@ def noisy_surprise(n: float, x: float, q: float, epsilon: float, draws: float) -
     if x >= q:
         return 0.0
     s = best_tilt(n, x, q, epsilon, draws)
-    tilted = q * math.exp(-epsilon * s)
-    z, rest = tilted / (1.0 - q + tilted), 1.0 - s * s
+    z, rest = tilted_mean(s, q, epsilon), 1.0 - s * s
     variance = epsilon * epsilon * n * z * (1.0 - z) + 2.0 * draws * (1.0 + s * s) / (rest * rest)
     tilt = s * math.sqrt(variance)
     ratio = (3.0 * tilt + math.sqrt(tilt * tilt + 8.0)) / math.sqrt(8.0)

@@ -166,7 +166,8 @@ def private_kl_instance(
 
         d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
 
-    dp-klucb and dp-imed reach it up to their batch ratio.
+    Their paper has policies that reach it up to their batch ratio, and dp-imed with index="exact"
+    and batches="ratio" does (`theory.imed`).
 
     Example:
         >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)

@@ -1,43 +1,61 @@
 """The regret of IMED in batches of sizes that are fixed in advance, if its index is exact.
 
-An arm has n_1 < n_2 < ... pulls after its batches, and the released mean x_m of its n_m rewards
-holds m draws of noise. R_m(x, y) is the rate of x or less at the mean y (`estimators.noisy_kl`).
-The next batch goes to the arm with the least R_m(x_m, y) + log n_m, where y is the largest released
-mean, moved into [0, 1]. Rewards of an arm are independent, in [0, 1], and come at once.
+An arm has n_1 < n_2 < ... pulls after its batches; each arm is given its first batch before any is
+given a second. The released mean x_m of its n_m rewards holds m Laplace draws of scale 1/epsilon.
+R_m(x, y) is the rate of x or less at the mean y (`estimators.noisy_kl`), at the best tilt s. The
+next batch goes to the arm with the least R_m(x_m, y) + log n_m, where y is the largest released
+mean, moved into [0, 1]. Rewards of an arm are independent, of one mean, in [0, 1], and come at
+once.
 
 Theorem. Let arm a have the mean p, and let q be the largest mean. For all d, e > 0 with d + e <
-q - p, and g the largest n_{m+1}/n_m, arm a is pulled in T rounds on average at most
+q - p, arm a is pulled in T rounds on average at most
 
-    n_{L+1} + sum over m of (n_{m+1} - n_m) exp(-R_m(1 - p - d, 1 - p))
-            + sum over m of g n_m exp(-G_m) (1 + log max(T/(g n_m), 1)),
+    n_{L+1} + sum over m of (n_{m+1} - n_m) u_m exp(-R_m(1 - p - d, 1 - p))
+            + sum over m of g n_m exp(-G_m) (v_m(G_m) + integral of v_m(r) dr)
 
-where L is the last m with R_m(p + d, q - e) + log n_m <= log T (0 if there is none), and G_m =
-R_m(q - e, q); sums go over n_m < T. The first term is g log T / d_epsilon(p + d, q - e) for large
-T, the second is bounded, and the third is of the order of log T: so the regret is of the order that
-no private policy can beat (`theory.bounds.private_kl_instance`), with larger constants.
+times. L is the last m with R_m(p + d, q - e) + log n_m <= log T (0 if there is none), g the largest
+n_{m+1}/n_m, G_m = R_m(q - e, q), and the integral goes from G_m to G_m + log max(T/(g n_m), 1). u_m
+is 1 - s at the best tilt of its rate, v_m(r) that at the x where R_m(x, q) = r. Sums and g are over
+n_m < T. A term of the second sum is never more than T exp(-G_m).
+
+For n_m = ceil(b c^(m-1)) the first term is at most (c + o(1)) log T / d_epsilon(p + d, q - e),
+since R_m >= n_m d_epsilon - m log n_m - O(1) and m = O(log n_m); the first sum is bounded, and the
+second of the order of log log T, since v_m(r) <= m/(r - O(n_m)). With small d and e: pulls over
+log T are in the limit at most c / d_epsilon(p, q). Of policies that are good on all Bernoulli arms
+none that is private can have less than 1 / d_epsilon(p, q) if q < 1
+(`theory.bounds.private_kl_instance`).
 
 Proof. R_m is a supremum over s in [0, 1) of functions that fall with x, rise with y, and are 0 at
-s = 0. By Markov's inequality, P(x_m <= x) <= exp(-R_m(x, q)) for an arm of mean q, so that
-W = R_m(x_m, q) >= r has at most the probability exp(-r) for each r > 0; for rewards 1 - X the same
-says P(x_m >= p + d) <= exp(-R_m(1 - p - d, 1 - p)). What counts is each arm's own sequence of
-rewards and draws, of which a run reads a part: n_m and m are fixed.
+s = 0. A Laplace draw is -v or less with a probability of at most c_s exp(-s epsilon v), for every
+real v, with c_s = (2s/(1 + s))^s / (1 + s): the largest of P exp(s epsilon v) is where exp(epsilon
+v) = 2s/(1 + s). Use this for the last of m draws, and Markov's inequality for exp(-s epsilon S) of
+all else: the bound of `estimators.noisy_kl` is multiplied by c_s (1 - s^2) <= 1 - s, so that for an
+arm of mean q
 
-1. Arm a begins its batch m + 1 while y >= q - e. The leader's index is log of its pulls, at most
-   log T, so that R_m(x_m, y) + log n_m <= log T. If x_m <= p + d, then R_m(p + d, q - e) + log n_m
-   <= log T, and m <= L: all such batches together, and the first, have n_{L+1} pulls at most.
+    P(x_m <= x) <= (1 - s) exp(-R_m(x, q)),
+
+and W = R_m(x_m, q) >= r has at most the probability v_m(r) exp(-r) for each r > 0. For rewards
+1 - X the same says P(x_m >= p + d) <= u_m exp(-R_m(1 - p - d, 1 - p)). What counts is each arm's
+own sequence of rewards and draws, of which a run reads a part: n_m and m are fixed.
+
+1. Arm a begins its batch m + 1 while y >= q - e. As q - e > p + d > 0, the leader's released mean
+   is y or more, and its index is the log of its pulls, at most log T. So R_m(x_m, y) + log n_m <=
+   log T. If x_m <= p + d, then R_m(p + d, q - e) + log n_m <= log T, and m <= L: all such batches
+   together, and the first, have n_{L+1} pulls at most.
 2. If x_m > p + d, the batch has n_{m+1} - n_m pulls: the first sum.
-3. Arm a begins a batch while y < q - e. Let the best arm have released k batches: x_k < q - e, its
-   index is at most R_k(x_k, q - e) + log n_k, and arm a's is no larger. So arm a has at most
-   n_k exp(R_k(x_k, q - e)) pulls before the batch, and g times as many after it. For this k, all
-   such batches together have no more, nor more than T. The rate rises with y by n (1 - u)/(1 - y +
-   y u) with u = exp(-epsilon s) at the best s, and the best s falls as x rises; so for x <= q - e
+3. Arm a begins a batch while y < q - e. Let a best arm, the same throughout, have released k
+   batches: x_k < q - e, its index is at most R_k(x_k, q - e) + log n_k, and arm a's is no larger.
+   So arm a has at most n_k exp(R_k(x_k, q - e)) pulls before the batch, and g times as many after
+   it. For this k, all such batches together have no more, nor more than T. The rate rises with y
+   by n (1 - u)/(1 - y + y u) with u = exp(-epsilon s) at the best s, and so the faster the larger
+   s is; the best s falls as x rises. So for x <= q - e
 
        R_k(x, q) - R_k(x, q - e) >= R_k(q - e, q) - R_k(q - e, q - e) = G_k,
 
    and R_k(x_k, q - e) <= W - G_k. The mean of min(T, g n_k exp(W - G_k)) where W >= G_k is at most
-   g n_k exp(-G_k) (1 + log(T/(g n_k))), by the tail of W: the second sum, over all k.
+   the term of the second sum, by the tail of W; the sum is over all k.
 
-Each batch of arm a begins in one of the three ways.
+Each batch of arm a but the first begins in one of the three ways.
 """
 
 from __future__ import annotations
@@ -47,10 +65,38 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from balaclava.estimators.noisy_kl import noisy_kl
+import numpy as np
+
+from balaclava.estimators.noisy_kl import best_tilt, exponent, tilted_mean
 
 _PARTS = 10  # of the gap, in which d and e are looked for
-_rate = functools.lru_cache(maxsize=100_000)(noisy_kl)
+_FINER = 0.9  # of 1 - s, from one step of the integral to the next
+_LEAST = 1e-9  # 1 - s at which the steps end
+_FURTHEST = 750.0  # nats: exp(-750) is 0, and no horizon has a larger logarithm
+
+
+@functools.lru_cache(maxsize=100_000)
+def _rate(n: int, x: float, q: float, epsilon: float, draws: int) -> tuple[float, float]:
+    """R_m(x, q), and 1 - s at its best tilt."""
+    s = best_tilt(n, x, q, epsilon, draws)
+    return exponent(s, n, x, q, epsilon, draws), 1.0 - s
+
+
+@functools.lru_cache(maxsize=20_000)
+def _tail(n: int, x: float, q: float, epsilon: float, draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rates r from R_m(x, q) on, and 1 - s at each: it falls, so a left sum bounds its integral.
+
+    At the tilt s the slope of the exponent is 0 where x = z(s) - 2 m s / (epsilon n (1 - s^2)).
+    """
+    first, rest = _rate(n, x, q, epsilon, draws)
+    rates, rests = [first], [rest]
+    while first < _FURTHEST and rates[-1] < first + _FURTHEST and rest > _LEAST:
+        rest *= _FINER
+        s = 1.0 - rest
+        x = tilted_mean(s, q, epsilon) - 2.0 * draws * s / (epsilon * n * (1.0 - s * s))
+        rates.append(max(exponent(s, n, x, q, epsilon, draws), rates[-1]))
+        rests.append(rest)
+    return np.array([*rates, first + _FURTHEST]), np.array([*rests, 0.0])
 
 
 def imed_pulls(
@@ -62,36 +108,41 @@ def imed_pulls(
 
     >>> sizes = [math.ceil(30 * 1.5**m) for m in range(16)]
     >>> round(imed_pulls(0.3, 0.7, sizes, 10**4, epsilon=1.0))
-    391
+    290
     """
     gap, growth = best - mean, max([after / n for n, after in itertools.pairwise(sizes)] or [1.0])
     batches = [(m, n) for m, n in enumerate(sizes, 1) if n < horizon]
     shares = [part * gap / _PARTS for part in range(1, _PARTS)]
 
     def lucky(d: float) -> float:
-        return sum(
-            (sizes[m] - n) * math.exp(-_rate(n, 1.0 - mean - d, 1.0 - mean, epsilon, m))
-            for m, n in batches
-        )
+        total = 0.0
+        for m, n in batches:
+            rate, rest = _rate(n, 1.0 - mean - d, 1.0 - mean, epsilon, m)
+            total += (sizes[m] - n) * rest * math.exp(-rate)
+        return total
 
     def misled(e: float) -> float:
         total = 0.0
         for m, n in batches:
-            most, chance = growth * n, math.exp(-_rate(n, best - e, best, epsilon, m))
-            total += chance * min(most * (1.0 + math.log(max(horizon / most, 1.0))), horizon)
+            rates, rests = _tail(n, best - e, best, epsilon, m)
+            most = growth * n
+            until = np.minimum(rates, rates[0] + math.log(max(horizon / most, 1.0)))
+            waits = most * (rests[0] + float(np.diff(until) @ rests[:-1]))
+            total += math.exp(-rates[0]) * min(waits, horizon)
         return total
 
     def due(d: float, e: float) -> int:
         last = 0
         for m, n in batches:
-            if _rate(n, mean + d, best - e, epsilon, m) + math.log(n) <= math.log(horizon):
+            if _rate(n, mean + d, best - e, epsilon, m)[0] + math.log(n) <= math.log(horizon):
                 last = m
         return sizes[last]
 
     unlucky = [(e, misled(e)) for e in shares]
-    return min(
+    bounds = [
         due(d, e) + first + second
         for d, first in [(d, lucky(d)) for d in shares]
         for e, second in unlucky
         if d + e < gap * (1.0 - 0.5 / _PARTS)
-    )
+    ]
+    return min(*bounds, horizon)

@@ -485,3 +485,18 @@ def test_dp_imed_refuses_the_ratio_that_locks_even_with_the_default_first_batch(
 def test_the_defaults_add_noise_a_few_times_at_any_epsilon(epsilon: float) -> None:
     assert bl.policy("dp-imed", arms=2, epsilon=epsilon, batches="ratio").draws <= 4
     assert bl.policy("dp-klucb", arms=2, epsilon=epsilon).draws <= 7
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 800.0, 1e12])
+@pytest.mark.parametrize("batches", ["need", "ratio"])
+@pytest.mark.parametrize("index", ["careful", "exact"])
+def test_agents_play_on_at_every_epsilon(epsilon: float, index: str, batches: str) -> None:
+    agent = bl.policy("dp-imed", arms=3, epsilon=epsilon, index=index, batches=batches).agent(
+        seed=1
+    )
+    arms = []
+    for _ in range(60):
+        decision = agent.ask()
+        agent.tell(decision, reward=(0.0, 1.0, 0.5)[decision.arm])
+        arms.append(decision.arm)
+    assert arms.count(1) > 40 or epsilon < 1
