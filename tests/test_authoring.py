@@ -20,6 +20,7 @@ from balaclava import authoring
 from balaclava.authoring import Environment, Epsilon, Policy, PositiveMeans, Range, kernel
 from balaclava.errors import ParameterError
 from balaclava.testing import ConformanceError, check_environment
+from balaclava.testing.environments import says_where_rounds_differ
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -177,6 +178,30 @@ class OffTheMark(Waiting):
 
     def moments(self, order, *, central=False):
         return math.gamma(order + 1) * self.means**order if not central else self.means**2
+
+
+class Fading(Waiting):
+    """Draws less and less, and does not say so."""
+
+    name = "fading"
+
+    @staticmethod
+    @kernel(borrows=True)
+    def draw(world, t, arm, rng):
+        return rng.exponential(world.means[arm]) / t
+
+
+class SaidToFade(Fading):
+    """The same, which says so."""
+
+    name = "said-to-fade"
+    independent = False
+
+
+def test_rounds_that_differ_must_be_said() -> None:
+    says_where_rounds_differ(SaidToFade(means=[1.0, 2.0]))
+    with pytest.raises(ConformanceError, match="its rounds differ"):
+        says_where_rounds_differ(Fading(means=[1.0, 2.0]))
 
 
 def test_an_environment_of_ones_own_passes() -> None:

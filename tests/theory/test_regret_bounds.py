@@ -34,6 +34,107 @@ def test_some_bounds_would_be_more() -> None:
     assert math.isfinite(policy.regret_bound(world, 10**6))  # type: ignore[arg-type]
 
 
+T = 10**5
+MOMENT = {"moment_order": 2.0, "moment_bound": 1.0}
+FOR_DRAWS: dict[str, dict[str, Any]] = {
+    "ucb1": {},
+    "robust-ucb": {"horizon": T, **MOMENT},
+    "adap-ucb": {"epsilon": 1.0},
+    "dp-imed": {"epsilon": 1.0, "index": "exact", "batches": "ratio"},
+    "dp-se": {"epsilon": 1.0, "horizon": T},
+    "dp-ftpl-gauss": {"epsilon": 1.0, "delta": 0.01},
+    "dp-ftpl-new": {"epsilon": 1.0, "delta": 0.01, "horizon": T},
+    "gdp-elim-new": {"epsilon": 1.0, "delta": 0.01, "horizon": T},
+    "dpr-ucb": {"epsilon": 1.0, "horizon": T, **MOMENT},
+    "dpr-se": {"epsilon": 1.0, "horizon": T, **MOMENT},
+    "ldpr-se": {"epsilon": 1.0, "horizon": T, **MOMENT},
+    "dpr-batch-ucb": {"epsilon": 1.0, "horizon": T, **MOMENT},
+    "ldpr-batch-ucb": {"epsilon": 1.0, "horizon": T, **MOMENT},
+    "prae-raw": {"epsilon": 1.0, "horizon": T, "moment_order": 2.0},
+    "prae-central": {"epsilon": 1.0, "horizon": T, "moment_order": 2.0, "mean_range": 20.0},
+}
+FOR_OUTLIERS = ("dpr-batch-ucb", "ldpr-batch-ucb", "prae-raw", "prae-central")
+CLEAN = bl.environment("bernoulli", means=[0.5, 0.6])
+
+
+def contaminated(fraction: float) -> bl.Environment:
+    """Outliers that make the worse arm look better, within [0, 1]."""
+    outliers = {"kind": "points", "values": [1.0, 0.0]}
+    return bl.environment("contaminated", inner=CLEAN, fraction=fraction, outliers=outliers)
+
+
+ADVICE = [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+NO_DRAWS = [
+    bl.environment("table", rewards=[[0.5, 0.6]] * 9),
+    bl.environment("linear", arms=2, theta=[0.7, 0.3, -0.4]),
+    bl.environment("labelled", features=[[0.1, 0.9], [0.4, 0.2], [0.3, 0.3]], labels=[0, 1, 1]),
+    bl.environment("switching", horizon=T, switch=400, before=[0.5, 1], after=[0.5, 0]),
+    bl.environment("stochastic-losses", means=[0.5, 0.6]),
+    bl.environment("losses", losses=[[0.5, 0.6]] * 9),
+    bl.environment("advice", losses=[[0.5, 0.6]] * 9, advice=ADVICE),
+]
+
+
+@pytest.mark.parametrize("name", FOR_DRAWS)
+def test_theorems_for_independent_rewards_are_for_nothing_else(name: str) -> None:
+    """With points (1, 0) for 3 rewards in 10, arm 0 looks better, and all play it."""
+    policy = bl.policy(name, arms=2, **FOR_DRAWS[name])
+    for bound in (policy.regret_bound, policy.proved_bound):
+        assert bound(CLEAN, T) is not None
+        assert bound(contaminated(0.0), T) == bound(CLEAN, T)
+        assert bound(contaminated(0.3), T) is None
+        assert [world.name for world in NO_DRAWS if bound(world, 9) is not None] == []
+
+
+@pytest.mark.parametrize("name", FOR_OUTLIERS)
+def test_theorems_for_outliers_hold_up_to_as_many_as_were_told(name: str) -> None:
+    policy = bl.policy(name, arms=2, contamination=0.05, **FOR_DRAWS[name])
+    assert policy.regret_bound(contaminated(0.05), T) is not None
+    assert policy.regret_bound(contaminated(0.0501), T) is None
+
+
+def test_every_policy_with_a_bound_is_tried_here() -> None:
+    """Those for losses have theorems for any of them, and `random` needs none."""
+    proved = {
+        policy.name
+        for policy in EXAMPLES
+        if policy.rewards != "loss" and type(policy).proved_bound is not bl.Policy.proved_bound
+    }
+    assert proved == {*FOR_DRAWS, "random"}
+
+
+def test_what_playing_at_random_costs() -> None:
+    """The mean gap a round, with outliers too; by contexts it is another one."""
+    policy = bl.policy("random", arms=2)
+    assert policy.regret_bound(contaminated(0.3), 100) == pytest.approx(5.0)
+    assert [world.name for world in NO_DRAWS if policy.regret_bound(world, 9) is not None] == []
+
+
+@pytest.mark.parametrize("name", ["exp3", "tsallis-inf", "htinf", "ftpl", "dp-htinf", "ldp-exp3"])
+def test_theorems_for_any_losses(name: str) -> None:
+    known = {"horizon": T} if name not in ("exp3", "tsallis-inf", "htinf") else {}
+    policy = bl.policy(name, arms=2, **known, **({"epsilon": 0.5} if "dp-" in name else {}))
+    worlds = [CLEAN, contaminated(0.3), *NO_DRAWS]
+    proved = [world.name for world in worlds if policy.regret_bound(world, 9) is not None]
+    assert proved == ["switching", "stochastic-losses", "losses"]
+
+
+@pytest.mark.parametrize(
+    "name", ["exp4", "dp-exp4", "ldp-exp4", "dp-htinf-experts", "dp-exp3-experts"]
+)
+def test_theorems_for_experts(name: str) -> None:
+    known = {} if name == "exp4" else {"epsilon": 0.5}
+    known |= {"delta": 0.01} if name == "dp-exp4" else {}
+    for experts, worlds in (3, ["advice"]), (4, []):
+        policy = bl.policy(name, arms=2, experts=experts, horizon=T, **known)
+        proved = [w.name for w in [CLEAN, *NO_DRAWS] if policy.regret_bound(w, 9) is not None]
+        assert proved == worlds
+
+
+def test_no_bound_for_arms_that_the_policy_does_not_have() -> None:
+    assert bl.policy("ucb1", arms=3).regret_bound(CLEAN, T) is None
+
+
 @pytest.mark.parametrize(
     ("name", "known", "rate", "short", "long"),
     [

@@ -87,6 +87,8 @@ class Environment(Declared):
       pull the same arm in the same round of the same repetition see the same reward.
     - `means` are the clean means, of which regret is counted: a parameter, or a property.
     - `moments`, where they are known, are exact: policies for heavy tails are checked against them.
+    - `independent` is False where the round or earlier rewards change what is drawn: no theorem for
+      random rewards is taken to hold there.
     """
 
     kind: ClassVar[str] = "environment"
@@ -166,6 +168,16 @@ class Environment(Declared):
         random rewards regret is the sum of the gaps of what was pulled; `totals` are not used.
         """
         return sum_over_arms(pulls, self.gaps)
+
+    @property
+    def independent(self) -> bool:
+        """Whether an arm's rewards, outliers aside, are independent draws of one law.
+
+        Then regret is counted by the means of these laws, and what is proved for random rewards
+        applies. Not so for losses, for rewards that are given, and where rounds have contexts.
+        """
+        alike = self.rounds is None and self.advise is no_advice and self.scene == STILL
+        return self.feedback == "reward" and alike
 
     @property
     def share_of_outliers(self) -> float:

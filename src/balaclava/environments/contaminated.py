@@ -159,6 +159,10 @@ class Contaminated(Environment):
         return {**self.parameters, "inner": inner}
 
     @property
+    def independent(self) -> bool:
+        return self.inner.independent
+
+    @property
     def share_of_outliers(self) -> float:
         return 1.0 - (1.0 - self.fraction) * (1.0 - self.inner.share_of_outliers)
 

@@ -290,8 +290,11 @@ class Policy(Declared):
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """The proved bound on the expected regret, constants included; None where there is none.
 
-        Never more than `horizon` rounds at the largest gap, whatever the theorem says.
+        Never more than `horizon` rounds at the largest gap, whatever the theorem says. It is for
+        rewards that come at once.
         """
+        if environment is not None and environment.arms != self.arms:
+            return None
         bound = self.proved_bound(environment, horizon)
         if bound is None:
             return None

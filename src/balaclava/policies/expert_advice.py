@@ -11,7 +11,7 @@ from balaclava._core.declared import Experts
 from balaclava.errors import ContextError
 from balaclava.estimators.advice import as_advice, fault_of_advice
 from balaclava.policies.base import Policy, RewardKind
-from balaclava.policies.losses import PrivateLossPolicy
+from balaclava.policies.losses import PrivateLossPolicy, gives_unit_losses
 from balaclava.privacy.guarantee import Model, Scope
 
 ADVICE_IS_PUBLIC = "advice counts as public: it is not protected"
@@ -42,6 +42,12 @@ class ExpertPolicy(Policy):
         if fault := fault_of_advice(advice, self.experts, self.arms):
             raise ContextError(f"the advice {fault}; {needed}")
         return advice
+
+    def competes_in(self, environment: Any) -> bool:
+        """Whether it is given advice of its experts and losses in [0, 1]; None stands for such."""
+        if environment is None:
+            return True
+        return bool(environment.experts == self.experts and gives_unit_losses(environment))
 
     @property
     def practice_context(self) -> np.ndarray:

@@ -66,7 +66,13 @@ def loss_onto_unit_grid(params: Any, loss: float) -> float:
 
 def rivals_are_arms(environment: Any) -> bool:
     """Whether regret is against the best arm for losses in [0, 1]: what the theorems bound."""
-    return bool(environment.feedback == "loss" and environment.experts is None)
+    return gives_unit_losses(environment) and environment.experts is None
+
+
+def gives_unit_losses(environment: Any) -> bool:
+    """Whether losses are in [0, 1], by whatever law or adversary."""
+    low, high = environment.reward_range
+    return bool(environment.feedback == "loss" and low >= 0.0 and high <= 1.0)
 
 
 def second_moment(loss_noise: float) -> float:

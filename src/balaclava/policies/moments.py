@@ -8,6 +8,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava.errors import IncompatibleError
+from balaclava.policies.laws import draws_its_means
 from balaclava.theory.moments import raw_moment_bound
 
 TailOrder = Annotated[
@@ -27,8 +28,13 @@ def require_levels(policy: Any, *levels: float) -> None:
         )
 
 
-def meets_moment_bound(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
-    """Whether every arm's moment, raw or central as the policy says, is at most `moment_bound`."""
+def is_as_told(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
+    """Whether arms have laws whose moments, raw or central, are at most `moment_bound`.
+
+    And whether there are no more outliers than the policy was told.
+    """
+    if not draws_its_means(policy, environment):
+        return False
     central = bool(getattr(policy, "central_moments", False))
     try:
         moment = environment.moment(policy.moment_order, central=central)

@@ -247,6 +247,10 @@ class Recorded(Environment):
         return True
 
     @property
+    def independent(self) -> bool:
+        return False  # nothing is known of its laws
+
+    @property
     def public_parameters(self) -> dict[str, Any]:
         return self.known
 

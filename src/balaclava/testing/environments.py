@@ -91,6 +91,16 @@ def keeps_streams_in_step(environment: Environment) -> None:
     require(len(ends) == 1, f"{environment.name}: the arms use up different random numbers")
 
 
+def says_where_rounds_differ(environment: Environment) -> None:
+    """Of independent draws the same random numbers make the same reward in every round."""
+    if not environment.independent:
+        return
+    world = environment.scene.open(environment.constants())
+    for arm in range(environment.arms):
+        rewards = {environment.draw(world, t, arm, streams()[0]) for t in (1, 2, DRAWS, 10**6)}
+        require(len(rewards) == 1, f"{environment.name}: `independent`, but its rounds differ")
+
+
 def draws_around_its_means(environment: Environment) -> None:
     """Where variances are known, many draws average to the clean means: within 8 of their errors.
 
@@ -153,6 +163,7 @@ ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [
     draws_within_its_range,
     compiles_to_what_it_says,
     keeps_streams_in_step,
+    says_where_rounds_differ,
     draws_around_its_means,
     knows_its_moments,
     can_be_simulated,

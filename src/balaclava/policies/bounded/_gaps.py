@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from balaclava.policies.base import BoundedPolicy
+from balaclava.policies.laws import draws_its_means
 
 
 def unit_gaps(policy: BoundedPolicy, environment: Any) -> tuple[np.ndarray, float] | None:
     """The gaps divided by the width of `reward_range`, and that width: regret is scaled back by it.
 
-    None if the environment draws rewards outside the range, of which nothing is proved.
+    None where nothing is proved: for rewards outside the range, and for those that are not
+    independent draws of the means that the gaps are between.
     """
     low, high = policy.reward_range
     least, most = environment.reward_range
-    if least < low or most > high:
+    if least < low or most > high or not draws_its_means(policy, environment):
         return None
     return environment.gaps / (high - low), high - low

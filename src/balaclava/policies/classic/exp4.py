@@ -113,8 +113,7 @@ class Exp4(ExpertPolicy):
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + eta T K / 2, plus T gamma: sqrt(2 T K log N) at the default settings."""
-        low, high = environment.reward_range
-        if low < 0.0 or high > 1.0 or horizon > self.horizon:
+        if horizon > self.horizon or not self.competes_in(environment):
             return None
         if self.experts == 1:
             return self.mixing * horizon

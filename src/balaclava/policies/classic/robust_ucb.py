@@ -9,7 +9,6 @@ import numpy as np
 
 from balaclava._core.declared import Horizon, MomentBound, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava.errors import IncompatibleError
 from balaclava.estimators.catoni import begin_catoni, catoni_mean, is_due, learn_catoni
 from balaclava.estimators.median_of_means import (
     begin_median_of_means,
@@ -24,6 +23,7 @@ from balaclava.estimators.truncated_mean import (
     truncation_level,
 )
 from balaclava.policies.base import Kernels, Policy, register
+from balaclava.policies.moments import is_as_told
 
 
 class RobustState(NamedTuple):
@@ -319,7 +319,7 @@ class RobustUCB(Policy):
         return self.estimator != "truncated-mean"
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """A proved bound; None where the moment bound does not hold or a constant differs.
+        """A proved bound; None where rewards are not as told or a constant differs.
 
         An arm is pulled again only while twice its bonus is above its gap, or if an estimate of it
         or of the best arm fails. In round t an estimate of n rewards fails with probability at
@@ -329,14 +329,9 @@ class RobustUCB(Policy):
         None for median-of-means, whose estimate of fewer than 32 log t + 2 rewards fails more
         often (errata, Bubeck 2).
         """
-        if self.estimator == "median-of-means":
+        if self.estimator == "median-of-means" or not is_as_told(self, environment):
             return None
-        try:
-            moment = environment.moment(self.moment_order, central=self.central_moments)
-        except IncompatibleError:
-            return None
-        met = moment <= self.moment_bound * (1 + 1e-12) and horizon <= self.horizon
-        if not met or self.radius_scale != 1.0 or self.refresh != 0.0:
+        if horizon > self.horizon or self.radius_scale != 1.0 or self.refresh != 0.0:
             return None
         gaps = environment.gaps[environment.gaps > 0]
         inverse, u = 1.0 / (self.moment_order - 1.0), self.moment_bound

@@ -11,6 +11,7 @@ from balaclava._core.declared import RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, Policy, register
+from balaclava.policies.laws import draws_its_means
 
 
 class Indices(NamedTuple):
@@ -86,6 +87,8 @@ class UCB1(Policy):
         """Theorem 1: sum of 8 log T / gap, plus (1 + pi^2/3) times the sum of gaps."""
         low, high = environment.reward_range
         if self.radius_scale != 1.0 or low < 0.0 or high > 1.0:
+            return None
+        if not draws_its_means(self, environment):
             return None
         gaps = environment.gaps[environment.gaps > 0]
         return float((8 * math.log(horizon) / gaps + (1 + math.pi**2 / 3) * gaps).sum())

@@ -36,7 +36,7 @@ from balaclava.frames.epochs import (
 )
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
-from balaclava.policies.moments import meets_moment_bound
+from balaclava.policies.moments import is_as_told
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.truncation import exact_step
 from balaclava.theory.elimination import elimination_regret, worst_elimination_regret
@@ -331,8 +331,4 @@ class EliminationPolicy(PooledPolicy, PrivateRealPolicy):
         return self.radius_scale >= 1.0 and known
 
     def _is_proved_for(self, environment: Any) -> bool:
-        if not self._is_proved or environment.rounds is not None:  # a given table is no law
-            return False
-        if environment.share_of_outliers > self.contamination + 1e-12:
-            return False
-        return meets_moment_bound(self, environment, rounding=1e-9)
+        return self._is_proved and is_as_told(self, environment, rounding=1e-9)

@@ -336,5 +336,6 @@ class PRAECentral(EliminationPolicy):
         return self.mean_range
 
     def _is_proved_for(self, environment: Any) -> bool:
-        within = bool(np.abs(environment.means).max() <= self.mean_range)
-        return within and super()._is_proved_for(environment)
+        if not super()._is_proved_for(environment):
+            return False
+        return bool(np.abs(environment.means).max() <= self.mean_range)

@@ -303,7 +303,7 @@ class DPExp4(PrivateExpertPolicy):
         4 lambda L, which N T draws keep but for (N T)^-3; Gaussian ones of that variance are
         beyond it more rarely, with a chance of exp(-4 L^2) each.
         """
-        if horizon > self.horizon:
+        if horizon > self.horizon or not self.competes_in(environment):
             return None
         p = self.constants()
         each = p.mixing + p.learning_rate * (self.arms + 2.0 * p.noise_scale**2)

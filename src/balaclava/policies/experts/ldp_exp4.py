@@ -128,7 +128,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         The proof of Theorem 4.4 with the variance of the noise, 2 / epsilon^2, where it has the
         square of the largest of T draws; at most 2 sqrt(33 T K log N) log(K T) / epsilon + 1.
         """
-        if horizon > self.horizon:
+        if horizon > self.horizon or not self.competes_in(environment):
             return None
         if self.experts == 1:
             return 0.0

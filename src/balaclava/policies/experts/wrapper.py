@@ -149,8 +149,8 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
-        rounds = getattr(self, "horizon", None)
-        if rounds is not None and horizon > rounds:
+        rounds = getattr(self, "horizon", None) or horizon
+        if horizon > rounds or not self.competes_in(environment):
             return None
         return self.inner.proved_bound(Rivals(), horizon)
 

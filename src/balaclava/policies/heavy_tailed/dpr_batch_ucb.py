@@ -56,7 +56,7 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.moments import (
-    meets_moment_bound,
+    is_as_told,
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
@@ -285,13 +285,10 @@ class BatchUCBPolicy(PooledPolicy):
 
     def _describes(self, environment: Any) -> bool:
         """Whether the rewards are such as the parameters say."""
-        outliers = environment.share_of_outliers * (1.0 - 1e-9)  # which rounding may have raised
-        if environment.rounds is not None or outliers > self.contamination:
+        if not is_as_told(self, environment, rounding=1e-9):
             return False
         mean_range = self.premises.mean_range
-        if mean_range is not None and np.abs(environment.means).max() > mean_range:
-            return False
-        return meets_moment_bound(self, environment, rounding=1e-9)
+        return mean_range is None or bool(np.abs(environment.means).max() <= mean_range)
 
 
 @register

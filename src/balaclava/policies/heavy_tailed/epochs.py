@@ -20,7 +20,7 @@ from balaclava._core.kernels import kernel
 from balaclava.policies.base import Estimation, failure_probability_of
 from balaclava.policies.moments import (
     TailOrder,
-    meets_moment_bound,
+    is_as_told,
     raw_bound,
     require_levels,
 )
@@ -128,6 +128,8 @@ class EpochPolicy(PooledPolicy):
         2^-tau <= gap. The bound adds these up, as far as the horizon goes, and the whole horizon
         for the case that an estimate fails.
         """
+        if not is_as_told(self, environment):
+            return None
         gaps = environment.gaps
         if not (gaps > 0).any():
             return 0.0
@@ -135,8 +137,7 @@ class EpochPolicy(PooledPolicy):
         length = type(self).epoch_length
         lengths = np.array([float(length(params, self.arms, e + 1)) for e in range(last.max())])
         error = self.error(lengths[0], min(lengths[-1], float(horizon)))
-        proved = error <= self.allowed_error * self.radius_scale
-        if not proved or not meets_moment_bound(self, environment):
+        if error > self.allowed_error * self.radius_scale:
             return None
         pulls = np.full(self.arms, math.inf)
         pulls[gaps > 0] = lengths.cumsum()[last - 1]
