@@ -26,6 +26,7 @@ from balaclava.reporting.charts import Look
 from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, audit_command, write_page
 from balaclava.reporting.panels import confidence_interval, read_story, story_of, to_toml
 from balaclava.reporting.scales import Scale, fit, short
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results, Run
 from tests.browser import chromium, look, needs_browser
 
@@ -169,6 +170,26 @@ def test_levels_where_a_bound_is_proved(tmp_path: Path) -> None:
     # Ten times above the curve: in the table, and not in a linear picture.
     assert 'class="bound' not in re.findall(r'<div class="plot regret-linear.*?</svg>', text)[0]
     assert results.final_regret("ucb1").max() < bound
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"delay": bl.Delay(mean=1000, law="fixed")},
+        {"delay": bl.Delay(mean=5, lost=0.2), "patience": 50},
+        {"patience": 50, "settle": "window", "missing": 0.0},
+    ],
+)
+def test_no_bound_for_rewards_that_come_late(late: dict[str, Any], tmp_path: Path) -> None:
+    results = invent({"ucb1": bl.policy("ucb1", arms=3), "random": bl.policy("random", arms=3)})
+    assert all(row.bound is not None for row in story_of(results, "x").panels[0].final)
+    results.feedback = Feedback.create(**late)
+    assert all(row.bound is None for row in story_of(results, "x").panels[0].final)
+    text = write_page(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "No proved bounds: they are for rewards that come at once." in text
+    assert 'class="bound' not in text
+    for theory in {"bound": True}, {"theory": True}:
+        assert len(results.plot(**theory).axes[0].lines) == 2  # the two curves
 
 
 def test_one_repetition_and_none(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterable
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.errors import IncompatibleError, ResultsFileError
+from balaclava.errors import ResultsFileError
+from balaclava.simulation.bounds import proved_bound
 from balaclava.simulation.engine import checkpoint_rounds
-from balaclava.simulation.files import Recorded
 from balaclava.simulation.results import Results, load
 from balaclava.simulation.statistics import best_arm_share, plus_minus
 from balaclava.simulation.winners import recorded
@@ -103,17 +102,6 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def proved_bound(results: Results, label: str) -> float | None:
-    """The proved bound at the horizon, where there is one."""
-    if isinstance(results.environment, Recorded):
-        return None  # its means are not in the file
-    try:
-        bound = results.policies[label].regret_bound(results.environment, results.horizon)
-    except IncompatibleError:
-        return None
-    return bound if bound is not None and math.isfinite(bound) else None
-
-
 def _final(results: Results, label: str) -> Final:
     final = results.final_regret(label)
     low, high = np.quantile(final, SPREAD)
@@ -125,7 +113,7 @@ def _final(results: Results, label: str) -> Final:
         *confidence_interval(final),
         (float(low), float(high)),
         best_arm_share(results, label),
-        proved_bound(results, label),
+        proved_bound(results, label, results.horizon),
     )
 
 

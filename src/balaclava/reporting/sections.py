@@ -157,6 +157,8 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
             " Dotted levels: the proved bound on the expected regret at the horizon, where it fits "
             "into the picture; all are in the table."
         )
+    elif not results.feedback.prompt and not panel.worlds:
+        caption += " No proved bounds: they are for rewards that come at once."
     many = " many" if len(curves) > CALM else ""
     data = json.dumps(_hover_data(curves), separators=(",", ":")).replace("<", "\\u003c")
     return (

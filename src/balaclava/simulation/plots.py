@@ -11,6 +11,7 @@ from balaclava._core.declared import brief
 from balaclava._core.files import atomically
 from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError
+from balaclava.simulation.bounds import proved_bound
 from balaclava.simulation.statistics import plus_minus
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def plot(
             of the mean, or None.
         log_rounds: a logarithmic scale of rounds: logarithmic regret becomes a straight line.
         log_regret: a logarithmic scale of regret.
-        bound: also draw the proved bound at the horizon as a level, where there is one.
+        bound: also draw the proved bound at the horizon as a level, where there is one; there is
+            none for rewards that come late.
         theory: also draw the proved bound after each number of rounds as a dashed curve, where
             there is one; most are far above what is seen, so think of log_regret.
         ax: where to draw; by default a figure of its own.
@@ -123,15 +125,15 @@ def _curve(results: Results, label: str, ax: Axes, band: Band, look: dict[str, A
 
 
 def _level(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
-    bound = results.policies[label].regret_bound(results.environment, results.horizon)
+    bound = proved_bound(results, label, results.horizon)
     if bound is not None:
         name = f"{label}: proved bound at the horizon"
         ax.axhline(bound, color=look["color"], linewidth=1, linestyle=(0, (1, 3)), label=name)
 
 
 def _theory(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
-    policy, rounds = results.policies[label], results.checkpoints
-    bounds = [policy.regret_bound(results.environment, int(t)) for t in rounds]
+    rounds = results.checkpoints
+    bounds = [proved_bound(results, label, int(t)) for t in rounds]
     places = [bound is not None for bound in bounds]
     if any(places):
         values = [bound for bound in bounds if bound is not None]
