@@ -355,6 +355,7 @@ def test_what_does_not_fit_the_family_is_refused(name, parameters, message):
         ({"inner": {"name": "bernoulli", "means": [2.0]}}, "bernoulli: means"),
         ({"inner": "bernoulli"}, "inner"),
         ({"inner": {"name": "stochastic-losses", "means": [0.5]}}, "gives losses"),
+        ({"inner": {"name": "linear", "theta": [0.7, 0.3], "arms": 2}}, "has contexts"),
     ],
 )
 def test_what_cannot_contaminate_is_refused(changed, message):

@@ -126,6 +126,11 @@ class Contaminated(Environment):
                 f"{self._label('inner')}: {self.inner.name} gives losses, which no policy takes "
                 "with outliers among them; give an environment of rewards"
             )
+        if self.inner.dimension is not None:
+            raise ParameterError(
+                f"{self._label('inner')}: {self.inner.name} has contexts, and outliers are drawn "
+                "without them; give an environment without contexts"
+            )
         outliers = checked_outliers(self._label("outliers"), self.outliers, self.arms)
         object.__setattr__(self, "outliers", outliers)
 
