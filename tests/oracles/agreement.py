@@ -80,7 +80,7 @@ def block(mean, pulls):
 
 @loop
 def shared_out(pulls, arms, rounds):
-    """The rest of the game within a phase: the arms in turn, lowest first."""
+    """The rest of the game within a phase: the arms in turn, in the order given."""
     for j in range(arms.size):
         pulls[arms[j]] += rounds // arms.size
         if j < rounds % arms.size:
@@ -213,7 +213,7 @@ def gdp_elim_new(means, horizon, epsilon, delta, tight, seed):
             ) * (4.0 / (gap * epsilon))
         n = math.ceil(max(32.0 * math.log(big) / gap**2, private))
         if n * arms > left:
-            shared_out(pulls, everyone, left)
+            shared_out(pulls, np.random.permutation(everyone), left)  # blocks are permuted
             return pulls
         for i in range(arms):
             theta[i] = block(means[i], n) / n + truncated_laplace(n, epsilon, share)
@@ -252,7 +252,7 @@ def dp_se(means, horizon, epsilon, seed):
             noisy[j] = block(means[active[j]], n) / n + laplace(1.0 / (epsilon * n))
         h, c = math.sqrt(wide / (2.0 * n)), narrow / (epsilon * n)
         active = active[noisy.max() - noisy <= 2.0 * h + 2.0 * c]
-    shared_out(pulls, active, left)
+    shared_out(pulls, np.random.permutation(active), left)  # blocks are permuted
     return pulls
 
 
