@@ -109,9 +109,10 @@ def test_waiting_costs_no_more_than_step_3_says(epsilon: float, n: int, m: int) 
     assert np.mean(waits) > 0.05 * bound  # no empty bound, if a wide one
 
 
-def pulls_of_a_run(means: np.ndarray, epsilon: float, T: int, sizes: list[int], rng: object) -> int:
+def pulls_of_a_run(
+    means: np.ndarray, epsilon: float, T: int, sizes: list[int], rng: np.random.Generator
+) -> int:
     """Pulls of the first arm, batch by batch; rewards are 0 or 1."""
-    assert isinstance(rng, np.random.Generator)
     batch, sums, t = np.zeros(means.size, int), np.zeros(means.size), 0
     pulls = np.zeros(means.size, int)
     while t < T:

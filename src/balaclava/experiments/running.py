@@ -180,25 +180,27 @@ def _play_here(
 def _batches(work: Work) -> Iterator[Work]:
     """Cells that a GPU plays at once: as many as fill it."""
     batch: Work = []
-    for part in work:
-        batch.append(part)
-        if sum(len(repetitions) for _, repetitions in batch) >= _GAMES_AT_ONCE:
+    games = 0
+    for cell, repetitions in work:
+        batch.append((cell, repetitions))
+        games += len(repetitions)
+        if games >= _GAMES_AT_ONCE:
             yield batch
-            batch = []
+            batch, games = [], 0
     if batch:
         yield batch
 
 
 def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[Cell, list[Run]]]:
     """These repetitions of cells, side by side; `report` is told of further rounds."""
-    from balaclava.simulation.gpu.engine import Order, play_orders, stretches
+    from balaclava.simulation.gpu.engine import orders_of, play_orders
 
     cells, orders = [], []
     for cell, repetitions in work:
-        for first, count in stretches(repetitions):
-            pair = cell.policy.name, cell.policy, cell.environment
+        pair = cell.policy.name, cell.policy, cell.environment
+        for order in orders_of(*pair, cell.checkpoints, cell.seed, repetitions):
             cells.append(cell)
-            orders.append(Order(*pair, cell.checkpoints, count, cell.seed, first))
+            orders.append(order)
     for number, run in play_orders(orders, report):
         yield cells[number], [run]
 

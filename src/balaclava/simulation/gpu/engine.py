@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
         return play
 
-    with memory:
+    with closing(memory):
         for at, runs in side_by_side([task(numbers) for numbers in groups], AT_ONCE):
             for number, runs_of_order in zip(groups[at], runs, strict=True):
                 yield from ((number, run) for run in runs_of_order)
@@ -145,14 +146,27 @@ def some_on_device(
     rounds: np.ndarray,
     seed: int,
     repetitions: Sequence[int],
-    report: Report = lambda _: None,
 ) -> Iterator[Run]:
-    """These repetitions of a pair, which ascend; what was left out was played before."""
-    for first, count in stretches(repetitions):
-        order = Order(label, policy, environment, rounds, count, seed, first)
+    """These repetitions of a pair, one stretch after the other."""
+    for order in orders_of(label, policy, environment, rounds, seed, repetitions):
         with on_device():
-            (runs,) = Group([order]).play(report)
+            (runs,) = Group([order]).play()
         yield from runs
+
+
+def orders_of(
+    label: str,
+    policy: Policy,
+    environment: Environment,
+    rounds: np.ndarray,
+    seed: int,
+    repetitions: Sequence[int],
+) -> list[Order]:
+    """These repetitions of a pair, which ascend; what was left out was played before."""
+    return [
+        Order(label, policy, environment, rounds, count, seed, first)
+        for first, count in stretches(repetitions)
+    ]
 
 
 def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,6 @@ until all of them are done, as long as the games that are still to come fit besi
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Any
 
 _SHARE = 0.8  # of the free memory of the device, for all games that are to be played
@@ -26,18 +25,6 @@ class Memory:
         self._needed = needed  # by the games that are still to be laid out
         self._kept: list[Any] = []
 
-    def __enter__(self) -> Memory:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Give back what was kept."""
-        self._kept.clear()
-
     def share(self, needed: int) -> float:
         """Of a group's games, which need so many bytes: 1 if those of all groups fit.
 
@@ -53,6 +40,10 @@ class Memory:
         """Give them back with all others, if what is still to be laid out fits beside them."""
         if _room() >= self._needed:
             self._kept.append(arrays)
+
+    def close(self) -> None:
+        """Give back what was kept."""
+        self._kept.clear()
 
 
 def _room() -> float:
