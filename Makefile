@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
-OLDEST := tests/policies/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
+OLDEST := tests/agents/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
   tests/test_base_install.py tests/test_authoring.py
 
 .PHONY: demo wheel examples test test-all test-oldest test-gpu audit bench lint format docs gallery clean help

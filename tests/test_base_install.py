@@ -243,7 +243,7 @@ DOORS = {
     "_core/inner.py": "_core/kernels.py",
     "auditing/device_games.py": "simulation/gpu/device.py",
     "client/": "client/connection.py",
-    "environments/numerals.py": "environments/logs.py",
+    "logs/numerals.py": "logs/reader.py",
     "papers/": "papers/harness/reproduction.py",
     "service/": "cli/serving.py",
     "simulation/gpu/": "simulation/gpu/device.py",

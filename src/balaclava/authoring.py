@@ -55,6 +55,7 @@ from balaclava.policies.base import (
 from balaclava.policies.base import register as register_policy
 from balaclava.policies.contextual.features import ContextualPolicy, PrivateContextualPolicy
 from balaclava.policies.expert_advice import ExpertPolicy, PrivateExpertPolicy
+from balaclava.policies.intervals import FROM_POOLS, FROM_REPORTS, FROM_TALLY
 from balaclava.policies.local import (
     LocalBoundedPolicy,
     LocalPolicy,
@@ -65,7 +66,6 @@ from balaclava.policies.local import (
     unit_level,
 )
 from balaclava.policies.losses import LossPolicy, PrivateLossPolicy
-from balaclava.policies.shown import FROM_POOLS, FROM_REPORTS, FROM_TALLY
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.counters import (
     Hybrid,

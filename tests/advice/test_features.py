@@ -182,7 +182,7 @@ def test_rows_left_out_are_left_out_of_features(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     rows = [f"{arm},{i % 2},{i}" for arm in "ab" for i in range(30)] + ["c,1,7", "a,1,NA"]
     path.write_text("\n".join(["text,came,age", *rows]) + "\n")
-    from balaclava.environments.cells import Reading
+    from balaclava.logs.cells import Reading
 
     log = read(
         path, arm="text", reward="came", features=["age"], min_rows=20,

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
+from balaclava.agents.estimates import winner_of
 from balaclava.cli import main
 from balaclava.errors import DeviceError, EstimateError, ExperimentFileError, ParameterError
 from balaclava.experiments.files import read_plan
-from balaclava.policies.estimates import winner_of
 from balaclava.reporting.panels import read_story, to_toml
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT

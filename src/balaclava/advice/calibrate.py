@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from balaclava._core.declared import Horizon, Range, brief, check, split
 from balaclava.advice.calibration import Calibration, CalibrationRow
 from balaclava.advice.search import Search, require_same_guarantee, with_scale
+from balaclava.agents.settling import Settle
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
-from balaclava.policies.settling import Settle
 from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import (
     Device,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from balaclava.environments.cells import PIPE, Reading, read_columns
-from balaclava.environments.logs import read_rewards
 from balaclava.errors import ParameterError
+from balaclava.logs.cells import PIPE, Reading, read_columns
+from balaclava.logs.reader import read_rewards
 from balaclava.simulation.statistics import plus_minus
 
 QUANTILES = (0.001, 0.999)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.parts import require_part
-from balaclava.environments.numerals import FIRST_ROW, first_row, to_array
 from balaclava.errors import ParameterError
+from balaclava.logs.numerals import FIRST_ROW, first_row, to_array
 
 PERIODS = 4  # with equally many rows
 _LEAST = 10  # rows of an arm in a period

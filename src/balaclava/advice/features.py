@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.environments.logs import as_labels
-from balaclava.environments.numerals import read_numbers
 from balaclava.errors import ParameterError
+from balaclava.logs.numerals import read_numbers
+from balaclava.logs.reader import as_labels
 
 FEATURE = "feature "  # before the number of a column, where a reader names what it is for
 _MOST_WORDS = 12  # different ones in a column

@@ -18,7 +18,7 @@ from balaclava.advice.people import People, count_people
 from balaclava.advice.recommend import Rewards
 from balaclava.advice.tails import Tail, hill
 from balaclava.environments.base import Environment
-from balaclava.environments.logs import LoggedRewards
+from balaclava.logs.reader import LoggedRewards
 from balaclava.privacy.guarantee import Guarantee
 
 _LIGHT = 3.0  # a tail index that is surely above it: noise for a range costs less than truncation

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.environments.logs import as_labels
+from balaclava.logs.reader import as_labels
 from balaclava.privacy.guarantee import Guarantee
 
 _CAPS = (1, 2, 3, 5, 10, 20, 50, 100)

@@ -16,10 +16,10 @@ from balaclava.advice.features import FEATURE, read_features
 from balaclava.advice.findings import Log
 from balaclava.advice.people import read_people
 from balaclava.environments.base import environment as make_environment
-from balaclava.environments.cells import PIPE, Reading
-from balaclava.environments.logs import LoggedRewards, read_log
-from balaclava.environments.numerals import FIRST_ROW, first_row, read_numbers
 from balaclava.errors import ParameterError
+from balaclava.logs.cells import PIPE, Reading
+from balaclava.logs.numerals import FIRST_ROW, first_row, read_numbers
+from balaclava.logs.reader import LoggedRewards, read_log
 
 _LARGEST = 1e100  # of a reward: sums of squares stay finite
 _MANY = 20  # arms

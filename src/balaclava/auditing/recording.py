@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.agents.restoring import carried_over
 from balaclava.auditing.lives import Life, copy_state, fingerprint
 from balaclava.auditing.rare import RareAnswers
 from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
-from balaclava.policies.restoring import carried_over
 
 DIFFERS = "the decision of round {} differs though every mechanism answered alike"
 FEWER = "in round {} fewer questions were asked of the randomness"

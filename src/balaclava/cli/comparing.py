@@ -21,7 +21,7 @@ from balaclava.cli.tables import print_table
 if TYPE_CHECKING:
     from balaclava.advice.compare import Comparison
     from balaclava.advice.context import Context
-    from balaclava.environments.cells import Reading
+    from balaclava.logs.cells import Reading
 
 _READ = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
@@ -127,7 +127,7 @@ def compare(
     from balaclava.advice.compare import NOT_PRIVATE
     from balaclava.advice.compare import compare as play
     from balaclava.advice.reading import read
-    from balaclava.environments.cells import PIPE, Reading
+    from balaclava.logs.cells import PIPE, Reading
     from balaclava.reporting.comparison import write_comparison
 
     if out is None and not as_json:

@@ -12,9 +12,9 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.environments._moments import average_moment, checked_order, checked_rewards
 from balaclava.environments.base import Environment, register
-from balaclava.environments.cells import Reading
-from balaclava.environments.logs import Label, LoggedRewards, in_order, read_log
 from balaclava.errors import ParameterError
+from balaclava.logs.cells import Reading
+from balaclava.logs.reader import Label, LoggedRewards, in_order, read_log
 
 
 class World(NamedTuple):

@@ -26,8 +26,8 @@ from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 from balaclava.privacy.secure import to_unit_grid
 
 if TYPE_CHECKING:
-    from balaclava.policies.agent import Agent
-    from balaclava.policies.settling import Settle
+    from balaclava.agents.agent import Agent
+    from balaclava.agents.settling import Settle
 
 RewardKind = Literal["bounded", "real", "loss", "any"]  # any: it learns from none
 LARGEST_REWARD = 1e150
@@ -318,7 +318,7 @@ class Policy(Declared):
         `patience`, `settle` and `missing` say how long rewards are waited for and when they count:
         see `bl.Agent`.
         """
-        from balaclava.policies.agent import Agent
+        from balaclava.agents.agent import Agent
 
         return Agent(self, seed=seed, patience=patience, settle=settle, missing=missing)
 

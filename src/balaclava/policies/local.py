@@ -90,7 +90,7 @@ class LocalPolicy(Policy):
         (which policies for rewards in a known range do without). Each reward is reported once: a
         second report of the same reward costs epsilon again.
         """
-        from balaclava.policies.player import checked_reward
+        from balaclava.agents.player import checked_reward
 
         kernel = type(self).report_kernel
         if kernel is None:

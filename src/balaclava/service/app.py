@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from balaclava.policies.player import REPORT, REWARD
+from balaclava.agents.player import REPORT, REWARD
 from balaclava.service import dashboard
 from balaclava.service.definition import Definition
 from balaclava.service.guards import Guards

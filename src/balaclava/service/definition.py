@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import Any
 
 from balaclava._core.declared import LARGEST_EPSILON
+from balaclava.agents.player import checked_reward
+from balaclava.agents.settling import guarantee_when_settled
 from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import REGISTRY, Policy
-from balaclava.policies.player import checked_reward
-from balaclava.policies.settling import guarantee_when_settled
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.service.problems import Problem
 

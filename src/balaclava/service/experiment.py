@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from balaclava.agents.decisions import Open
+from balaclava.agents.estimates import Reading
+from balaclava.agents.player import REWARD, Choice, Lesson, Player
+from balaclava.agents.saving import fill_from_bytes, state_bytes
 from balaclava.errors import EstimateError
-from balaclava.policies.decisions import Open
-from balaclava.policies.estimates import Reading
-from balaclava.policies.player import REWARD, Choice, Lesson, Player
-from balaclava.policies.saving import fill_from_bytes, state_bytes
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.definition import Definition
 from balaclava.service.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED

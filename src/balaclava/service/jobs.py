@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from sqlalchemy import insert, select, update
 
+from balaclava.agents.player import REPORT, REWARD, Lesson
 from balaclava.errors import RewardError
-from balaclava.policies.player import REPORT, REWARD, Lesson
 from balaclava.service.definition import Definition
 from balaclava.service.experiment import FINISHED, PAUSED, RUNNING, Experiment
 from balaclava.service.ledger import Ledger

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from balaclava.agents.estimates import Estimates, Reading
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.policies.estimates import Estimates, Reading
 from balaclava.policies.local import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.rounding import rounded_down

@@ -15,10 +15,10 @@ import numpy as np
 
 from balaclava._core.declared import Horizon, Range, brief, check
 from balaclava._core.kernels import compiled, compiling
+from balaclava.agents.settling import Settle, require_missing
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.policies.settling import Settle, require_missing
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.delays import Delay
 from balaclava.simulation.feedback import PROMPT, Feedback

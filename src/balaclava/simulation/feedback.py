@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from balaclava._core.declared import brief
+from balaclava.agents.settling import Settling, checked_settling
 from balaclava.errors import ParameterError
 from balaclava.frames.patience import FOUND, LEAST_REWARDS, LEAST_WAIT, MOST_TIMES
-from balaclava.policies.settling import Settling, checked_settling
 from balaclava.simulation.delays import Delay, DelayLaw
 
 _SCARCE = 5 * LEAST_REWARDS  # if so many are to be expected, fewer than 30 come once in 10^20

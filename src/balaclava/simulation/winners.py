@@ -11,8 +11,8 @@ import numpy as np
 from balaclava._core.declared import check
 from balaclava._core.kernels import compiled
 from balaclava._core.markup import text_lines
+from balaclava.agents.estimates import Confidence
 from balaclava.errors import EstimateError
-from balaclava.policies.estimates import Confidence
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from balaclava.agents.agent import Agent
+from balaclava.agents.decisions import Decision, id_parts
+from balaclava.agents.restoring import restore
 from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError, ParameterError, RewardError
-from balaclava.policies.agent import Agent
 from balaclava.policies.base import REGISTRY, Policy
-from balaclava.policies.decisions import Decision, id_parts
-from balaclava.policies.restoring import restore
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanism import mechanism_of
 from balaclava.privacy.randomness import seeded

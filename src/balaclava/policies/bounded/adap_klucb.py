@@ -17,8 +17,8 @@ from balaclava.policies.bounded.batched import (
     learn_alone,
     play_episode,
 )
+from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.policies.shown import FROM_POOLS
 
 
 @kernel(borrows=True)

@@ -17,7 +17,7 @@ from balaclava.policies.bounded.batched import (
     learn_growing,
     play_growing,
 )
-from balaclava.policies.shown import FROM_POOLS
+from balaclava.policies.intervals import FROM_POOLS
 
 
 @kernel(borrows=True)

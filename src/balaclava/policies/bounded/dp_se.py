@@ -32,8 +32,8 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.policies.shown import FROM_POOLS
 from balaclava.privacy.laplace import laplace_release
 from balaclava.theory.elimination import most_regret, removal_epochs
 

@@ -26,8 +26,8 @@ from balaclava.frames.epochs import (
 )
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.policies.shown import FROM_POOLS
 from balaclava.privacy.perturbation import exceeded_with
 from balaclava.privacy.truncated_laplace import truncated_laplace_release
 

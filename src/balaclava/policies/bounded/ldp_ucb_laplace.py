@@ -9,8 +9,8 @@ from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, register
+from balaclava.policies.intervals import FROM_REPORTS
 from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
-from balaclava.policies.shown import FROM_REPORTS
 
 
 @kernel(borrows=True)

@@ -12,7 +12,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import entropy
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
-from balaclava.policies.shown import FROM_TALLY
+from balaclava.policies.intervals import FROM_TALLY
 
 
 class Indexed(NamedTuple):

@@ -10,7 +10,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl_exceeds, kl_upper
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import BoundedPolicy, Kernels, register
-from balaclava.policies.shown import FROM_TALLY
+from balaclava.policies.intervals import FROM_TALLY
 
 Exploration = Annotated[float, Range(0, meaning="weight of log log t in the confidence level")]
 

@@ -22,7 +22,7 @@ from balaclava.frames.blocks import (
     start_block,
 )
 from balaclava.policies.base import BoundedPolicy, Kernels, failure_probability_of, register
-from balaclava.policies.shown import FROM_TALLY
+from balaclava.policies.intervals import FROM_TALLY
 
 
 class Params(NamedTuple):

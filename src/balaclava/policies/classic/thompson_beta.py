@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import BoundedPolicy, Kernels, register
-from balaclava.policies.shown import FROM_TALLY
+from balaclava.policies.intervals import FROM_TALLY
 
 
 @kernel(borrows=True)

@@ -18,7 +18,7 @@ from balaclava.policies.contaminated.elimination import (
     end_batch,
     radius_with,
 )
-from balaclava.policies.shown import limits_within_radius, require_radii
+from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms

@@ -55,12 +55,12 @@ from balaclava.policies.base import (
     failure_probability_of,
     register,
 )
+from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.moments import (
     is_as_told,
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.policies.shown import limits_within_radius, require_radii
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.batch_radii import (

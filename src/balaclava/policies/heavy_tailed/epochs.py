@@ -18,6 +18,7 @@ from balaclava._core.declared import (
 )
 from balaclava._core.kernels import kernel
 from balaclava.policies.base import Estimation, failure_probability_of
+from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.moments import (
     TailOrder,
     is_as_told,
@@ -25,7 +26,6 @@ from balaclava.policies.moments import (
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.policies.shown import limits_within_radius, require_radii
 from balaclava.theory.elimination import (
     most_regret,
     removal_epochs,

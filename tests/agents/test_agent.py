@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.decisions import REMEMBERED
+from balaclava.agents.saving import digest_of
 from balaclava.errors import (
     DecisionError,
     ParameterError,
@@ -26,8 +28,6 @@ from balaclava.errors import (
     SilenceWarning,
     UnknownNameError,
 )
-from balaclava.policies.decisions import REMEMBERED
-from balaclava.policies.saving import digest_of
 
 
 def agent_with_history(seed=3, rounds=25):

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 from balaclava._core.declared import MOST_ROUNDS
-from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
-from balaclava.policies.agent import Agent
-from balaclava.policies.base import REGISTRY, Policy
-from balaclava.policies.decisions import (
+from balaclava.agents.agent import Agent
+from balaclava.agents.decisions import (
     HAS_REWARD,
     WAS_CANCELLED,
     WAS_GIVEN_UP,
@@ -17,8 +15,8 @@ from balaclava.policies.decisions import (
     Open,
     id_parts,
 )
-from balaclava.policies.player import Player
-from balaclava.policies.saving import (
+from balaclava.agents.player import Player
+from balaclava.agents.saving import (
     DamageError,
     exactly,
     fill_state,
@@ -28,7 +26,9 @@ from balaclava.policies.saving import (
     unseal,
     whole_number,
 )
-from balaclava.policies.settling import Settling
+from balaclava.agents.settling import Settling
+from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
+from balaclava.policies.base import REGISTRY, Policy
 
 _PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.estimates import winner_of
 from balaclava.auditing.recorder import Player, Recorder
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
-from balaclava.policies.estimates import winner_of
-from balaclava.policies.shown import FROM_TALLY
+from balaclava.policies.intervals import FROM_TALLY
 from balaclava.testing.examples import examples
 
 MEANS = {"plain": 0.2, "friendly": 0.5, "map": 0.8}

@@ -20,6 +20,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from balaclava.agents.decisions import (
+    HAS_REWARD,
+    REMEMBERED,
+    WAS_CANCELLED,
+    WAS_GIVEN_UP,
+    Book,
+    Open,
+)
+from balaclava.agents.player import Lesson
+from balaclava.agents.saving import DamageError, exactly, items_of, whole_number
 from balaclava.errors import DecisionError, SilenceWarning
 from balaclava.frames.patience import (
     ENDLESS,
@@ -32,16 +42,6 @@ from balaclava.frames.patience import (
     longest_wait,
     note_wait,
 )
-from balaclava.policies.decisions import (
-    HAS_REWARD,
-    REMEMBERED,
-    WAS_CANCELLED,
-    WAS_GIVEN_UP,
-    Book,
-    Open,
-)
-from balaclava.policies.player import Lesson
-from balaclava.policies.saving import DamageError, exactly, items_of, whole_number
 
 SILENT = 1_000  # decisions without any news, after which an agent warns
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.parts import require_part
-from balaclava.environments.cells import Columns, Reading, read_columns
-from balaclava.environments.numerals import FIRST_ROW, first_row, missing, read_numbers, to_array
 from balaclava.errors import ParameterError
+from balaclava.logs.cells import Columns, Reading, read_columns
+from balaclava.logs.numerals import FIRST_ROW, first_row, missing, read_numbers, to_array
 
 Label = int | str
 

@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 import balaclava as bl
-from balaclava.environments.logs import read_log
 from balaclava.errors import ParameterError
+from balaclava.logs.reader import read_log
 
 PLAIN = "arm,reward\nb,0.5\na,1\nb,1234.5\n"
 WANTED = {"a": [1.0], "b": [0.5, 1234.5]}

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.saving import digest_of
 from balaclava.errors import BalaclavaError, PolicyError, SavedStateError
 from balaclava.frames.tally import begin_tally
-from balaclava.policies.saving import digest_of
 from balaclava.testing.examples import examples
 
 Saved = dict[str, Any]

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from balaclava.agents.decisions import Open
+from balaclava.agents.estimates import Reading
 from balaclava.errors import (
     BalaclavaError,
     ParameterError,
@@ -17,8 +19,6 @@ from balaclava.errors import (
     require_arm,
 )
 from balaclava.policies.base import Policy
-from balaclava.policies.decisions import Open
-from balaclava.policies.estimates import Reading
 from balaclava.privacy.report import checked_number
 
 REWARD, REPORT = "reward", "report"

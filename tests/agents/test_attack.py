@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.decisions import HAS_REWARD, WAS_GIVEN_UP
+from balaclava.agents.reception import Window
 from balaclava.auditing.recorder import Player, Recorder
 from balaclava.errors import BalaclavaError, DecisionError
 from balaclava.policies.base import REGISTRY
-from balaclava.policies.decisions import HAS_REWARD, WAS_GIVEN_UP
-from balaclava.policies.reception import Window
 from balaclava.testing.examples import completed
 
 ROUNDS, WINDOW = 130, 12

@@ -15,7 +15,7 @@ from balaclava._core.declared import Range, brief, check
 from balaclava._core.markup import text_lines
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
-from balaclava.policies.shown import limits_within_radius
+from balaclava.policies.intervals import limits_within_radius
 
 Confidence = Annotated[
     float, Range(0, 1, "chance that all intervals hold", open_low=True, open_high=True)

@@ -7,6 +7,19 @@ import threading
 from typing import Any, NoReturn
 
 from balaclava._core.declared import brief
+from balaclava.agents.decisions import Book, Decision
+from balaclava.agents.estimates import Estimates, Reading
+from balaclava.agents.player import REPORT, REWARD, Lesson, Player
+from balaclava.agents.reception import Arrival, Window
+from balaclava.agents.saving import pack_state, plain_generator, seal
+from balaclava.agents.settling import (
+    Settle,
+    Settling,
+    checked_settling,
+    guarantee_when_settled,
+    require_missing,
+)
+from balaclava.agents.status import Status
 from balaclava.errors import (
     ParameterError,
     PrivacyError,
@@ -14,19 +27,6 @@ from balaclava.errors import (
     SavedStateError,
 )
 from balaclava.policies.base import Policy, unregistered_part
-from balaclava.policies.decisions import Book, Decision
-from balaclava.policies.estimates import Estimates, Reading
-from balaclava.policies.player import REPORT, REWARD, Lesson, Player
-from balaclava.policies.reception import Arrival, Window
-from balaclava.policies.saving import pack_state, plain_generator, seal
-from balaclava.policies.settling import (
-    Settle,
-    Settling,
-    checked_settling,
-    guarantee_when_settled,
-    require_missing,
-)
-from balaclava.policies.status import Status
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
 

@@ -1,0 +1,1 @@
+"""Running a policy online: ask, tell, late and lost rewards, save and restore, estimates."""
