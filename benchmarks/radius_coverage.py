@@ -20,7 +20,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.authoring import compiled, kernel
-from balaclava.policies.contaminated.elimination import level_of, radius_of
+from balaclava.policies.contaminated.prae import level_of, radius_of
 from balaclava.privacy.randomness import seeded
 
 DELTA = 0.05

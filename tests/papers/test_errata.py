@@ -16,7 +16,7 @@ from scipy import integrate, optimize, stats
 import balaclava as bl
 from balaclava.errors import ParameterError
 from balaclava.policies.classic import robust_ucb
-from balaclava.policies.contaminated.elimination import level_of
+from balaclava.policies.contaminated.prae import level_of
 from balaclava.privacy.counters import tree_levels, worst_node_weight
 from balaclava.privacy.perturbation import beta_shape, beta_threshold
 from balaclava.privacy.truncated_laplace import truncated_laplace_cdf

@@ -12,7 +12,7 @@ import balaclava as bl
 import radius_coverage
 from balaclava.auditing import replay
 from balaclava.errors import ParameterError
-from balaclava.policies.contaminated.elimination import level_of, radius_of
+from balaclava.policies.contaminated.prae import level_of, radius_of
 from balaclava.privacy.randomness import seeded
 from balaclava.theory.elimination import elimination_regret, pulls_until_removed
 from balaclava.theory.truncation_radius import (

@@ -32,7 +32,7 @@ class Rates(NamedTuple):
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: exp3.Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: exp3.State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     exp3.learn(params, state, t, arm, unit_laplace_report(params, reward, 1.0, rng), phase, rng)
 

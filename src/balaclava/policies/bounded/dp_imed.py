@@ -44,8 +44,8 @@ DOUBT = 12.4  # nats: an arm is in doubt below this, less log((arms - 1) n epsil
 SHORT = 12_000.0  # rounds that do not pay for looking at arms in doubt earlier than they are due
 HASTE = 5.0  # nats, of log(t / SHORT), by which such arms are due earlier in longer runs
 MOST_GROWTH = 2.0  # of an arm's pulls by a batch that is sized by need
-AHEAD = 0.5  # nats that such a batch goes beyond log t
-_HALVINGS = 12
+BATCH_MARGIN = 0.5  # nats that such a batch goes beyond log t
+BISECTIONS = 12
 
 
 @kernel(borrows=True)
@@ -90,10 +90,10 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
         high = min(max(MOST_GROWTH * before, low), 2.0**53)
         if x >= top:
             high = max(2.0 * before, low)
-        for _ in range(_HALVINGS if x < top else 0):
+        for _ in range(BISECTIONS if x < top else 0):
             middle = 0.5 * (low + high)
             index = rate(params, t, middle, x, top, draws) + math.log(middle)
-            if index < math.log(t) + AHEAD:
+            if index < math.log(t) + BATCH_MARGIN:
                 low = middle
             else:
                 high = middle
@@ -125,10 +125,10 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
     return Kernels(begin, choose, learn_growing, forget_growing)
 
 
-_RATES = {"paper": paper_rate, "exact": exact_rate, "careful": careful_rate}
+RATE_KERNELS = {"paper": paper_rate, "exact": exact_rate, "careful": careful_rate}
 _KERNELS = {
     (index, batches): _kernels(rate, batches == "need")
-    for index, rate in _RATES.items()
+    for index, rate in RATE_KERNELS.items()
     for batches in ("ratio", "need")
 }
 _BATCHES = {"ratio": (30.0, 1.5), "need": (40.0, 1.25)}  # first times epsilon, ratio

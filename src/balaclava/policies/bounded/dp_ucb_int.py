@@ -15,7 +15,7 @@ from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.accounting import interval_epsilon, smallest_interval
 from balaclava.privacy.laplace import laplace_release
 
-_LONGEST = 2**40  # pulls of one arm; nobody will see the end of a longer interval
+LONGEST_INTERVAL = 2**40  # pulls of one arm; nobody will see the end of a longer interval
 
 
 class Params(NamedTuple):
@@ -174,7 +174,7 @@ class DPUCBInt(PrivateBoundedPolicy):
         super().__post_init__()
         if self.delta == 0:
             raise self.refuse("delta", "is not allowed: the refreshes never end; give one above 0")
-        if interval_epsilon(_LONGEST, self.delta, self.v) > self.epsilon:
+        if interval_epsilon(LONGEST_INTERVAL, self.delta, self.v) > self.epsilon:
             raise self.refuse("epsilon", "is so small that no index would ever be refreshed")
 
     @property

@@ -11,25 +11,25 @@ from balaclava.policies.base import Kernels, Policy, RewardKind, register
 from balaclava.privacy.guarantee import Guarantee, Model, Scope
 
 
-class Nothing(NamedTuple):
+class State(NamedTuple):
     """No reward leaves a trace."""
 
     traces: np.ndarray
 
 
 @kernel
-def begin(params: Any) -> Nothing:
-    return Nothing(np.zeros(0))
+def begin(params: Any) -> State:
+    return State(np.zeros(0))
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Nothing, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     return int(rng.random() * params.arms), 0
 
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Nothing, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     pass
 

@@ -24,7 +24,7 @@ from balaclava.policies.losses import (
 Mixing = Annotated[float, Range(0, 1, "share of decisions that are drawn evenly")]
 
 
-class Rates(NamedTuple):
+class Params(NamedTuple):
     """What the kernels need."""
 
     arms: int
@@ -34,7 +34,7 @@ class Rates(NamedTuple):
     anytime: bool  # whether eta falls with the square root of the round
 
 
-class Weights(NamedTuple):
+class State(NamedTuple):
     """Minus the logarithms of the weights over eta, and the chances that follow from them."""
 
     losses: np.ndarray
@@ -43,14 +43,14 @@ class Weights(NamedTuple):
 
 
 @kernel
-def begin(params: Rates) -> Weights:
-    return Weights(
+def begin(params: Params) -> State:
+    return State(
         np.zeros(params.arms), np.zeros(params.arms), begin_pending(params.outstanding, 1)
     )
 
 
 @kernel(borrows=True)
-def choose(params: Rates, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     eta = params.eta / math.sqrt(t) if params.anytime else params.eta
     least, total = least_loss(state.losses), 0.0
     for arm in range(params.arms):
@@ -66,7 +66,7 @@ def choose(params: Rates, state: Weights, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def learn(
-    params: Rates, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0:
@@ -135,7 +135,7 @@ class Exp3(LossPolicy):
         if self.loss_noise > 0 and self.horizon is None:
             raise self.refuse("loss_noise", "needs a horizon, to which the rates are tuned")
 
-    def constants(self) -> Rates:
+    def constants(self) -> Params:
         K, eta = self.arms, self.eta
         anytime = eta is None and self.horizon is None
         if eta is None:
@@ -147,7 +147,7 @@ class Exp3(LossPolicy):
         gamma = self.gamma
         if gamma is None:
             gamma = min(MIXING * eta * K * self.loss_noise * self._log, 1.0)
-        return Rates(K, self.outstanding, eta, gamma, anytime)
+        return Params(K, self.outstanding, eta, gamma, anytime)
 
     @property
     def _log(self) -> float:

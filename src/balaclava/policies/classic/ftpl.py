@@ -18,7 +18,7 @@ from balaclava.policies.losses import REACH, LearningRate, LossPolicy, rivals_ar
 Resamples = Annotated[int, Range(1, 2**53, "most draws that estimate the chance of an arm")]
 
 
-class Rates(NamedTuple):
+class Params(NamedTuple):
     """What the kernels need."""
 
     arms: int
@@ -27,7 +27,7 @@ class Rates(NamedTuple):
     resamples: int
 
 
-class Leaders(NamedTuple):
+class State(NamedTuple):
     """Estimated losses, and how many draws it took to see each chosen arm lead again."""
 
     losses: np.ndarray
@@ -35,19 +35,19 @@ class Leaders(NamedTuple):
 
 
 @kernel
-def begin(params: Rates) -> Leaders:
-    return Leaders(np.zeros(params.arms), begin_pending(params.outstanding, 1))
+def begin(params: Params) -> State:
+    return State(np.zeros(params.arms), begin_pending(params.outstanding, 1))
 
 
 @kernel(borrows=True)
-def perturbed(params: Rates, state: Leaders, arm: int, rng: Any) -> float:
+def perturbed(params: Params, state: State, arm: int, rng: Any) -> float:
     """The estimated loss with Laplace noise, which serves chance and not privacy."""
     noise = rng.standard_exponential() - rng.standard_exponential()
     return state.losses[arm] + params.spread * noise
 
 
 @kernel(borrows=True)
-def leads(params: Rates, state: Leaders, leader: int, rng: Any) -> bool:
+def leads(params: Params, state: State, leader: int, rng: Any) -> bool:
     """Whether `leader` is the arg min of a fresh draw, which stops as soon as it is not."""
     lowest = perturbed(params, state, leader, rng)
     for arm in range(params.arms):
@@ -59,7 +59,7 @@ def leads(params: Rates, state: Leaders, leader: int, rng: Any) -> bool:
 
 
 @kernel(borrows=True)
-def choose(params: Rates, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best, lowest = 0, math.inf
     for arm in range(params.arms):
         index = perturbed(params, state, arm, rng)
@@ -75,7 +75,7 @@ def choose(params: Rates, state: Leaders, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def learn(
-    params: Rates, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0:
@@ -136,9 +136,9 @@ class FTPL(LossPolicy):
     eta: LearningRate | None = None
     resamples: Resamples | None = None
 
-    def constants(self) -> Rates:
+    def constants(self) -> Params:
         eta = self.rate
-        return Rates(self.arms, self.outstanding, 1.0 / eta if eta > 0.0 else 0.0, self._draws)
+        return Params(self.arms, self.outstanding, 1.0 / eta if eta > 0.0 else 0.0, self._draws)
 
     @property
     def rate(self) -> float:

@@ -19,7 +19,7 @@ Order = Annotated[float, Range(1, 2, "alpha, order of the known moment", open_lo
 Sigma = Annotated[float, Range(0, meaning="E|loss|^alpha is at most sigma^alpha", open_low=True)]
 
 
-class Terms(NamedTuple):
+class Params(NamedTuple):
     """What the kernels need."""
 
     arms: int
@@ -31,7 +31,7 @@ class Terms(NamedTuple):
     scale: float
 
 
-class Leaders(NamedTuple):
+class State(NamedTuple):
     """Estimated losses and the chances that follow from them."""
 
     losses: np.ndarray
@@ -41,19 +41,19 @@ class Leaders(NamedTuple):
 
 
 @kernel
-def begin(params: Terms) -> Leaders:
+def begin(params: Params) -> State:
     arms = params.arms
-    return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 2))
+    return State(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 2))
 
 
 @kernel(borrows=True)
-def nth_root(params: Terms, x: float) -> float:
+def nth_root(params: Params, x: float) -> float:
     """x^(1/alpha)."""
     return math.sqrt(x) if params.power == 2.0 else math.pow(x, params.share)
 
 
 @kernel(borrows=True)
-def choose(params: Terms, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     growth = params.sigma * nth_root(params, t)
     eta = params.scale / growth
     tsallis_chances(state.losses, eta, params.power, state.root, state.chances)
@@ -67,7 +67,7 @@ def choose(params: Terms, state: Leaders, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def learn(
-    params: Terms, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0 and abs(reward) <= state.pending.notes[row, 1]:
@@ -130,9 +130,9 @@ class HTINF(LossPolicy):
     moment_order: Order = 2.0
     sigma: Sigma | None = None
 
-    def constants(self) -> Terms:
+    def constants(self) -> Params:
         alpha = self.moment_order
-        return Terms(
+        return Params(
             self.arms,
             self.outstanding,
             alpha / (alpha - 1.0),

@@ -15,7 +15,7 @@ from balaclava.policies.base import BoundedPolicy, Kernels, register
 from balaclava.policies.intervals import FROM_TALLY
 
 
-class Indexed(NamedTuple):
+class State(NamedTuple):
     """A tally, and what the index needs of each arm: they change with the arm's rewards alone."""
 
     asked: np.ndarray
@@ -32,13 +32,13 @@ class Indexed(NamedTuple):
 
 
 @kernel
-def begin(params: Any) -> Indexed:
+def begin(params: Any) -> State:
     arms, (asked, pulls, sums, unknown) = params.arms, begin_tally(params)
-    return Indexed(asked, pulls, sums, unknown, np.zeros(arms), np.zeros(arms), np.zeros(arms))
+    return State(asked, pulls, sums, unknown, np.zeros(arms), np.zeros(arms), np.zeros(arms))
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: Indexed, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     best = unknown_arm(state)
     if best < 0:
         best = lowest_index(state)
@@ -48,7 +48,7 @@ def choose(params: Any, state: Indexed, t: int, context: Any, rng: Any) -> tuple
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Indexed, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     learn_tally(params, state, t, arm, reward, phase, rng)
     state.means[arm] = state.sums[arm] / state.pulls[arm]
@@ -57,7 +57,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def lowest_index(state: Indexed) -> int:
+def lowest_index(state: State) -> int:
     """The lowest of the arms with the lowest index.
 
     kl(p, q) is -p log q - (1-p) log(1-q) less the entropy of p, so that a round takes two

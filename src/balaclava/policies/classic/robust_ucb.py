@@ -26,7 +26,7 @@ from balaclava.policies.base import Kernels, Policy, register
 from balaclava.policies.moments import is_as_told
 
 
-class RobustState(NamedTuple):
+class State(NamedTuple):
     """Counts, estimates, and what the estimator keeps."""
 
     asked: np.ndarray  # decisions handed out, by arm
@@ -43,7 +43,7 @@ def clock(params: Any, t: int) -> float:
 
 
 @kernel(borrows=True)
-def short_arm(state: RobustState, least: int) -> int:
+def short_arm(state: State, least: int) -> int:
     """Of the arms that have fewer rewards than needed, the one asked least often; or -1."""
     pick = -1
     for arm in range(state.pulls.size):
@@ -53,7 +53,7 @@ def short_arm(state: RobustState, least: int) -> int:
 
 
 @kernel(borrows=True)
-def highest_index(params: Any, state: RobustState, width: float) -> int:
+def highest_index(params: Any, state: State, width: float) -> int:
     """The arm with the highest estimate + bonus, bonus = radius_scale * width * n^(-v/(1+v))."""
     best, highest = 0, -math.inf
     for arm in range(params.arms):
@@ -64,15 +64,15 @@ def highest_index(params: Any, state: RobustState, width: float) -> int:
 
 
 @kernel(borrows=True)
-def count_reward(params: Any, state: RobustState, arm: int) -> None:
+def count_reward(params: Any, state: State, arm: int) -> None:
     state.pulls[arm] += 1
     state.shrinkage[arm] = float(state.pulls[arm]) ** (1.0 / params.moment_order - 1.0)
 
 
 @kernel
-def begin_truncated_mean(params: Any) -> RobustState:
+def begin_truncated_mean(params: Any) -> State:
     arms = params.arms
-    return RobustState(
+    return State(
         np.zeros(arms, np.int64),
         np.zeros(arms, np.int64),
         np.zeros(arms),
@@ -90,7 +90,7 @@ def truncated_mean_width(params: Any, log_t: float) -> float:
 
 @kernel(borrows=True)
 def choose_truncated_mean(
-    params: Any, state: RobustState, t: int, context: Any, rng: Any
+    params: Any, state: State, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     arm = short_arm(state, 1)
     if arm < 0:
@@ -105,7 +105,7 @@ def choose_truncated_mean(
 
 @kernel(borrows=True)
 def learn_truncated_mean(
-    params: Any, state: RobustState, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if t > params.horizon:
         return
@@ -130,9 +130,9 @@ def most_blocks(log_t: float) -> int:
 
 
 @kernel
-def begin_medians(params: Any) -> RobustState:
+def begin_medians(params: Any) -> State:
     arms = params.arms
-    return RobustState(
+    return State(
         np.zeros(arms, np.int64),
         np.zeros(arms, np.int64),
         np.zeros(arms),
@@ -151,7 +151,7 @@ def median_of_means_width(params: Any, log_t: float) -> float:
 
 @kernel(borrows=True)
 def choose_median_of_means(
-    params: Any, state: RobustState, t: int, context: Any, rng: Any
+    params: Any, state: State, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     arm = short_arm(state, 2)
     if arm < 0:
@@ -167,7 +167,7 @@ def choose_median_of_means(
 
 @kernel(borrows=True)
 def learn_median_of_means(
-    params: Any, state: RobustState, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if t > params.horizon:
         return
@@ -176,9 +176,9 @@ def learn_median_of_means(
 
 
 @kernel
-def begin_catoni_means(params: Any) -> RobustState:
+def begin_catoni_means(params: Any) -> State:
     arms = params.arms
-    return RobustState(
+    return State(
         np.zeros(arms, np.int64),
         np.zeros(arms, np.int64),
         np.zeros(arms),
@@ -195,7 +195,7 @@ def catoni_width(params: Any, log_t: float) -> float:
 
 @kernel(borrows=True)
 def choose_catoni(
-    params: Any, state: RobustState, t: int, context: Any, rng: Any
+    params: Any, state: State, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     # 8 log T rewards of each arm: the estimate needs more than 4 log t, the bonus 8 log t.
     arm = short_arm(state, math.ceil(8.0 * clock(params, params.horizon)))
@@ -214,7 +214,7 @@ def choose_catoni(
 
 @kernel(borrows=True)
 def learn_catoni_mean(
-    params: Any, state: RobustState, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if t > params.horizon:
         return

@@ -18,7 +18,7 @@ from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
 Sigma = Annotated[float, Range(0, meaning="E loss^2 is at most sigma^2", open_low=True)]
 
 
-class Terms(NamedTuple):
+class Params(NamedTuple):
     """What the kernels need."""
 
     arms: int
@@ -26,7 +26,7 @@ class Terms(NamedTuple):
     rate: float  # eta_t sqrt(t)
 
 
-class Leaders(NamedTuple):
+class State(NamedTuple):
     """Estimated losses and the chances that follow from them."""
 
     losses: np.ndarray
@@ -36,13 +36,13 @@ class Leaders(NamedTuple):
 
 
 @kernel
-def begin(params: Terms) -> Leaders:
+def begin(params: Params) -> State:
     arms = params.arms
-    return Leaders(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 1))
+    return State(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 1))
 
 
 @kernel(borrows=True)
-def choose(params: Terms, state: Leaders, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tsallis_chances(state.losses, params.rate / math.sqrt(t), 2.0, state.root, state.chances)
     arm = draw_arm(state.chances, rng)
     state.pending.notes[new_note(state.pending), 0] = state.chances[arm]
@@ -51,7 +51,7 @@ def choose(params: Terms, state: Leaders, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def learn(
-    params: Terms, state: Leaders, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row >= 0:
@@ -102,9 +102,9 @@ class TsallisINF(LossPolicy):
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
     sigma: Sigma | None = None
 
-    def constants(self) -> Terms:
+    def constants(self) -> Params:
         sigma = self.sigma or math.sqrt(second_moment(self.loss_noise))
-        return Terms(self.arms, self.outstanding, self.learning_rate_scale / sigma)
+        return Params(self.arms, self.outstanding, self.learning_rate_scale / sigma)
 
     def chances(self, state: Any) -> np.ndarray | None:
         """Those by which the arm was drawn."""

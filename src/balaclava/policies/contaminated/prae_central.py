@@ -22,10 +22,10 @@ from balaclava.frames.epochs import (
     take,
 )
 from balaclava.policies.base import Kernels, failure_probability_of, register
-from balaclava.policies.contaminated.elimination import (
-    Elimination,
-    EliminationPolicy,
+from balaclava.policies.contaminated.prae import (
     Params,
+    PraePolicy,
+    PraeState,
     arm_of_batch,
     begin_elimination,
     end_batch,
@@ -43,10 +43,10 @@ _MOST_BINS = 10**6  # a noisy count for each of them, arm and batch
 _BREAKDOWN = 0.25  # from this share of outliers on they may fill a bin as well as the mean does
 
 
-class Located(NamedTuple):
+class State(NamedTuple):
     """The batches, each fold an epoch of its own; histograms, and what they showed."""
 
-    batch: Elimination
+    batch: PraeState
     counts: np.ndarray  # [arm, row, bin]: raw
     centres: np.ndarray  # [arm]: J, the left end of the fullest bin of its last histogram
     located: np.ndarray  # [arm]: whether there is one
@@ -61,9 +61,9 @@ class Located(NamedTuple):
 
 
 @kernel
-def begin(params: Params) -> Located:
+def begin(params: Params) -> State:
     arms = params.arms
-    return Located(
+    return State(
         begin_elimination(params),
         np.zeros((arms, 2, params.bins), np.int64),
         np.zeros(arms),
@@ -76,7 +76,7 @@ def begin(params: Params) -> Located:
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: Located, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batch = state.batch
     if batch.rest[0] == 0 and needs_epoch(batch.epochs):
         open_fold(params, state, rng)
@@ -86,7 +86,7 @@ def choose(params: Params, state: Located, t: int, context: Any, rng: Any) -> tu
 
 
 @kernel(borrows=True)
-def open_fold(params: Params, state: Located, rng: Any) -> None:
+def open_fold(params: Params, state: State, rng: Any) -> None:
     """The second fold, truncated about the centres known by now; or the first of a new batch.
 
     While no centre is known, as the first fold waits for its rewards, another first fold goes on.
@@ -111,7 +111,7 @@ def open_fold(params: Params, state: Located, rng: Any) -> None:
 
 
 @kernel(borrows=True)
-def any_located(state: Located, only: int) -> bool:
+def any_located(state: State, only: int) -> bool:
     """Whether the arm, or any active one, has a centre."""
     if only >= 0:
         return bool(state.located[only])
@@ -122,7 +122,7 @@ def any_located(state: Located, only: int) -> bool:
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: Located, rng: Any) -> None:
+def settle(params: Params, state: State, rng: Any) -> None:
     """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
     batch, epochs = state.batch, state.batch.epochs
     while is_settled(epochs):
@@ -143,7 +143,7 @@ def settle(params: Params, state: Located, rng: Any) -> None:
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Located, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     epochs = state.batch.epochs
     if not is_under_way(epochs, arm, phase):
@@ -162,14 +162,14 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Params, state: Located, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state.batch.epochs, arm, phase):
         drop(state.batch.epochs, arm, phase)
         settle(params, state, rng)
 
 
 @kernel(borrows=True)
-def count_in_bin(params: Params, state: Located, arm: int, row: int, reward: float) -> None:
+def count_in_bin(params: Params, state: State, arm: int, row: int, reward: float) -> None:
     """Count a reward in its bin; beyond the histogram it counts nowhere."""
     place = (reward - params.low) / params.width
     if 0.0 <= place < params.bins:
@@ -177,7 +177,7 @@ def count_in_bin(params: Params, state: Located, arm: int, row: int, reward: flo
 
 
 @kernel(borrows=True)
-def locate(params: Params, state: Located, arm: int, row: int, rng: Any) -> None:
+def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release the fullest bin of an arm, and empty its histogram."""
     fullest = private_argmax_histogram(rng, state.counts[arm, row], params.epsilon)
     state.centres[arm] = params.low + fullest * params.width
@@ -187,7 +187,7 @@ def locate(params: Params, state: Located, arm: int, row: int, rng: Any) -> None
 
 
 @register
-class PRAECentral(EliminationPolicy):
+class PRAECentral(PraePolicy):
     """Elimination in doubling batches, with means first located and then truncated about there.
 
     For rewards that vary little about a mean that may be far from 0: the k-th central moment is

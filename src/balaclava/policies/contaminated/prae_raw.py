@@ -9,10 +9,10 @@ from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import drop, is_settled, is_under_way, keep_release, row_of, take
 from balaclava.policies.base import Estimation, Kernels, failure_probability_of, register
-from balaclava.policies.contaminated.elimination import (
-    Elimination,
-    EliminationPolicy,
+from balaclava.policies.contaminated.prae import (
     Params,
+    PraePolicy,
+    PraeState,
     begin_elimination,
     choose_in_batches,
     end_batch,
@@ -24,16 +24,16 @@ from balaclava.privacy.truncation import truncated_onto
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
 
 Radius = Literal["mixed", "paper"]
-ROWS = 16  # batches under way: the first ones, of 2, 4, 8, ... pulls, tell little
+OPEN_BATCHES = 16  # batches under way: the first ones, of 2, 4, 8, ... pulls, tell little
 
 
 @kernel
-def begin(params: Params) -> Elimination:
-    return begin_elimination(params, ROWS)
+def begin(params: Params) -> PraeState:
+    return begin_elimination(params, OPEN_BATCHES)
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: Elimination, rng: Any) -> None:
+def settle(params: Params, state: PraeState, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 2 beta."""
     epochs = state.epochs
     while is_settled(epochs):
@@ -51,7 +51,7 @@ def settle(params: Params, state: Elimination, rng: Any) -> None:
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Elimination, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: PraeState, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if is_under_way(state.epochs, arm, phase):
         row = row_of(state.epochs, phase)
@@ -60,7 +60,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Params, state: Elimination, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: PraeState, t: int, arm: int, phase: int, rng: Any) -> None:
     if is_under_way(state.epochs, arm, phase):
         drop(state.epochs, arm, phase)
         settle(params, state, rng)
@@ -74,7 +74,7 @@ def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
 
 
 @register
-class PRAERaw(EliminationPolicy):
+class PRAERaw(PraePolicy):
     """Elimination in doubling batches, with means truncated about 0, for rewards with outliers.
 
     For rewards with a known k-th raw moment, k >= 2, of which a share may be arbitrary outliers.

@@ -52,12 +52,12 @@ LevelShare = Annotated[
     Range(0, 1, "part of epsilon for the size of rewards", open_low=True, open_high=True),
 ]
 
-ROWS = 16  # batches of an arm under way at once
-GRADES = 128
-CUT = 0.3  # of the mean on a side of the centre, what the levels of grade 0 may cut off,
-FALL = 0.95  # and times this at every further grade
-FINER = 3.0  # how much surer the leader's mean is before a rival in doubt gets another batch
-FIRST_BATCH = 80.0  # over epsilon
+OPEN_BATCHES = 16  # batches of an arm under way at once
+MOST_GRADES = 128
+BIAS_SHARE = 0.3  # of the mean on a side of the centre, what the levels of grade 0 may cut off,
+BIAS_DECAY = 0.95  # and times this at every further grade
+LEADER_PRECISION = 3.0  # how much surer the leader's mean is before a rival in doubt gets another batch
+FIRST_BATCH_EPSILON = 80.0  # over epsilon
 
 
 class State(NamedTuple):
@@ -106,13 +106,13 @@ def moderate(epsilon: float) -> float:
 def begin(params: Any) -> State:
     arms = params.arms
     return State(
-        begin_pools(arms, ROWS),
-        np.zeros((arms, ROWS, BINS), np.int64),
-        np.zeros((arms, ROWS)),
-        np.zeros((arms, ROWS), np.int64),
-        np.zeros(GRADES, np.int64),
-        np.zeros(GRADES),
-        np.zeros(GRADES),
+        begin_pools(arms, OPEN_BATCHES),
+        np.zeros((arms, OPEN_BATCHES, BINS), np.int64),
+        np.zeros((arms, OPEN_BATCHES)),
+        np.zeros((arms, OPEN_BATCHES), np.int64),
+        np.zeros(MOST_GRADES, np.int64),
+        np.zeros(MOST_GRADES),
+        np.zeros(MOST_GRADES),
         np.zeros(BINS),
         np.full(arms, math.ceil(params.first_batch)),
         np.full(arms, -1),
@@ -120,10 +120,10 @@ def begin(params: Any) -> State:
         np.zeros(arms, np.bool_),
         np.zeros((arms, BINS)),
         np.zeros(arms),
-        np.zeros((arms, GRADES)),
-        np.zeros((arms, GRADES)),
-        np.zeros((arms, GRADES)),
-        np.zeros((arms, GRADES)),
+        np.zeros((arms, MOST_GRADES)),
+        np.zeros((arms, MOST_GRADES)),
+        np.zeros((arms, MOST_GRADES)),
+        np.zeros((arms, MOST_GRADES)),
     )
 
 
@@ -241,7 +241,7 @@ def next_grade(params: Any, state: State, arm: int, t: int) -> int:
     if advantage(params, state, rival, lead, t) <= 0.0:
         return int(state.top[rival])
     even = state.top[rival] == top
-    sure = state.precisions[lead, top] >= FINER * state.precisions[rival, top]
+    sure = state.precisions[lead, top] >= LEADER_PRECISION * state.precisions[rival, top]
     climbs = even and sure and open_grade(params, state, top + 1, lead, t)
     return int(top + 1 if climbs else top)
 
@@ -249,15 +249,15 @@ def next_grade(params: Any, state: State, arm: int, t: int) -> int:
 @kernel(borrows=True)
 def levels(state: State, arm: int, g: int) -> tuple[float, float]:
     """How far below and above its origin an arm would have its rewards counted at a grade."""
-    shares, part = state.shares[arm], CUT * FALL**g
+    shares, part = state.shares[arm], BIAS_SHARE * BIAS_DECAY**g
     return cut_level(shares, -1, part), cut_level(shares, 1, part)
 
 
 @kernel(borrows=True)
 def open_grade(params: Any, state: State, g: int, lead: int, t: int) -> bool:
     """Fix a grade's size and levels, by the histograms of all arms that may be best; once."""
-    if g == GRADES or state.sizes[g] > 0:
-        return bool(g < GRADES)
+    if g == MOST_GRADES or state.sizes[g] > 0:
+        return bool(g < MOST_GRADES)
     low, high = math.inf, -math.inf
     for arm in range(params.arms):
         alive = g == 0 or arm == lead or advantage(params, state, arm, lead, t) > 0.0
@@ -457,5 +457,5 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     radius_scale: RadiusScale = 1.0
 
     def constants(self) -> Any:
-        first = self.first_batch or FIRST_BATCH / moderate(self.epsilon)
+        first = self.first_batch or FIRST_BATCH_EPSILON / moderate(self.epsilon)
         return super().constants()._replace(first_batch=first)

@@ -28,7 +28,11 @@ from balaclava.frames.epochs import (
     take,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
-from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy, Params
+from balaclava.policies.heavy_tailed.truncated_elimination import (
+    LOG_2,
+    Params,
+    TruncatedEliminationPolicy,
+)
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import exact_step, truncated_onto
 
@@ -136,7 +140,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 
 @register
-class DPRSE(EpochPolicy, PrivateRealPolicy):
+class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
     """Private elimination on truncated means, for rewards with a known moment.
 
     Where one trusted party holds the rewards; its regret is of the best possible order. For the

@@ -27,7 +27,11 @@ from balaclava.frames.epochs import (
     take,
 )
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.heavy_tailed.epochs import LOG_2, EpochPolicy, Params
+from balaclava.policies.heavy_tailed.truncated_elimination import (
+    LOG_2,
+    Params,
+    TruncatedEliminationPolicy,
+)
 from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 
@@ -154,7 +158,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 
 @register
-class LDPRSE(EpochPolicy, LocalRealPolicy):
+class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
     """Elimination on rewards that each owner truncates and reports with Laplace noise.
 
     For heavy-tailed rewards that nobody but their owners may see. Local privacy is dear: with the

@@ -75,7 +75,7 @@ class Params(NamedTuple):
     holdout: float
 
 
-class Elimination(NamedTuple):
+class PraeState(NamedTuple):
     """The batches under way, each an epoch; by row, what was fixed when each was opened."""
 
     epochs: Epochs
@@ -95,9 +95,9 @@ class Elimination(NamedTuple):
 
 
 @kernel
-def begin_elimination(params: Params, rows: int = 2) -> Elimination:
+def begin_elimination(params: Params, rows: int = 2) -> PraeState:
     """All arms active, no batch open; `rows` of them may be under way."""
-    return Elimination(
+    return PraeState(
         begin_epochs(params.arms, rows),
         np.zeros(rows),
         np.zeros(rows),
@@ -110,7 +110,7 @@ def begin_elimination(params: Params, rows: int = 2) -> Elimination:
 
 
 @kernel(borrows=True)
-def next_size(params: Params, state: Elimination, rng: Any) -> None:
+def next_size(params: Params, state: PraeState, rng: Any) -> None:
     """B = 2, 4, 8, ...; those of the first phase whose rewards are not used are only counted."""
     state.size[0] = max(2 * state.size[0], 2)
     if state.size[0] < params.threshold and params.first_phase <= EACH_ROUND:
@@ -119,7 +119,7 @@ def next_size(params: Params, state: Elimination, rng: Any) -> None:
 
 
 @kernel(borrows=True)
-def open_batch(params: Params, state: Elimination, length: int, only: int) -> int:
+def open_batch(params: Params, state: PraeState, length: int, only: int) -> int:
     """Open the epoch of the batch, `length` pulls of each of its arms; its row."""
     row = open_epoch(state.epochs, length, only)
     state.first[row] = state.size[0] < params.threshold
@@ -129,7 +129,7 @@ def open_batch(params: Params, state: Elimination, length: int, only: int) -> in
 
 
 @kernel(borrows=True)
-def unused_pull(params: Params, state: Elimination, rng: Any) -> tuple[int, int]:
+def unused_pull(params: Params, state: PraeState, rng: Any) -> tuple[int, int]:
     """A decision of the first phase from which nothing is learned."""
     state.rest[0] -= 1
     state.epochs.chance[0] = 1.0
@@ -163,7 +163,7 @@ def radius_of(params: Params, size: int) -> float:
 
 @kernel(borrows=True)
 def choose_in_batches(
-    params: Params, state: Elimination, t: int, context: Any, rng: Any
+    params: Params, state: PraeState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     """`choose`: the next pull of the batch."""
     if state.rest[0] == 0 and needs_epoch(state.epochs):
@@ -176,7 +176,7 @@ def choose_in_batches(
 
 
 @kernel(borrows=True)
-def arm_of_batch(params: Params, state: Elimination, rng: Any) -> int:
+def arm_of_batch(params: Params, state: PraeState, rng: Any) -> int:
     """The one arm of a batch of the first phase: by chance, or by what was released; or -1.
 
     An arm that waits in an earlier batch is not asked again, unless all do.
@@ -197,7 +197,7 @@ def arm_of_batch(params: Params, state: Elimination, rng: Any) -> int:
 
 
 @kernel(borrows=True)
-def end_batch(params: Params, state: Elimination, row: int, compare: bool) -> None:
+def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None:
     """Remove the arms that are 2 beta behind, and go on.
 
     A batch that was opened while this one waited is as long as what was asked by now, rounded up
@@ -215,7 +215,7 @@ def end_batch(params: Params, state: Elimination, row: int, compare: bool) -> No
     end_epoch(epochs, length)
 
 
-class EliminationPolicy(PooledPolicy, PrivateRealPolicy):
+class PraePolicy(PooledPolicy, PrivateRealPolicy):
     """What prae-raw and prae-central share: their parameters, and a bound on their regret."""
 
     pools: ClassVar[str] = "epochs"

@@ -33,7 +33,7 @@ from balaclava.theory.elimination import (
 )
 
 LOG_2 = math.log(2.0)
-_MOST_EPOCHS = 60
+LONGEST_WALK = 60
 
 
 class Params(NamedTuple):
@@ -56,7 +56,7 @@ def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
 
 
-class EpochPolicy(PooledPolicy):
+class TruncatedEliminationPolicy(PooledPolicy):
     """Epochs of a length R, rewards truncated at a level B, arms that fall behind dropped.
 
     A subclass gives R and B as kernels of (params, active, epoch) and (params, active, epoch, R),
@@ -155,7 +155,7 @@ class EpochPolicy(PooledPolicy):
         params, length = self.constants(), type(self).epoch_length
         steps: list[tuple[float, float]] = []
         pulls, shortest, longest = 0.0, 0.0, 0.0
-        while pulls < horizon and len(steps) < _MOST_EPOCHS:
+        while pulls < horizon and len(steps) < LONGEST_WALK:
             longest = float(length(params, self.arms, len(steps) + 1))
             shortest = shortest or longest
             pulls += longest
