@@ -20,8 +20,9 @@ from balaclava.auditing.report import AuditReport as AuditReport
 from balaclava.environments.base import Environment as Environment
 from balaclava.environments.base import EnvironmentName as EnvironmentName
 from balaclava.environments.base import list_environments as list_environments
-from balaclava.environments.typed import environment as environment
 from balaclava.experiments.sweep import open_sweep as open_sweep
+from balaclava.factories import environment as environment
+from balaclava.factories import policy as policy
 from balaclava.papers.harness.reproduction import Reproduction as Reproduction
 from balaclava.papers.harness.reproduction import reproduce as reproduce
 from balaclava.policies.base import Kernels as Kernels
@@ -30,7 +31,6 @@ from balaclava.policies.base import PolicyName as PolicyName
 from balaclava.policies.base import list_policies as list_policies
 from balaclava.policies.base import register as register
 from balaclava.policies.privatising import privatise as privatise
-from balaclava.policies.typed import policy as policy
 from balaclava.privacy.guarantee import Guarantee as Guarantee
 from balaclava.simulation.delays import Delay as Delay
 from balaclava.simulation.engine import Interrupted as Interrupted

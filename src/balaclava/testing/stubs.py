@@ -1,17 +1,15 @@
 """Write the stubs that tell type checkers the names and parameters of policies and environments.
 
-    python -m balaclava.testing.stubs          # writes them, see STUBS
-    python -m balaclava.testing.stubs --check  # says whether they are true
+    python -m balaclava.testing.stubs
 
-`bl.policy("dp-imed", epsilom=1.0)` and `bl.environment("bernouli")` are then errors before anything
-runs. A name that is only known when the program runs is given as `bl.PolicyName(name)` or
-`bl.EnvironmentName(name)`.
+The build and `make lint` run it; git ignores the stubs. With them `bl.policy("dp-imed",
+epsilom=1.0)` and `bl.environment("bernouli")` are errors before anything runs. Pass a name that is
+only known at run time as `bl.PolicyName(name)` or `bl.EnvironmentName(name)`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 import types
 import typing
 from pathlib import Path
@@ -23,10 +21,10 @@ from balaclava._core.declared import Declared, is_required, split
 from balaclava._core.registry import Registry
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import REGISTRY as POLICIES
+from balaclava.policies.base import Policy
 
 PACKAGE = Path(__file__).parents[1]
-LONGEST = 100  # characters in a line
 HEADER = '"""{}; written by balaclava.testing.stubs."""\n\n'
 
 
@@ -80,20 +78,11 @@ def _first(entry: tuple[bool, str]) -> bool:
     return entry[0]
 
 
-def typed_stub(kind: type[Declared], registry: Registry[Any], imports: str) -> str:
-    """Overloads of `bl.policy` or `bl.environment`: one for each name."""
-    classes, base = own(registry), kind.__name__
-    function = base.lower()
-    lines = [
-        HEADER.format(f"`bl.{function}`, one signature for each name"),
-        imports,
-        *sorted(
-            {f"from {cls.__module__} import {cls.__name__}\n" for cls in classes.values()}
-            | {f"from {kind.__module__} import {base}, {base}Name\n"}
-        ),
-        "\n",
-    ]
-    for name, cls in classes.items():
+def overloads(kind: type[Declared], registry: Registry[Any]) -> str:
+    """Signatures of `bl.policy` or `bl.environment`: one for each name."""
+    base, function = kind.__name__, kind.__name__.lower()
+    lines = []
+    for name, cls in own(registry).items():
         parameters = "".join(f"    {text},\n" for text in parameters_of(cls))
         lines.append(
             f'@overload\ndef {function}(\n    name: Literal["{name}"],\n    /,\n    *,\n'
@@ -105,53 +94,40 @@ def typed_stub(kind: type[Declared], registry: Registry[Any], imports: str) -> s
     return "".join(lines)
 
 
-def policy_stub() -> str:
-    """`bl.policy`."""
-    imports = "from collections.abc import Sequence\nfrom typing import Any, Literal, overload\n\n"
-    return typed_stub(Policy, REGISTRY, imports)
-
-
-def environment_stub() -> str:
-    """`bl.environment`."""
-    imports = (
-        "from collections.abc import Mapping\nfrom os import PathLike\n"
-        "from typing import Any, Literal, overload\n\nfrom numpy.typing import ArrayLike\n\n"
+def factories_stub() -> str:
+    """`bl.policy` and `bl.environment`."""
+    classes = [*own(POLICIES).values(), *own(ENVIRONMENTS).values()]
+    imports = {f"from {cls.__module__} import {cls.__name__}\n" for cls in classes}
+    for kind in (Policy, Environment):
+        imports.add(f"from {kind.__module__} import {kind.__name__}, {kind.__name__}Name\n")
+    return "".join(
+        (
+            HEADER.format("`bl.policy` and `bl.environment`, one signature for each name"),
+            "from collections.abc import Mapping, Sequence\nfrom os import PathLike\n",
+            "from typing import Any, Literal, overload\n\nfrom numpy.typing import ArrayLike\n\n",
+            *sorted(imports),
+            "\n",
+            overloads(Policy, POLICIES),
+            overloads(Environment, ENVIRONMENTS),
+        )
     )
-    return typed_stub(Environment, ENVIRONMENTS, imports)
 
 
-def package_stub() -> str:
+def policies_stub() -> str:
     """The classes, for `from balaclava.policies import DPIMED`."""
-    lines = [HEADER.format("The classes of the policies")]
-    for cls in _by_module(own(REGISTRY).values()):
-        line = f"from {cls.__module__} import {cls.__name__} as {cls.__name__}\n"
-        if len(line) > LONGEST + 1:
-            beginning, _, end = line.strip().partition(" import ")
-            line = f"{beginning} import (\n    {end},\n)\n"
-        lines.append(line)
-    return "".join(lines)
+    classes = sorted(own(POLICIES).values(), key=lambda cls: (cls.__module__, cls.__name__))
+    lines = [f"from {c.__module__} import {c.__name__} as {c.__name__}\n" for c in classes]
+    return HEADER.format("The classes of the policies") + "".join(lines)
 
 
-def _by_module(classes: Any) -> list[type[Declared]]:
-    return sorted(classes, key=lambda cls: (cls.__module__, cls.__name__.lower()))
+STUBS = {"policies/__init__.pyi": policies_stub, "factories.pyi": factories_stub}
 
 
-STUBS = {
-    "policies/__init__.pyi": package_stub,
-    "policies/typed.pyi": policy_stub,
-    "environments/typed.pyi": environment_stub,
-}
-
-
-def main() -> None:
-    """Write them, or say that one is out of date."""
+def write() -> None:
+    """Write all stubs into the package."""
     for name, make in STUBS.items():
-        path = PACKAGE / name
-        if "--check" not in sys.argv:
-            path.write_text(make(), encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != make():
-            raise SystemExit(f"{path} is out of date: run python -m balaclava.testing.stubs")
+        (PACKAGE / name).write_text(make(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write()
