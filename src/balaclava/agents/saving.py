@@ -2,6 +2,9 @@
 
 The digest guards against accidents and careless editing. It does not guard against somebody who
 holds the file and computes it anew: keep a save as safe as the rewards in it.
+
+A state is stored by the names and the order of its fields. To rename a field of any state, declare
+the name that saves know it by: `@stored_as(new="old")` from `balaclava._core.states` on the state.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.declared import brief
-from balaclava._core.ranges import MOST
+from balaclava._core.states import MOST_PLANNED, stored_name
 from balaclava.errors import SavedStateError
 from balaclava.policies.base import Policy
 
@@ -89,8 +92,9 @@ def whole_number(value: Any, low: int, high: int) -> int:
 
 
 def arrays_of(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a state by name; a state may hold others."""
-    for name, part in zip(state._fields, state, strict=True):
+    """The arrays of a state by their names in saves; a state may hold others."""
+    for field, part in zip(state._fields, state, strict=True):
+        name = stored_name(type(state), field)
         if isinstance(part, np.ndarray):
             yield prefix + name, part
         else:
@@ -120,7 +124,7 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
     exactly(packed, *arrays)
     for name, array in arrays.items():
         saved = exactly(packed[name], "dtype", "shape", "data")
-        shape = [whole_number(length, 0, MOST) for length in items_of(saved["shape"])]
+        shape = [whole_number(length, 0, MOST_PLANNED) for length in items_of(saved["shape"])]
         if saved["dtype"] != array.dtype.str or shape != list(array.shape):
             raise SavedStateError(
                 f"the saved state's {name!r} has another shape or type than this version's; "
@@ -187,7 +191,7 @@ def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: 
             raise DamageError(f"{name} holds a chance above 1")
     elif np.issubdtype(values.dtype, np.integer):
         low = min(0 if field in _COUNTS else -1, int(fresh.min()))
-        high = max(decisions if field in _COUNTS else MOST, int(fresh.max()))
+        high = max(decisions if field in _COUNTS else MOST_PLANNED, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")
 

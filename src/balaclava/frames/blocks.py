@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 
 
 class Blocks(NamedTuple):
@@ -27,8 +27,8 @@ class Blocks(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be, however many decisions were made."""
         arms = self.order.size
-        yield from outside(0, arms - 1, order=self.order, members=self.members)
-        yield from outside(0, arms, size=self.size, place=self.place, full_size=self.full_size)
+        yield from range_faults(0, arms - 1, order=self.order, members=self.members)
+        yield from range_faults(0, arms, size=self.size, place=self.place, full_size=self.full_size)
 
 
 @kernel

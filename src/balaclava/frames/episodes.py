@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 from balaclava.frames.pending import (
     FORGOTTEN,
     Pending,
@@ -64,11 +64,11 @@ class Episodes(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(
+        yield from range_faults(
             0, decisions + 1, number=self.number, numbers=self.numbers, size=self.size,
             came=self.came, draws=self.draws,
         )  # fmt: skip
-        yield from outside(0, ROWS, waiting=self.waiting)
+        yield from range_faults(0, ROWS, waiting=self.waiting)
         if self.rewards.sum() + self.came.sum() + self.left.sum() > decisions:
             yield "more rewards than decisions"
         if (self.left < 0).any() or (self.sums[self.numbers == 0] != 0).any():

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
-from balaclava._core.rings import within
+from balaclava._core.states import MOST_PLANNED, range_faults, ring_index
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -79,18 +78,18 @@ class Epochs(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         arms = self.active.size
-        yield from outside(
+        yield from range_faults(
             0, decisions, came=self.came, draws=self.draws, done=self.done, number=self.number,
             lost=self.lost, extra=self.extra,
         )  # fmt: skip
-        yield from outside(0, decisions + 1, oldest=self.oldest)
-        yield from outside(0, decisions + arms, left=self.left)
-        yield from outside(0, MOST, turns=self.turns, length=self.length)
-        yield from outside(UNLEARNED, self.number[0], phase=self.phase)
-        yield from outside(-1, arms - 1, only=self.only, alone=self.alone)
-        yield from outside(1, arms, alike=self.alike)
-        yield from outside(0.0, 1.0, chance=self.chance)
-        yield from outside(0.0, math.inf, radii=self.radii, widths=self.widths)
+        yield from range_faults(0, decisions + 1, oldest=self.oldest)
+        yield from range_faults(0, decisions + arms, left=self.left)
+        yield from range_faults(0, MOST_PLANNED, turns=self.turns, length=self.length)
+        yield from range_faults(UNLEARNED, self.number[0], phase=self.phase)
+        yield from range_faults(-1, arms - 1, only=self.only, alone=self.alone)
+        yield from range_faults(1, arms, alike=self.alike)
+        yield from range_faults(0.0, 1.0, chance=self.chance)
+        yield from range_faults(0.0, math.inf, radii=self.radii, widths=self.widths)
 
 
 @kernel
@@ -131,7 +130,7 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
 @kernel(borrows=True)
 def row_of(state: Epochs, number: int) -> int:
     """The row of an epoch."""
-    return within(number, state.left.size)
+    return ring_index(number, state.left.size)
 
 
 @kernel(borrows=True)

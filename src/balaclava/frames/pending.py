@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 
 FORGOTTEN = -1
 
@@ -28,7 +28,7 @@ class Pending(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, count=self.count, numbers=self.numbers)
+        yield from range_faults(0, decisions, count=self.count, numbers=self.numbers)
 
 
 @kernel

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
-from balaclava._core.rings import within
+from balaclava._core.states import MOST_PLANNED, range_faults, ring_index
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -86,15 +85,17 @@ class Pools(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         arms = self.number.size
-        yield from outside(
+        yield from range_faults(
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
             waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
         )  # fmt: skip
-        yield from outside(0, MOST, size=self.size, sizes=self.sizes, planned=self.planned)
-        yield from outside(0, arms, fresh=self.fresh, heard=self.heard)
-        yield from outside(-1, arms - 1, current=self.current)
-        yield from outside(0, arms - 1, lead=self.lead)
-        yield from outside(0.0, 1.0, spreads=self.spreads, chance=self.chance)
+        yield from range_faults(
+            0, MOST_PLANNED, size=self.size, sizes=self.sizes, planned=self.planned
+        )
+        yield from range_faults(0, arms, fresh=self.fresh, heard=self.heard)
+        yield from range_faults(-1, arms - 1, current=self.current)
+        yield from range_faults(0, arms - 1, lead=self.lead)
+        yield from range_faults(0.0, 1.0, spreads=self.spreads, chance=self.chance)
         if (self.placed > self.size).any() or (self.placed < 0).any():
             yield "more decisions in a batch than it has, or fewer than none"
         if self.rewards.sum() > decisions or self.placed.sum() - self.rest[0] > decisions:
@@ -245,7 +246,7 @@ def chance_of(state: Pools, arm: int) -> float:
 @kernel(borrows=True)
 def row_of_number(state: Pools, number: int) -> int:
     """The row that the batch of an arm with this number has, or would have."""
-    return within(number, state.numbers.shape[1])
+    return ring_index(number, state.numbers.shape[1])
 
 
 @kernel(borrows=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 
 
 class Ridge(NamedTuple):
@@ -31,7 +31,7 @@ class Ridge(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, since=self.since)
+        yield from range_faults(0, decisions, since=self.since)
         if (self.growth < -1e-6).any() or not np.isfinite(self.inverse).all():
             yield "a determinant that fell, or an inverse that is not finite"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Range
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 from balaclava.policies.base import Released
 from balaclava.policies.holdout import HoldoutPolicy
 
@@ -54,7 +54,7 @@ class PooledPolicy(HoldoutPolicy):
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
         """Raw sums of rewards in [0, 1] are neither below 0 nor above the number of decisions."""
         if self.rewards == "bounded":
-            yield from outside(0.0, decisions, sums=self.pools_of(state).sums)
+            yield from range_faults(0.0, decisions, sums=self.pools_of(state).sums)
 
     def released(self, state: Any) -> Sequence[Released]:
         """All that was released of each arm's rewards."""

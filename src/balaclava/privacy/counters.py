@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.truncation import exact_step, towards_0
 
@@ -63,7 +63,7 @@ class Trees(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, items=self.items)
+        yield from range_faults(0, decisions, items=self.items)
 
 
 class Logarithmic(NamedTuple):
@@ -75,7 +75,7 @@ class Logarithmic(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, items=self.items)
+        yield from range_faults(0, decisions, items=self.items)
 
 
 class Hybrid(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.rings import within
+from balaclava._core.states import ring_index
 from balaclava.environments.base import nothing_new, reward_itself, same_world
 from balaclava.frames.patience import ENDLESS, FOUND, LATE, begin_patience, longest_wait, note_wait
 from balaclava.simulation.feedback import FeedbackConstants
@@ -161,7 +161,7 @@ def make_late_play(
                 while t - oldest >= longest_wait(patience):
                     old, oldest = given_up(waiting, oldest, t + 1, t + 1 - longest_wait(patience))
                     if old > 0:
-                        arm, phase = open_at(waiting, within(old, size))
+                        arm, phase = open_at(waiting, ring_index(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
                 until = min(checkpoints[c], ahead)
                 while t < until and t - oldest < longest_wait(patience):
@@ -177,7 +177,7 @@ def make_late_play(
                     wait_for(waiting, t, arm, phase, missing if lost else prepare(params, drawn))
                     number, place = take_due(waiting, t, constant, window)
                     for _ in range(number):
-                        wait = within(t - place, size)
+                        wait = ring_index(t - place, size)
                         is_open = t - wait >= oldest
                         if limit == FOUND and (is_open or wait <= LATE):
                             patience = note_wait(patience, wait)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.rings import within
+from balaclava._core.states import ring_index
 from balaclava.frames.patience import FOUND
 from balaclava.simulation.delays import FIXED, LOST, DelayLaw, draw_delay
 
@@ -86,13 +86,13 @@ def draw_ahead(
     for decision in range(t + 1, t + AHEAD + 1):
         delay = draw_delay(law, rng)
         comes = delay != LOST and delay <= longest
-        waiting.delays[within(decision, size)] = delay if comes else NEVER
+        waiting.delays[ring_index(decision, size)] = delay if comes else NEVER
     if constant == VARIED:
         for decision in range(t + 1, t + AHEAD + 1):
-            place = within(decision, size)
+            place = ring_index(decision, size)
             delay = waiting.delays[place]
             if delay != NEVER:
-                due = within(decision + delay, rounds)
+                due = ring_index(decision + delay, rounds)
                 waiting.following[waiting.last[due]] = place
                 waiting.last[due] = place
                 waiting.number[due] += 1
@@ -101,13 +101,13 @@ def draw_ahead(
 @kernel(borrows=True)
 def never_comes(waiting: Waiting, t: int) -> bool:
     """Whether the reward of the decision of round t is lost, or comes too late."""
-    return bool(waiting.delays[within(t, waiting.delays.size)] == NEVER)
+    return bool(waiting.delays[ring_index(t, waiting.delays.size)] == NEVER)
 
 
 @kernel(borrows=True)
 def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float) -> None:
     """The decision of round t is made."""
-    place = within(t, waiting.delays.size)
+    place = ring_index(t, waiting.delays.size)
     waiting.arms[place] = arm
     waiting.phases[place] = phase
     waiting.rewards[place] = reward
@@ -126,10 +126,10 @@ def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int
     At the end of a window something is due whether or not a reward came.
     """
     if constant != VARIED:
-        place = within(t - constant, waiting.delays.size)
+        place = ring_index(t - constant, waiting.delays.size)
         comes = t > constant and (window or waiting.delays[place] != NEVER)
         return (1 if comes else 0), place
-    due = within(t, waiting.last.size)
+    due = ring_index(t, waiting.last.size)
     head = waiting.delays.size + due
     number = waiting.number[due]
     waiting.number[due] = 0
@@ -140,7 +140,7 @@ def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int
 @kernel(borrows=True)
 def is_closed(waiting: Waiting, decision: int, t: int) -> bool:
     """Whether the reward of a decision came before round t."""
-    return bool(waiting.delays[within(decision, waiting.delays.size)] < t - decision)
+    return bool(waiting.delays[ring_index(decision, waiting.delays.size)] < t - decision)
 
 
 @kernel(borrows=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
+from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.errors import ParameterError
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import (
@@ -67,8 +67,10 @@ class Converted(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, numbers=self.numbers, lost=self.lost, number=self.number)
-        yield from outside(0, MOST, left=self.left, rest=self.rest, arms=self.arms)
+        yield from range_faults(
+            0, decisions, numbers=self.numbers, lost=self.lost, number=self.number
+        )
+        yield from range_faults(0, MOST_PLANNED, left=self.left, rest=self.rest, arms=self.arms)
 
 
 @kernel(borrows=True)

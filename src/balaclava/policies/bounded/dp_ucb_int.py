@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
+from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.accounting import interval_epsilon, smallest_interval
 from balaclava.privacy.laplace import laplace_release
@@ -42,10 +42,10 @@ class State(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         arms = self.sums.size
-        yield from outside(0, MOST, wait=self.wait)
-        yield from outside(0, arms, unknown=self.unknown)
-        yield from outside(0, arms - 1, best=self.best)
-        yield from outside(-math.inf, math.inf, indices=self.indices)
+        yield from range_faults(0, MOST_PLANNED, wait=self.wait)
+        yield from range_faults(0, arms, unknown=self.unknown)
+        yield from range_faults(0, arms - 1, best=self.best)
+        yield from range_faults(-math.inf, math.inf, indices=self.indices)
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -46,8 +46,8 @@ class State(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, news=self.news)
-        yield from outside(1, self.pulls.size, left=self.left)
+        yield from range_faults(0, decisions, news=self.news)
+        yield from range_faults(1, self.pulls.size, left=self.left)
 
 
 @kernel

@@ -21,7 +21,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
+from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames.blocks import all_had_their_turn
 from balaclava.frames.epochs import (
     Epochs,
@@ -89,9 +89,9 @@ class PraeState(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, MOST, size=self.size, rest=self.rest)
-        yield from outside(0, self.means.size - 1, pick=self.pick)
-        yield from outside(-math.inf, math.inf, means=self.means)
+        yield from range_faults(0, MOST_PLANNED, size=self.size, rest=self.rest)
+        yield from range_faults(0, self.means.size - 1, pick=self.pick)
+        yield from range_faults(-math.inf, math.inf, means=self.means)
 
 
 @kernel

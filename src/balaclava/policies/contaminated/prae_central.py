@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 from balaclava.frames.epochs import (
     drop,
     is_settled,
@@ -57,7 +57,7 @@ class State(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, counts=self.counts)
+        yield from range_faults(0, decisions, counts=self.counts)
 
 
 @kernel

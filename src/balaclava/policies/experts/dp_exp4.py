@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
+from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.estimators.weights import (
     Weights,
     begin_weights,
@@ -62,8 +62,8 @@ class State(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, decisions, lost=self.lost)
-        yield from outside(0, MOST, left=self.left)
+        yield from range_faults(0, decisions, lost=self.lost)
+        yield from range_faults(0, MOST_PLANNED, left=self.left)
 
 
 @kernel

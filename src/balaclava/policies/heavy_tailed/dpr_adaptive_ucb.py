@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
+from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.estimators.dyadic import (
     BINS,
     bin_of,
@@ -89,9 +89,9 @@ class State(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         grades = self.sizes.size - 1
-        yield from outside(0, decisions, counts=self.counts)
-        yield from outside(-1, grades, grade=self.grade, newest=self.newest, top=self.top)
-        yield from outside(0, MOST, sizes=self.sizes, next_size=self.next_size)
+        yield from range_faults(0, decisions, counts=self.counts)
+        yield from range_faults(-1, grades, grade=self.grade, newest=self.newest, top=self.top)
+        yield from range_faults(0, MOST_PLANNED, sizes=self.sizes, next_size=self.next_size)
         if (self.low > self.high).any():
             yield "levels of which the lower is the higher"
 

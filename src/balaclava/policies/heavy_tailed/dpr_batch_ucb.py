@@ -26,7 +26,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import outside
+from balaclava._core.states import range_faults
 from balaclava.frames.pools import (
     NOTHING,
     ROWS,
@@ -103,8 +103,8 @@ class State(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, self.released.shape[1], grades=self.grades)
-        yield from outside(0.0, 1.0, shares=self.shares)
+        yield from range_faults(0, self.released.shape[1], grades=self.grades)
+        yield from range_faults(0.0, 1.0, shares=self.shares)
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.ranges import MOST, outside
+from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
@@ -45,7 +45,7 @@ class State(NamedTuple):
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
-        yield from outside(0, MOST, length=self.length)
+        yield from range_faults(0, MOST_PLANNED, length=self.length)
 
 
 @kernel(borrows=True)

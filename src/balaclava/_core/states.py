@@ -1,0 +1,58 @@
+"""What the states of policies share: range checks, names in saves, and rings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+
+_State = TypeVar("_State", bound=type[Any])
+MOST_PLANNED = 2**62  # decisions that a plan may name: 64-bit integers count twice as far
+
+
+def range_faults(low: float, high: float, **arrays: np.ndarray) -> Iterator[str]:
+    """Name the arrays with an element below `low`, above `high`, or not a number."""
+    for name, array in arrays.items():
+        if not ((array >= low) & (array <= high)).all():
+            yield f"{name} holds a number out of its range"
+
+
+def stored_as(**stored: str) -> Callable[[_State], _State]:
+    """Keep the names that saves use for renamed fields of a state: `new="old"`.
+
+    Saves and databases name and order the arrays of a state by its fields. Rename a field freely,
+    and declare its old name here; do not reorder, add or drop fields.
+
+    Example:
+        >>> from typing import NamedTuple
+        >>> @stored_as(rewards="came")
+        ... class State(NamedTuple):
+        ...     rewards: np.ndarray
+        >>> stored_name(State, "rewards")
+        'came'
+    """
+
+    def mark(state: _State) -> _State:
+        unknown = set(stored) - set(state._fields)
+        if unknown:
+            raise TypeError(f"{state.__name__} has no field {sorted(unknown)[0]!r}")
+        state._stored_names = stored
+        return state
+
+    return mark
+
+
+def stored_name(state: type[Any], field: str) -> str:
+    """The name of a state's field in saves."""
+    names: dict[str, str] = getattr(state, "_stored_names", {})
+    return names.get(field, field)
+
+
+@kernel(borrows=True)
+def ring_index(number: int, size: int) -> int:
+    """The place of a number in a ring: an array whose size is a power of two."""
+    # The constant proves that the index is not negative, which saves a check on each access.
+    return int(number & ((size - 1) & (2**31 - 1)))

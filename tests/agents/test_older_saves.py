@@ -1,0 +1,74 @@
+"""Saves that an older version wrote are restored, and the agents go on as they did there.
+
+`saves_v2.json.gz` holds seeded agents of every policy with open decisions: what each saved, what it
+had released, and the decisions that followed.
+"""
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.agents.saving import state_bytes
+
+SAVES: dict[str, Any] = json.loads(
+    gzip.decompress(Path(__file__).with_name("saves_v2.json.gz").read_bytes())
+)
+ROUNDS_BEFORE, ROUNDS_AFTER = 600, 40
+
+
+def play(agent: bl.Agent, rounds: int, seed: int) -> list[list[Any]]:
+    """Ask, tell late and in any order, cancel some, lose some; returns the decisions."""
+    policy, rng = agent.policy, np.random.default_rng(seed)
+    low = policy.accepts[0] if math.isfinite(policy.accepts[0]) else -1.0
+    high = policy.accepts[1] if math.isfinite(policy.accepts[1]) else 2.0
+    late, made = [], []
+    for _ in range(rounds):
+        decision = agent.ask(policy.practice_context)
+        made.append([decision.arm, decision.phase, decision.propensity])
+        late.append(decision)
+        if len(late) > 5:
+            old, draw = late.pop(int(rng.integers(len(late)))), rng.random()
+            is_high = rng.random() < 0.3 + 0.4 * old.arm / max(1, policy.arms - 1)
+            try:
+                if draw < 0.08:
+                    agent.cancel(old)
+                elif draw < 0.95:
+                    agent.tell(old, high if is_high else low)
+            except bl.errors.DecisionError:  # its window has ended
+                continue
+    return made
+
+
+def estimates(agent: bl.Agent) -> list[list[Any]] | None:
+    try:
+        return [[each.rewards, each.mean, *each.interval] for each in agent.estimates()]
+    except bl.errors.EstimateError:
+        return None
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_a_save_of_version_2_is_restored_and_goes_on_as_it_did(name):
+    kept = SAVES[name]
+    agent = bl.restore(kept["saved"])
+    assert estimates(agent) == kept["estimates"]
+    assert play(agent, ROUNDS_AFTER, 6) == kept["next"]
+
+
+@pytest.mark.parametrize("name", [name for name in SAVES if name.endswith("/arrival")])
+def test_states_that_a_service_stored_have_the_same_layout(name):
+    agent = bl.restore(SAVES[name]["saved"])
+    assert state_bytes(agent._player.state)[:16].hex() == SAVES[name]["layout"]
+
+
+def test_every_registered_policy_has_a_save():
+    names = {entry.name for entry in bl.list_policies()}
+    assert names <= {name.partition("/")[0] for name in SAVES} | AFTER_VERSION_2
+
+
+AFTER_VERSION_2: set[str] = set()  # policies that version 2 did not have
