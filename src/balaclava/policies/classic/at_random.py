@@ -28,9 +28,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(
-    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     pass
 
 

@@ -44,9 +44,7 @@ class State(NamedTuple):
 
 @kernel
 def begin(params: Params) -> State:
-    return State(
-        np.zeros(params.arms), np.zeros(params.arms), begin_pending(params.outstanding, 1)
-    )
+    return State(np.zeros(params.arms), np.zeros(params.arms), begin_pending(params.outstanding, 1))
 
 
 @kernel(borrows=True)

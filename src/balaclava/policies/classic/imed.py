@@ -47,9 +47,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def learn(
-    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     learn_tally(params, state, t, arm, reward, phase, rng)
     state.means[arm] = state.sums[arm] / state.pulls[arm]
     state.entropies[arm] = entropy(state.means[arm])

@@ -194,9 +194,7 @@ def catoni_width(params: Any, log_t: float) -> float:
 
 
 @kernel(borrows=True)
-def choose_catoni(
-    params: Any, state: State, t: int, context: Any, rng: Any
-) -> tuple[int, int]:
+def choose_catoni(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     # 8 log T rewards of each arm: the estimate needs more than 4 log t, the bonus 8 log t.
     arm = short_arm(state, math.ceil(8.0 * clock(params, params.horizon)))
     if arm < 0:

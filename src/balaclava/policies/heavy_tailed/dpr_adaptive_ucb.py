@@ -56,7 +56,9 @@ OPEN_BATCHES = 16  # batches of an arm under way at once
 MOST_GRADES = 128
 BIAS_SHARE = 0.3  # of the mean on a side of the centre, what the levels of grade 0 may cut off,
 BIAS_DECAY = 0.95  # and times this at every further grade
-LEADER_PRECISION = 3.0  # how much surer the leader's mean is before a rival in doubt gets another batch
+LEADER_PRECISION = (
+    3.0  # how much surer the leader's mean is before a rival in doubt gets another batch
+)
 FIRST_BATCH_EPSILON = 80.0  # over epsilon
 
 
