@@ -245,7 +245,7 @@ DOORS = {
     "client/": "client/connection.py",
     "logs/numerals.py": "logs/reader.py",
     "papers/": "papers/harness/reproduction.py",
-    "service/": "cli/serving.py",
+    "service/": "cli/commands/serve_command.py",
     "simulation/gpu/": "simulation/gpu/device.py",
 }
 

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 import balaclava as bl
 from balaclava import errors
-from balaclava.advice.calibration import Calibration
-from balaclava.advice.plausible import problems_around
-from balaclava.advice.questions import moments_from
-from balaclava.advice.search import Search, with_scale
+from balaclava.advice.choose.calibration import Calibration
+from balaclava.advice.choose.plausible_problems import problems_around
+from balaclava.advice.choose.questions import moments_from
+from balaclava.advice.choose.scale_search import ScaleSearch, with_scale
 from balaclava.cli import main
 from balaclava.errors import DeviceError, IncompatibleError, ParameterError
 from balaclava.simulation.feedback import Feedback
@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_choice():
 
 def test_a_rare_failure_outweighs_a_better_mean():
     """Of two scales the one with a lower mean and a far worse run loses."""
-    search = Search(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
+    search = ScaleSearch(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
     safe, risky = np.full(100, 50.0), np.append(np.full(99, 20.0), 2_000.0)
     assert risky.mean() < safe.mean()
     search.finals = {(100, 1.0): [safe], (100, 0.1): [risky]}
@@ -110,7 +110,7 @@ def test_a_rare_failure_outweighs_a_better_mean():
 
 def test_a_risk_is_a_quantile():
     """What fails in 1 run of 200 is beside the 99 % quantile and within the 99.9 % one."""
-    search = Search(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
+    search = ScaleSearch(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
     safe, risky = np.full(4_000, 50.0), np.append(np.full(3_980, 20.0), np.full(20, 900.0))
     search.finals = {(4_000, 1.0): [safe], (4_000, 0.1): [risky]}
     assert search.best(4_000) == 1.0  # the worst run counts: 24.4 + 90 against 50 + 5

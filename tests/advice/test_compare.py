@@ -13,15 +13,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 import balaclava as bl
-from balaclava.advice.arms import arm_row, tell_best, weighted_rows
-from balaclava.advice.compare import NOT_PRIVATE, compare
-from balaclava.advice.drift import drift_findings, read_times
-from balaclava.advice.people import count_people
-from balaclava.advice.reading import read
-from balaclava.advice.tails import hill
-from balaclava.advice.worlds import draw_worlds
+from balaclava.advice.log.arm_estimates import (
+    compare_best_arm,
+    estimate_arm,
+    estimate_weighted_arms,
+)
+from balaclava.advice.log.drift import drift_findings, read_times
+from balaclava.advice.log.log_reading import summarise_log
+from balaclava.advice.log.participants import count_participants
+from balaclava.advice.log.tail_index import hill_estimate
+from balaclava.advice.log.worlds import draw_worlds
+from balaclava.advice.trial.compare import LOG_NOT_PRIVATE, compare
 from balaclava.cli import main
-from balaclava.cli.comparing import _finite
+from balaclava.cli.commands.compare_command import _finite
 from balaclava.errors import ParameterError
 from balaclava.reporting.dossier import read_dossier
 
@@ -41,7 +45,7 @@ def invoke(*arguments: Any) -> Result:
 def a_log(path: Path, law: Any, rows: int = 400) -> Any:
     rng = np.random.default_rng(5)
     write(path, {arm: law(rng, i, rows) for i, arm in enumerate(("old", "new"))})
-    return read(path, arm="page", reward="paid")
+    return summarise_log(path, arm="page", reward="paid")
 
 
 def test_a_log_of_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +54,7 @@ def test_a_log_of_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     answer = invoke("clicks.csv", "--arm", "page", "--reward", "paid", "--repetitions", 5)
     assert answer.exit_code == 0, answer.output
     assert answer.output.startswith("This log does not tell which arm is best: '<new>' has ")
-    assert " ".join(NOT_PRIVATE.split()) in " ".join(answer.output.split())
+    assert " ".join(LOG_NOT_PRIVATE.split()) in " ".join(answer.output.split())
     assert "120 rows, 2 arms, 60 to 60 rows an arm." in answer.output
     assert "all lie in [0, 1]" in answer.output
     for label in ("at random", "imed", "dp-imed", "dp-ftpl-new", "ldp-ucb-bernoulli"):
@@ -116,16 +120,16 @@ def test_hill_covers_the_index() -> None:
     rng = np.random.default_rng(2)
     held = 0
     for _ in range(200):
-        tail = hill(1 + rng.pareto(1.8, 2_000))
+        tail = hill_estimate(1 + rng.pareto(1.8, 2_000))
         assert tail is not None
         held += tail.low <= 1.8 <= tail.high
     assert held >= 170
     # Scale and sign do not matter.
     sample = 1 + rng.pareto(1.8, 500)
-    assert hill(-7 * sample).index == pytest.approx(hill(sample).index)  # type: ignore[union-attr]
-    assert hill(np.zeros(100)) is None
-    assert hill(np.ones(100)) is None
-    assert hill(np.arange(1.0, 15.0)) is None
+    assert hill_estimate(-7 * sample).index == pytest.approx(hill_estimate(sample).index)  # type: ignore[union-attr]
+    assert hill_estimate(np.zeros(100)) is None
+    assert hill_estimate(np.ones(100)) is None
+    assert hill_estimate(np.arange(1.0, 15.0)) is None
 
 
 @pytest.mark.slow
@@ -156,21 +160,21 @@ def test_heavy_tails_get_policies_that_truncate(tmp_path: Path) -> None:
 def test_a_range_makes_it_bounded(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     path = write(tmp_path / "log.csv", {arm: 1 + rng.pareto(1.2, 100) for arm in "ab"})
-    top = float(np.ceil(read(path, arm="page", reward="paid").world.reward_range[1]))
-    log = read(path, arm="page", reward="paid", reward_range=(0.0, top))
+    top = float(np.ceil(summarise_log(path, arm="page", reward="paid").world.reward_range[1]))
+    log = summarise_log(path, arm="page", reward="paid", reward_range=(0.0, top))
     assert log.kind == "bounded"
     assert log.reward_range == (0.0, top)
     with pytest.raises(ParameterError, match="does not hold all rewards"):
-        read(path, arm="page", reward="paid", reward_range=(0.0, 1.5))
+        summarise_log(path, arm="page", reward="paid", reward_range=(0.0, 1.5))
     with pytest.raises(ParameterError, match="is empty"):
-        read(path, arm="page", reward="paid", reward_range=(2.0, 1.0))
+        summarise_log(path, arm="page", reward="paid", reward_range=(2.0, 1.0))
 
 
 @pytest.mark.slow
 def test_rewards_outside_the_range_can_be_clipped(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     path = write(tmp_path / "log.csv", {arm: 1 + rng.pareto(1.2, 100) for arm in "ab"})
-    log = read(path, arm="page", reward="paid", reward_range=(0.0, 3.0), outside="clip")
+    log = summarise_log(path, arm="page", reward="paid", reward_range=(0.0, 3.0), outside="clip")
     assert 0.1 < log.clipped < 0.5
     assert any("outside it clipped" in sentence for sentence in log.findings())
     done = compare(log, repetitions=2, horizon=500)
@@ -179,7 +183,7 @@ def test_rewards_outside_the_range_can_be_clipped(tmp_path: Path) -> None:
         promise = candidate.policy.guarantee.explain()
         assert "rewards outside [0, 3] are clipped to it" in promise
     with pytest.raises(ParameterError, match="needs a range"):
-        read(path, arm="page", reward="paid", outside="clip")
+        summarise_log(path, arm="page", reward="paid", outside="clip")
     answer = invoke(path, *["--arm", "page", "--reward", "paid", "--range", "0", "3"])
     assert "have the others clipped to it (--outside clip)" in answer.output
 
@@ -191,7 +195,7 @@ def test_limits_from_public_data(tmp_path: Path) -> None:
     public = tmp_path / "public.csv"
     public.write_text("year,paid\n" + "".join(f"1999,{i}\n" for i in range(1001)))
     quantiles = {"clip_from": public, "clip_quantiles": (0.001, 0.005)}
-    log = read(path, arm="page", reward="paid", **quantiles)  # type: ignore[arg-type]
+    log = summarise_log(path, arm="page", reward="paid", **quantiles)  # type: ignore[arg-type]
     assert (log.kind, log.clip) == ("heavy-tailed", (1.0, 5.0))
     text = " ".join(log.findings())
     assert "Clipping to [1, 5] touches" in text
@@ -206,7 +210,7 @@ def test_limits_from_public_data(tmp_path: Path) -> None:
         ({"clip_from": path}, "is the log itself"),
     ):
         with pytest.raises(ParameterError, match=message):
-            read(path, arm="page", reward="paid", **wrong)  # type: ignore[arg-type]
+            summarise_log(path, arm="page", reward="paid", **wrong)  # type: ignore[arg-type]
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -215,9 +219,12 @@ def test_parquet(tmp_path: Path) -> None:
 
     table = pa.table({"page": ["a", "b"] * 40, "paid": [0.0, 1.0] * 40})
     pq.write_table(table, tmp_path / "log.parquet")
-    assert read(tmp_path / "log.parquet", arm="page", reward="paid").counts == {"a": 40, "b": 40}
+    assert summarise_log(tmp_path / "log.parquet", arm="page", reward="paid").counts == {
+        "a": 40,
+        "b": 40,
+    }
     with pytest.raises(ParameterError, match="no column 'pay'"):
-        read(tmp_path / "log.parquet", arm="page", reward="pay")
+        summarise_log(tmp_path / "log.parquet", arm="page", reward="pay")
 
 
 GOOD = [0, 1] * 20
@@ -269,7 +276,7 @@ def test_other_errors(tmp_path: Path) -> None:
 def test_what_was_detected_is_said(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("Straße;paid\n" + "a;0,5\nb;1\n" * 30, encoding="utf-16")
-    findings = read(path, arm="Straße", reward="paid").findings()
+    findings = summarise_log(path, arm="Straße", reward="paid").findings()
     assert "Read as CSV: text in utf-16, semicolons between cells, decimal commas." in findings
     answer = invoke(tmp_path, "--arm", "page", "--reward", "paid")
     assert answer.exit_code == 2
@@ -304,7 +311,7 @@ def test_a_log_that_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_the_horizon_is_that_of_the_log(tmp_path: Path) -> None:
-    log = read(
+    log = summarise_log(
         write(tmp_path / "log.csv", {"a": GOOD * 40, "b": GOOD * 10}), arm="page", reward="paid"
     )
     done = compare(log, repetitions=2, epsilon=2.0)
@@ -323,8 +330,10 @@ def test_identical_coins_are_not_told_apart() -> None:
     rng = np.random.default_rng(4)
     named = 0
     for _ in range(1_000):
-        rows = [arm_row(name, (rng.random(100) < 0.3).astype(float), None, None) for name in "abc"]
-        named += tell_best(rows, binary=True).told
+        rows = [
+            estimate_arm(name, (rng.random(100) < 0.3).astype(float), None, None) for name in "abc"
+        ]
+        named += compare_best_arm(rows, binary=True).told
     assert named <= 80
 
 
@@ -337,10 +346,10 @@ def test_intervals_hold_the_mean() -> None:
     held = np.zeros(3)
     people = np.repeat(np.arange(100), 3)
     for _ in range(500):
-        clicks = arm_row("a", (rng.random(80) < 0.04).astype(float), None, None)
+        clicks = estimate_arm("a", (rng.random(80) < 0.04).astype(float), None, None)
         held[0] += clicks.low <= 0.04 <= clicks.high
         each = np.repeat(rng.standard_normal(100), 3) + 0.1 * rng.standard_normal(300)
-        clustered = arm_row("a", each, None, people)
+        clustered = estimate_arm("a", each, None, people)
         held[1] += clustered.low <= 0 <= clustered.high
         # Arm a is played on those who like it: 0.8 of the time, on others 0.2.
         likes = rng.random(1_000) < 0.5
@@ -348,7 +357,7 @@ def test_intervals_hold_the_mean() -> None:
         played = rng.random(1_000) < chance
         rewards = (rng.random(1_000) < np.where(likes, 0.9, 0.1)).astype(float)
         logged = np.where(played, chance, 1 - chance)
-        row, _ = weighted_rows(["a", "b"], np.where(played, 0, 1), rewards, logged)
+        row, _ = estimate_weighted_arms(["a", "b"], np.where(played, 0, 1), rewards, logged)
         assert rewards[played].mean() > 0.6  # what the log shows, where the truth is 0.5
         held[2] += row.snips_low <= 0.5 <= row.snips_high and row.ips_low <= 0.5 <= row.ips_high
     assert (held[:2] >= 450).all()
@@ -360,7 +369,7 @@ def test_worlds_differ_as_much_as_the_log_leaves_open(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     for name, law in (("clicks", rng.integers(0, 2, 200)), ("sizes", rng.uniform(0, 9, 200))):
         path = write(tmp_path / f"{name}.csv", {"a": law, "b": law[::2]})
-        log = read(path, arm="page", reward="paid")
+        log = summarise_log(path, arm="page", reward="paid")
         worlds = draw_worlds(log, 1)
         means = np.empty((400, 2))
         for i in range(400):
@@ -409,7 +418,7 @@ def test_weighted_intervals_of_rare_clicks() -> None:
     for _ in range(500):
         arms = rng.integers(0, 4, 1_000)
         rewards = (rng.random(1_000) < 0.01).astype(float)
-        row, *_ = weighted_rows(list("abcd"), arms, rewards, np.full(1_000, 0.25))
+        row, *_ = estimate_weighted_arms(list("abcd"), arms, rewards, np.full(1_000, 0.25))
         assert 0 <= row.ips_low < row.ips_high
         assert 0 <= row.snips_low < row.snips_high
         held += [row.ips_low <= 0.01 <= row.ips_high, row.snips_low <= 0.01 <= row.snips_high]
@@ -419,7 +428,7 @@ def test_weighted_intervals_of_rare_clicks() -> None:
 def test_people_and_caps() -> None:
     people = np.array([0, 0, 0, 1, 2, 2])
     arms, rewards = np.array([0, 1, 1, 0, 1, 0]), np.array([1.0, 0, 0, 1, 1, 0])
-    counted = count_people(["a", "b"], arms, rewards, people, bl.Guarantee(epsilon=0.5))
+    counted = count_participants(["a", "b"], arms, rewards, people, bl.Guarantee(epsilon=0.5))
     assert (counted.people, counted.median, counted.most) == (3, 2, 3)
     assert counted.guarantee == "ε=1.5 per trajectory for 3 rewards"
     assert [cap.rewards for cap in counted.caps] == [1, 2, 3]

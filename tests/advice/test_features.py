@@ -11,10 +11,14 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from balaclava.advice.context import draw_linear_worlds
-from balaclava.advice.features import Features, read_features, scaling_of
-from balaclava.advice.off_policy import evaluate, fit_propensities, posterior
-from balaclava.advice.reading import read
+from balaclava.advice.log.feature_columns import FeatureColumns, fit_scaling, read_features
+from balaclava.advice.log.log_reading import summarise_log
+from balaclava.advice.log.off_policy import (
+    coefficient_posterior,
+    evaluate_off_policy,
+    fit_propensities,
+)
+from balaclava.advice.trial.feature_trial import draw_linear_worlds
 from balaclava.cli import main
 from balaclava.errors import ParameterError
 
@@ -28,7 +32,7 @@ def draw_log(rng: Any, slope: float, rows: int = ROWS) -> tuple[np.ndarray, ...]
     arms = (rng.random(rows) < chance).astype(np.int64)
     means = 0.5 + slope * x * (2 * arms - 1)
     rewards = (rng.random(rows) < means).astype(float)
-    scaling = scaling_of(Features(("x",), x[:, None]))
+    scaling = fit_scaling(FeatureColumns(("x",), x[:, None]))
     return arms, rewards, scaling.rows(x[:, None]), np.where(arms == 1, chance, 1 - chance)
 
 
@@ -42,7 +46,7 @@ def test_no_gain_is_seen_where_there_is_none(logged: bool) -> None:
     seen = 0
     for _ in range(300):
         arms, rewards, rows, chances = draw_log(rng, slope=0.0)
-        gain = evaluate(arms, rewards, rows, chances if logged else None).gain
+        gain = evaluate_off_policy(arms, rewards, rows, chances if logged else None).gain
         seen += gain["doubly robust"].low > 0
     assert seen <= 18
 
@@ -58,7 +62,7 @@ def test_intervals_hold_the_value_of_a_confounded_log(logged: bool) -> None:
     held = {"doubly robust": 0, "SNIPS": 0, "IPS": 0}
     for _ in range(200):
         arms, rewards, rows, chances = draw_log(rng, slope=0.3)
-        gain = evaluate(arms, rewards, rows, chances if logged else None).gain
+        gain = evaluate_off_policy(arms, rewards, rows, chances if logged else None).gain
         for method, each in gain.items():
             held[method] += each.low <= 0.15 <= each.high
     assert min(held.values()) >= 176
@@ -69,8 +73,8 @@ def test_rows_of_a_person_count_as_one() -> None:
     rng = np.random.default_rng(13)
     arms, rewards, rows, chances = draw_log(rng, slope=0.3)
     people = np.repeat(np.arange(ROWS), 3)
-    once = evaluate(arms, rewards, rows, chances)
-    thrice = evaluate(
+    once = evaluate_off_policy(arms, rewards, rows, chances)
+    thrice = evaluate_off_policy(
         *(np.repeat(each, 3, axis=0) for each in (arms, rewards, rows, chances)), people=people
     )
     width = {each: g.high - g.low for each, g in once.gain.items()}
@@ -90,7 +94,7 @@ def test_worlds_are_about_what_was_fitted() -> None:
     """200 worlds: the drawn means of a person are about those of the fit, spread as its errors."""
     rng = np.random.default_rng(15)
     arms, rewards, rows, _ = draw_log(rng, slope=0.3)
-    theta, roots = posterior(rows, arms, rewards, 2)
+    theta, roots = coefficient_posterior(rows, arms, rewards, 2)
     worlds = draw_linear_worlds(rows, theta, roots, seed=1)
     drawn = np.empty((200, 2, 2))
     for i in range(200):
@@ -108,7 +112,7 @@ def test_features_as_they_come() -> None:
     features = read_features("log.csv", columns, commas_between_cells=True, decimal=None)
     assert features.names == ("age", "device=pc")
     assert features.table.tolist() == [[40, 0], [50, 1], [60, 0]]
-    lengths = np.linalg.norm(scaling_of(features).rows(1e6 * features.table), axis=1)
+    lengths = np.linalg.norm(fit_scaling(features).rows(1e6 * features.table), axis=1)
     assert (lengths <= 1 + 1e-12).all()
     names = {"name": pa.array([f"person {i}" for i in range(20)])}
     with pytest.raises(ParameterError, match="or give a column of 2 to 12 different words"):
@@ -182,11 +186,11 @@ def test_rows_left_out_are_left_out_of_features(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     rows = [f"{arm},{i % 2},{i}" for arm in "ab" for i in range(30)] + ["c,1,7", "a,1,NA"]
     path.write_text("\n".join(["text,came,age", *rows]) + "\n")
-    from balaclava.logs.cells import Reading
+    from balaclava.logs.cells import ReadOptions
 
-    log = read(
+    log = summarise_log(
         path, arm="text", reward="came", features=["age"], min_rows=20,
-        how=Reading(drop_missing=True),
+        how=ReadOptions(drop_missing=True),
     )  # fmt: skip
     assert log.features is not None
     assert log.features.table[:, 0].tolist() == [*range(30), *range(30)]

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.advice.questions import moments_from
-from balaclava.advice.recommend import RULES, Rewards, Trust, find_rule
+from balaclava.advice.choose.questions import moments_from
+from balaclava.advice.choose.rules import RECOMMENDATION_RULES, Rewards, Trust, find_rule
 from balaclava.cli import main
 from balaclava.errors import ParameterError
 
@@ -24,7 +24,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 def test_the_table_names_registered_policies() -> None:
     known = {entry.name: entry.policy for entry in bl.list_policies()}
-    for rule in RULES:
+    for rule in RECOMMENDATION_RULES:
         assert known[rule.policy].model == rule.trust, rule
         assert known[rule.baseline].model == "none", rule
         scopes = ("report",) if rule.trust == "local" else (rule.scope,)
@@ -32,7 +32,7 @@ def test_the_table_names_registered_policies() -> None:
 
 
 def test_the_table_answers_each_question_once() -> None:
-    questions = [(rule.rewards, rule.trust, rule.scope) for rule in RULES]
+    questions = [(rule.rewards, rule.trust, rule.scope) for rule in RECOMMENDATION_RULES]
     assert len(set(questions)) == len(questions)
     for rewards in get_args(Rewards):
         assert find_rule(rewards, "central", "trajectory").rewards == rewards
@@ -41,7 +41,7 @@ def test_the_table_answers_each_question_once() -> None:
 @pytest.mark.parametrize("rewards", get_args(Rewards))
 @pytest.mark.parametrize("trust", get_args(Trust))
 def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
-    if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RULES):
+    if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RECOMMENDATION_RULES):
         with pytest.raises(ParameterError, match="no policy here fits; with trust = 'local'"):
             bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust, simulate=False)
         return

@@ -165,7 +165,7 @@ def test_policy_of_ones_own(experiment: Path, tmp_path: Path) -> None:
 
 
 def test_demo_policies_fit_together() -> None:
-    from balaclava.cli.demonstrating import _HORIZON, _MEANS, _demo_policies
+    from balaclava.cli.commands.demo_command import _HORIZON, _MEANS, _demo_policies
     from balaclava.simulation.engine import require_compatible
 
     baseline, *private = _demo_policies()
@@ -181,7 +181,7 @@ def test_demo_policies_fit_together() -> None:
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two policies for speed: which are chosen is tested above."""
     few = {"imed": {}, "ldp-ucb-bernoulli": {"epsilon": 1.0}}
-    monkeypatch.setattr("balaclava.cli.demonstrating._POLICIES", few)
+    monkeypatch.setattr("balaclava.cli.commands.demo_command._POLICIES", few)
     out = tmp_path / "pictures"
     answer = invoke("demo", "--out", out)
     assert answer.exit_code == 0, answer.output
@@ -363,12 +363,12 @@ def test_a_table_fits_the_terminal(
     """No line is longer, and no word or number is broken."""
     from rich.console import Console
 
-    from balaclava.cli import tables
+    from balaclava.cli import terminal
 
-    monkeypatch.setattr(tables, "_console", lambda: Console(width=width, color_system=None))
+    monkeypatch.setattr(terminal, "_console", lambda: Console(width=width, color_system=None))
     header = ("policy", "privacy", "mean regret", *(f"{q} %" for q in (5, 25, 50, 75, 95)))
     row = ("bolder(radius_scale=0.25)", "not private", *("123456.7",) * 6)
-    tables.print_table(header, [row, row])
+    terminal.print_table(header, [row, row])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     words = " ".join(lines).replace(";", " ").split()

@@ -156,7 +156,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_log_is_read_once(tmp_path: Path) -> None:
     """What comes through a pipe is gone after it was read: a second look would find nothing."""
-    from balaclava.advice.reading import read as read_findings
+    from balaclava.advice.log.log_reading import summarise_log as read_findings
 
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.advice.calibrate import calibrate, choose_scale
-from balaclava.advice.search import Search
+from balaclava.advice.choose.calibrate import calibrate, choose_scale
+from balaclava.advice.choose.scale_search import ScaleSearch
 from balaclava.errors import ParameterError
 from balaclava.papers import tao2022, wu2023
 from balaclava.papers.harness import calibrated
@@ -284,7 +284,7 @@ def test_a_curve_and_its_verdicts() -> None:
 def test_scales_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
 
-    def counted(search: Search, *given: object) -> object:
+    def counted(search: ScaleSearch, *given: object) -> object:
         searched.append(search.horizon)
         return choose_scale(search, *given)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import balaclava as bl
 from balaclava.cli import main
-from balaclava.cli.auditing import parameter
+from balaclava.cli.commands.audit_command import parameter
 from balaclava.errors import ResultsFileError
 from balaclava.experiments.files import Experiment, Plan, read_experiment
 from balaclava.experiments.running import run_sweep

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from balaclava.cli.serving import serve
+from balaclava.cli.commands.serve_command import serve
 from balaclava.client import Client
 from balaclava.service.problems import StartError
 from balaclava.service.server import Settings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.cli.summarising import print_json, print_summary
+from balaclava.cli.commands.summary_command import print_json, print_summary
 from balaclava.errors import ParameterError, UnknownNameError
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.statistics import clopper_pearson, share_interval

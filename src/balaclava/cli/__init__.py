@@ -14,18 +14,17 @@ from typing import Any
 import click
 
 import balaclava
-from balaclava.cli.assessing import assessment
-from balaclava.cli.auditing import audit
-from balaclava.cli.calibrating import calibrate
-from balaclava.cli.catalogue import environments, policies
-from balaclava.cli.choosing import choose
-from balaclava.cli.comparing import compare
-from balaclava.cli.demonstrating import demo
-from balaclava.cli.play import simulate
-from balaclava.cli.reporting import report
-from balaclava.cli.reproducing import reproduce
-from balaclava.cli.serving import serve
-from balaclava.cli.summarising import example, summary
+from balaclava.cli.commands.audit_command import audit
+from balaclava.cli.commands.calibrate_command import calibrate
+from balaclava.cli.commands.catalogue import environments, policies
+from balaclava.cli.commands.choose_command import choose
+from balaclava.cli.commands.compare_command import compare
+from balaclava.cli.commands.demo_command import demo
+from balaclava.cli.commands.report_command import assessment, report
+from balaclava.cli.commands.reproduce_command import reproduce
+from balaclava.cli.commands.serve_command import serve
+from balaclava.cli.commands.simulate_command import simulate
+from balaclava.cli.commands.summary_command import example, summary
 from balaclava.errors import BalaclavaError, DamageWarning, MomentWarning, PlugInWarning
 
 _NOT_ABOUT_CODE = (DamageWarning, MomentWarning, PlugInWarning)

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.environments._moments import average_moment, checked_order, checked_rewards
 from balaclava.environments.base import Environment, register
+from balaclava.environments.exact_moments import average_moment, checked_order
+from balaclava.environments.given_rewards import checked_rewards
 from balaclava.errors import ParameterError
-from balaclava.logs.cells import Reading
+from balaclava.logs.cells import ReadOptions
 from balaclava.logs.reader import Label, LoggedRewards, in_order, read_log
 
 
@@ -86,7 +87,7 @@ class Empirical(Environment):
         super().__post_init__()
         # Kept here, so that what happens later to the list or the file changes nothing.
         if self.path is not None:
-            how = Reading(self.sep, self.encoding, self.decimal, self.drop_missing)
+            how = ReadOptions(self.sep, self.encoding, self.decimal, self.drop_missing)
             log = read_log(self.path, arm=self.arm, reward=self.reward, how=how)
         else:
             log = LoggedRewards(self._by_arm(self.samples), ())

@@ -11,8 +11,8 @@ import numpy as np
 from balaclava._core.declared import Means, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.parts import require_part
-from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
+from balaclava.environments.exact_moments import checked_order
 
 Scales = Annotated[
     np.ndarray,

@@ -11,7 +11,7 @@ import numpy as np
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Scene, register
-from balaclava.environments.contextual import (
+from balaclava.environments.contextual_environment import (
     ContextualEnvironment,
     FeatureTable,
     Order,

@@ -12,7 +12,7 @@ import numpy as np
 from balaclava._core.declared import Arms, Range
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Scene, register
-from balaclava.environments.contextual import (
+from balaclava.environments.contextual_environment import (
     ContextualEnvironment,
     Order,
     Stage,

@@ -10,8 +10,8 @@ import numpy as np
 
 from balaclava._core.declared import PositiveMeans, Range
 from balaclava._core.kernels import kernel
-from balaclava.environments._moments import checked_order, integral
 from balaclava.environments.base import Environment, register
+from balaclava.environments.exact_moments import checked_order, integral
 
 Sigma = Annotated[float, Range(0, meaning="standard deviation of log X", open_low=True)]
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
-from balaclava.environments._losses import LossEnvironment
-from balaclava.environments._moments import checked_rewards
 from balaclava.environments.base import register
-from balaclava.errors import ParameterError
+from balaclava.environments.given_rewards import checked_losses
+from balaclava.environments.loss_environment import LossEnvironment
 
 LossTable = Annotated[np.ndarray, Range(0, 1, "loss of each round and arm"), 2]
 
@@ -79,15 +78,3 @@ class Losses(LossEnvironment):
 
     def loss_rows(self, first: int, last: int) -> np.ndarray:
         return self.losses[first:last]
-
-
-def checked_losses(label: str, values: Any) -> np.ndarray:
-    """A table of losses in [0, 1]; the error names a place, never a loss."""
-    losses = checked_rewards(label, values, 2)
-    wrong = np.argwhere((losses < 0) | (losses > 1))
-    if len(wrong):
-        at = ", ".join(str(i) for i in wrong[0])
-        raise ParameterError(
-            f"{label} is outside [0, 1] at row and column {at} (from 0); rescale the losses"
-        )
-    return losses

@@ -11,8 +11,8 @@ import numpy as np
 from balaclava._core.declared import PositiveMeans, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.parts import require_part
-from balaclava.environments._moments import checked_order
 from balaclava.environments.base import Environment, register
+from balaclava.environments.exact_moments import checked_order
 
 Shape = Annotated[
     float, Range(1, meaning="exponent of the tail; moments below it exist", open_low=True)

@@ -8,9 +8,9 @@ from typing import Annotated
 import numpy as np
 
 from balaclava._core.declared import Range
-from balaclava.environments._losses import LossEnvironment
 from balaclava.environments.base import register, sum_over_arms
 from balaclava.environments.bernoulli import draw
+from balaclava.environments.loss_environment import LossEnvironment
 
 Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a loss of 1"), 1]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
-from balaclava.environments._losses import LossEnvironment
 from balaclava.environments.base import register
+from balaclava.environments.loss_environment import LossEnvironment
 
 Vector = Annotated[np.ndarray, Range(0, 1, "loss of each arm"), 1]
 

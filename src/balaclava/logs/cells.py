@@ -37,7 +37,7 @@ _EXPORT = (
 )
 
 
-class Reading(NamedTuple):
+class ReadOptions(NamedTuple):
     """How a file is to be read; what is None is detected."""
 
     sep: str | None = None
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
     decimal: str | None = None
     drop_missing: bool = False
 
-    def checked(self) -> Reading:
+    def checked(self) -> ReadOptions:
         """The same, with words for separators replaced, or an error that says what is allowed."""
         sep = self.sep if self.sep is None else _WORDS.get(self.sep.lower(), self.sep)
         if sep is not None and (len(sep) != 1 or not sep.isascii() or sep in '"\n\r'):
@@ -74,7 +74,7 @@ class Columns(NamedTuple):
     commas_between_cells: bool = True
 
 
-def read_columns(source: str, wanted: Mapping[str, str], how: Reading) -> Columns:
+def read_columns(source: str, wanted: Mapping[str, str], how: ReadOptions) -> Columns:
     """The columns that are wanted, given as {what it is for: its name}."""
     require_part("pyarrow", "reading a log")
     by_name: dict[str, str] = {}
@@ -135,7 +135,7 @@ def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Column
     return Columns(cells, "Parquet")
 
 
-def _from_text(source: str, data: bytes, wanted: Mapping[str, str], how: Reading) -> Columns:
+def _from_text(source: str, data: bytes, wanted: Mapping[str, str], how: ReadOptions) -> Columns:
     text, encoding = _decoded(source, data, how.encoding)
     mark = _EXCEL_MARK.match(text)  # a first line that says what stands between cells
     text = text[mark.end() :] if mark else text

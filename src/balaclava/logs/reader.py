@@ -16,7 +16,7 @@ import numpy as np
 
 from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError
-from balaclava.logs.cells import Columns, Reading, read_columns
+from balaclava.logs.cells import Columns, ReadOptions, read_columns
 from balaclava.logs.numerals import FIRST_ROW, first_row, missing, read_numbers, to_array
 
 Label = int | str
@@ -43,7 +43,7 @@ def read_log(
     arm: str,
     reward: str,
     others: Mapping[str, str] | None = None,
-    how: Reading | None = None,
+    how: ReadOptions | None = None,
 ) -> LoggedRewards:
     """The rewards of each arm in a log; `-` is a pipe.
 
@@ -62,7 +62,7 @@ def read_log(
         ('text in cp1252', 'semicolons between cells', 'decimal commas')
     """
     require_part("pyarrow", "reading a log")
-    source, how = os.fspath(path), (how or Reading()).checked()
+    source, how = os.fspath(path), (how or ReadOptions()).checked()
     columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, how)
     columns, dropped = _without_missing(columns) if how.drop_missing else (columns, 0)
     names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
@@ -83,7 +83,7 @@ def read_log(
 
 
 def read_rewards(
-    source: str, columns: Columns, reward: str, how: Reading
+    source: str, columns: Columns, reward: str, how: ReadOptions
 ) -> tuple[np.ndarray, list[str]]:
     """The rewards as numbers, and in which notation they are; `reward` names their column."""
     return read_numbers(

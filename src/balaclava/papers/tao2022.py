@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava.environments.base import Environment, environment
-from balaclava.environments.hard import hard_pair
+from balaclava.environments.hard_instances import hard_pair
 from balaclava.papers.harness.against import Against, Curve, draw, play
 from balaclava.papers.harness.calibrated import (
     Question,

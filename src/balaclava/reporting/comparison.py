@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from balaclava.advice.arms import is_binary
-from balaclava.advice.compare import Comparison
-from balaclava.advice.context import Context
-from balaclava.advice.off_policy import METHODS
-from balaclava.advice.recommend import code_of
-from balaclava.advice.standings import AT_RANDOM, SCALE
-from balaclava.advice.worlds import HOW
+from balaclava.advice.choose.recommend import code_of
+from balaclava.advice.log.arm_estimates import is_binary
+from balaclava.advice.log.off_policy import OFF_POLICY_METHODS
+from balaclava.advice.log.worlds import WORLD_LAWS
+from balaclava.advice.trial.compare import Comparison
+from balaclava.advice.trial.feature_trial import FeatureGain
+from balaclava.advice.trial.standings import AT_RANDOM, RADIUS_SCALE
 from balaclava.reporting.charts import escape
 from balaclava.reporting.page import write_page
 from balaclava.reporting.panels import Panel, Story
@@ -70,22 +70,22 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
     return [header, *rows]
 
 
-def value_table(context: Context) -> list[tuple[str, ...]]:
+def value_table(context: FeatureGain) -> list[tuple[str, ...]]:
     """What policies would have earned a decision, as text; the header first."""
     header = ["policy"]
-    for method in METHODS:
+    for method in OFF_POLICY_METHODS:
         header += [method, "95 % interval"]
     rows = []
     for value in context.off_policy.values:
         cells = [value.policy]
-        for method in METHODS:
+        for method in OFF_POLICY_METHODS:
             each = value.estimates[method]
             cells += [f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
         rows.append((*cells, f"{value.effective:,.0f}"))
     return [(*header, "worth rows"), *rows]
 
 
-def context_table(context: Context) -> list[tuple[str, ...]]:
+def context_table(context: FeatureGain) -> list[tuple[str, ...]]:
     """Policies with features and without, best first, as text; the header first."""
     header = ("policy", "privacy", "regret", "± (95 %)", "of random")
     rows = () if context.extra is None else context.extra.standings
@@ -123,11 +123,15 @@ def price_sentences(comparison: Comparison) -> list[str]:
         return [
             "The price of privacy is not stated: a private policy or its baseline learns nothing."
         ]
-    tuned = f"{SCALE}="
+    tuned = f"{RADIUS_SCALE}="
     return [
         f"{price.label} has {price.times:.3g} ± {price.plus_minus:.2g} times the regret of "
         f"{price.baseline}, which is not private"
-        + (f" and whose {SCALE} was chosen the same way." if tuned in price.baseline else ".")
+        + (
+            f" and whose {RADIUS_SCALE} was chosen the same way."
+            if tuned in price.baseline
+            else "."
+        )
         for price in comparison.prices
     ]
 
@@ -168,9 +172,9 @@ def how_played(comparison: Comparison) -> str:
     late = f", with rewards that come late ({feedback})," if feedback else ""
     return (
         f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that the log "
-        f"leaves possible: {HOW[binary]}. Regret is what a policy loses, in rewards, against "
-        "always playing the best arm of the world that was drawn; 5 % to 95 % is its spread over "
-        "worlds."
+        f"leaves possible: {WORLD_LAWS[binary]}. Regret is what a policy loses, in rewards, "
+        "against always playing the best arm of the world that was drawn; 5 % to 95 % is its "
+        "spread over worlds."
     )
 
 
@@ -212,7 +216,7 @@ def _next(comparison: Comparison) -> str:
     return f'<section id="next"><h2>What to do next</h2><dl>{rows}</dl></section>' if rows else ""
 
 
-def _gain(context: Context | None) -> str:
+def _gain(context: FeatureGain | None) -> str:
     """What features are worth, before any policy."""
     if context is None:
         return ""
@@ -225,7 +229,7 @@ def _gain(context: Context | None) -> str:
     )
 
 
-def _with_features(context: Context | None) -> str:
+def _with_features(context: FeatureGain | None) -> str:
     """How private policies with features did, where features help."""
     if context is None or context.extra is None:
         return ""

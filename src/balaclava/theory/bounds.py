@@ -8,7 +8,8 @@ trajectories.
 
 For rewards of which a moment of order 1 + v is at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
 and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
-where each reward is reported privately. Their instances are in `balaclava.environments.hard`.
+where each reward is reported privately. Their instances are in
+`balaclava.environments.hard_instances`.
 `contaminated_order` has no constants. For losses: `early_commitment`.
 
 >>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)

@@ -12,7 +12,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
-from balaclava.environments.advisers import (
+from balaclava.environments.simulated_experts import (
     advice_from_log,
     bad,
     even,

@@ -15,7 +15,7 @@ import balaclava as bl
 from balaclava.auditing.recorder import Recorder
 from balaclava.auditing.replay import audit_by_replay
 from balaclava.authoring import Epsilon
-from balaclava.environments.hard import hard_arms, hard_local_arms, hard_pair
+from balaclava.environments.hard_instances import hard_arms, hard_local_arms, hard_pair
 from balaclava.errors import DecisionError, MomentWarning, ParameterError, RewardError
 from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
 from balaclava.policies.local import LocalRealPolicy

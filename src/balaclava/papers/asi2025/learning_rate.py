@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.advice.calibrate import calibrate
-from balaclava.advice.calibration import Calibration
+from balaclava.advice.choose.calibrate import calibrate
+from balaclava.advice.choose.calibration import Calibration
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.papers.asi2025.common import (
     LARGEST_GAP,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.advice.experts import recommend_experts
-from balaclava.environments.advice import Advice
+from balaclava.advice.choose.expert_bounds import recommend_experts
+from balaclava.environments.expert_advice import Advice
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.errors import ParameterError
 from balaclava.papers.asi2025.common import (

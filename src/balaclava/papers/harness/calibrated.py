@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from balaclava.advice.calibrate import choose_scale
-from balaclava.advice.search import Search
+from balaclava.advice.choose.calibrate import choose_scale
+from balaclava.advice.choose.scale_search import ScaleSearch
 from balaclava.papers.harness.desk import Size
 from balaclava.papers.harness.scopes import make
 from balaclava.simulation.engine import Device
@@ -48,7 +48,7 @@ def scales_of(
             policy, worlds, size = question
             labelled = dict(zip(map(str, range(len(worlds))), worlds, strict=True))
             how = size.horizon, SEED, PROMPT, workers, lambda *_: go_on(), device
-            search = Search(policy, "radius_scale", labelled, *how)
+            search = ScaleSearch(policy, "radius_scale", labelled, *how)
             return choose_scale(search, SCALES, policy.radius_scale, size.repetitions)
 
         return task

@@ -1,0 +1,1 @@
+"""Which policy to take, and with which scale."""

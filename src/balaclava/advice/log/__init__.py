@@ -1,0 +1,1 @@
+"""What a log of decisions says, and worlds drawn from it."""

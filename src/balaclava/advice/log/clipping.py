@@ -1,0 +1,105 @@
+"""Limits to clip rewards to: where they come from, and what they do to averages."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from balaclava.errors import ParameterError
+from balaclava.logs.cells import PIPE, ReadOptions, read_columns
+from balaclava.logs.reader import read_rewards
+from balaclava.simulation.statistics import plus_minus
+
+QUANTILES = (0.001, 0.999)
+_ENOUGH = 10  # rewards beyond a quantile, for it to be one
+_ARMS_SHOWN = 5
+
+
+def public_limits(
+    path: str | os.PathLike[str], *, reward: str, quantiles: tuple[float, float], how: ReadOptions
+) -> tuple[tuple[float, float], str]:
+    """Quantiles of the rewards of a file that counts as public; and a sentence that says so.
+
+    They are rounded outwards to three digits.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     _ = file.write(b"paid\\n" + b"".join(b"%d\\n" % i for i in range(1001)))
+        ...     file.flush()
+        ...     limits, _ = public_limits(
+        ...         file.name, reward="paid", quantiles=(0.1, 0.9), how=Reading())
+        >>> limits
+        (100.0, 900.0)
+    """
+    source, (low, high) = os.fspath(path), quantiles
+    if not 0 <= low < high <= 1:
+        raise ParameterError(
+            f"clip-quantiles = ({low:g}, {high:g}) are not allowed; give two shares between 0 and "
+            "1, the smaller first, such as 0.001 0.999"
+        )
+    if source == PIPE:
+        raise ParameterError("clip-from cannot be a pipe; give the path of a file")
+    columns = read_columns(source, {"reward": reward}, how.checked())
+    rewards, _ = read_rewards(source, columns, reward, how)
+    if rewards.size == 0:
+        raise ParameterError(f"{source} has no rows to take quantiles of")
+    bottom, top = (float(each) for each in np.quantile(rewards, (low, high)))
+    limits = (_rounded(bottom, math.floor), _rounded(top, math.ceil))
+    if limits[0] >= limits[1]:
+        raise ParameterError(
+            f"the quantiles {low:g} and {high:g} of {source} are one number; give others with "
+            "--clip-quantiles, or limits with --clip"
+        )
+    few = rewards.size * min(low or 1, 1 - high or 1) < _ENOUGH
+    return limits, (
+        f"The limits of clipping are the {100 * low:g} % and {100 * high:g} % quantiles of "
+        f"{rewards.size:,} rewards in {source}, which must be public: nobody's rewards there are "
+        "protected." + (" They are few for such quantiles." if few else "")
+    )
+
+
+def _rounded(value: float, outwards: Callable[[float], int]) -> float:
+    if value == 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
+    return float(f"{outwards(round(value / step, 6)) * step:.3g}")
+
+
+def clipping_findings(
+    labels: list[str], samples: list[np.ndarray], limits: tuple[float, float]
+) -> list[str]:
+    """What clipping does to the averages of the arms, in sentences.
+
+    >>> clipping_findings(["a", "b"], [np.array([1.0, 9, 1, 9]), np.array([4.0, 4, 6, 6])], (0, 5))
+    ["Clipping to [0, 5] touches 50 % of the rewards. It moves the averages of 'a' by -2 ± 3.7 \
+(95 %), 'b' by -0.5 ± 0.92. The highest average moves from 'a' to 'b': clipping hides the best \
+arm."]
+    """
+    low, high = limits
+    shifts = [np.clip(rewards, low, high) - rewards for rewards in samples]
+    touched = sum(int((shift != 0).sum()) for shift in shifts) / sum(map(len, samples))
+    if touched == 0:
+        return [f"Clipping to [{low:g}, {high:g}] touches none of the rewards here."]
+    means = np.array([rewards.mean() for rewards in samples])
+    biases = np.array([shift.mean() for shift in shifts])
+    most = np.argsort(-np.abs(biases), kind="stable")[:_ARMS_SHOWN]
+    moves = ", ".join(
+        f"{labels[i]!r} by {biases[i]:+.2g} ± {plus_minus(shifts[i]):.2g}"
+        + (" (95 %)" if i == most[0] else "")
+        for i in most
+    )
+    which = "the averages of" if len(samples) <= _ARMS_SHOWN else "averages, most those of"
+    best, after = labels[int(np.argmax(means))], labels[int(np.argmax(means + biases))]
+    order = (
+        "The arm with the highest average stays the same."
+        if best == after
+        else f"The highest average moves from {best!r} to {after!r}: clipping hides the best arm."
+    )
+    return [
+        f"Clipping to [{low:g}, {high:g}] touches {100 * touched:.2g} % of the rewards. "
+        f"It moves {which} {moves}. {order}"
+    ]

@@ -1,0 +1,1 @@
+"""Policies played on worlds drawn from a log, ranked by their regret."""

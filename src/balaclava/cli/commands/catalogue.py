@@ -1,0 +1,130 @@
+"""What there is: policies, environments, and what each takes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from balaclava.cli.terminal import print_table
+
+if TYPE_CHECKING:
+    from balaclava._core.declared import Declared
+
+
+def complete_policy(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """The policies whose name begins so, for the shell."""
+    from balaclava.policies.base import REGISTRY
+
+    return [name for name in REGISTRY.classes() if name.startswith(text)]
+
+
+def complete_environment(
+    context: click.Context, parameter: click.Parameter, text: str
+) -> list[str]:
+    """The environments whose name begins so, for the shell."""
+    from balaclava.environments.base import REGISTRY
+
+    return [name for name in REGISTRY.classes() if name.startswith(text)]
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_policy)
+@click.option("--private/--not-private", default=None, help="Only those that are, or are not.")
+@click.option(
+    "--rewards",
+    type=click.Choice(["bounded", "real", "loss", "any"]),
+    help="Only those that take such rewards.",
+)
+@click.option(
+    "--scope",
+    type=click.Choice(["decision", "trajectory", "report", "none"]),
+    help="Only those that protect this.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def policies(
+    name: str | None, private: bool | None, rewards: str | None, scope: str | None, as_json: bool
+) -> None:
+    """List the policies, or show one and its parameters.
+
+    \b
+    Example: balaclava policies --private
+    Example: balaclava policies --rewards bounded --scope trajectory
+    Example: balaclava policies ucb1
+    """
+    from balaclava.policies.base import REGISTRY, list_policies
+
+    if name is not None:
+        _show(REGISTRY.get(name), as_json)
+        return
+    entries = [
+        entry
+        for entry in list_policies()
+        if (private is None or private == (entry.guarantee != "none"))
+        and rewards in (None, entry.rewards)
+        and scope in (None, entry.policy.scope)
+    ]
+    if as_json:
+        _print_json([_plain(entry, "policy") for entry in entries])
+        return
+    rows = [(e.name, e.title, e.rewards, e.guarantee, e.reference) for e in entries]
+    print_table(("policy", "what it does", "rewards", "privacy", "reference"), rows)
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_environment)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def environments(name: str | None, as_json: bool) -> None:
+    """List the environments, or show one and its parameters.
+
+    \b
+    Example: balaclava environments
+    Example: balaclava environments bernoulli
+    """
+    from balaclava.environments.base import REGISTRY, list_environments
+
+    if name is not None:
+        _show(REGISTRY.get(name), as_json)
+        return
+    if as_json:
+        _print_json([_plain(entry, "environment") for entry in list_environments()])
+        return
+    rows = [(entry.name, entry.title, entry.parameters) for entry in list_environments()]
+    print_table(("environment", "what it is", "parameters"), rows)
+
+
+def _plain(entry: Any, kind: str) -> dict[str, Any]:
+    """A line of a list, without the class in it."""
+    return {name: value for name, value in entry._asdict().items() if name != kind}
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def _show(cls: type[Declared], as_json: bool) -> None:
+    """The docstring, and every parameter with its range."""
+    import inspect
+
+    from balaclava._core.declared import brief
+
+    if as_json:
+        listed = [each._asdict() for each in cls.parameter_list()]
+        _print_json({"name": cls.name, "help": inspect.getdoc(cls), "parameters": listed})
+        return
+    click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
+    if lost := getattr(cls, "lost_reward", ""):
+        click.echo(click.wrap_text(f"What never comes {lost}.", 100) + "\n")
+    rows = [
+        (
+            each.name,
+            "required" if each.required else brief(each.default),
+            each.allowed,
+            each.meaning,
+        )
+        for each in cls.parameter_list()
+    ]
+    if cls.kind == "policy" and "horizon" not in cls.annotations:
+        rows.append(("horizon", "-", "any", "needed by others: bl.policy takes and ignores it"))
+    print_table(("parameter", "default", "allowed", "meaning"), rows)

@@ -1,0 +1,147 @@
+"""`balaclava report`: results as a page for the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from balaclava.cli.terminal import waiting
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--assessment",
+    "dossier",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="Write the page for a review board instead; `balaclava assessment` shows such a file.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file to write; by default report.html in the folder, or the file's name and .html.",
+)
+@click.option(
+    "--audit/--no-audit",
+    "audited",
+    default=None,
+    help="Audit the policies, quickly; kept on disk. By default for an assessment only.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=100),
+    default=20_000,
+    show_default=True,
+    help="Games of each audit.",
+)
+def report(
+    source: Path | None, dossier: Path | None, out: Path | None, audited: bool | None, trials: int
+) -> None:
+    """Write one HTML page about SOURCE: curves, intervals, tables, guarantees.
+
+    SOURCE is the folder of a sweep, the folder that `balaclava simulate` wrote, or a results
+    file. The page is complete in itself: send it to anyone, open it without a network.
+
+    \b
+    Example: balaclava report quickstart-results
+    Example: balaclava report results.parquet --audit --out page.html
+    Example: balaclava report --assessment assessment.toml
+    """
+    if (source is None) == (dossier is None):
+        raise click.UsageError("give either SOURCE or --assessment FILE.toml")
+    if dossier is not None:
+        _assess(dossier, out, audited is not False, trials)
+    elif source is not None:
+        _write(source, out, bool(audited), trials)
+
+
+@click.command()
+@click.option(
+    "--init",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write it to this file.",
+    is_flag=False,
+    flag_value="assessment.toml",
+)
+def assessment(target: Path | str | None) -> None:
+    """Show the file that a page for a review board is made from, or write it.
+
+    Fill it in, then `balaclava report --assessment assessment.toml` writes the page: what is
+    promised, how it was checked, regret and risk, and what only the owner can answer.
+
+    \b
+    Example: balaclava assessment --init
+    Example: balaclava assessment > trial.toml
+    """
+    from balaclava.errors import ResultsFileError
+    from balaclava.reporting.dossier import template
+
+    if target is None:
+        click.echo(template(), nl=False)
+        return
+    place = Path(target)
+    try:
+        with place.open("x", encoding="utf-8") as file:
+            file.write(template())
+    except FileExistsError:
+        raise ResultsFileError(f"{place} is there already; give another name") from None
+    except OSError as error:
+        raise ResultsFileError(f"{place} cannot be written: {error.strerror}") from None
+    click.echo(f"wrote {place}; fill it in, then: balaclava report --assessment {place}")
+
+
+def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
+    """The page for a review board."""
+
+    from balaclava._core.files import atomically, require_place
+    from balaclava.cli.terminal import progress_bar
+    from balaclava.reporting.assessment import assessment_page
+    from balaclava.reporting.dossier import audit_of, read_dossier
+
+    paper = read_dossier(file)
+    out = file.with_suffix(".html") if out is None else out
+    require_place(out)
+    with progress_bar() as progress:
+        results = paper.play(progress)
+    verdict = None
+    if audited:
+        with waiting(f"trying to refute {paper.policy.name} ..."):
+            verdict = audit_of(paper, trials)
+    with atomically(out) as temporary:
+        temporary.write_text(
+            assessment_page(paper, results=results, audit=verdict), encoding="utf-8"
+        )
+    click.echo(f"wrote {out}: open it in a browser, or print it")
+    if verdict is not None and verdict.verdict in ("violated", "unproved"):
+        click.echo("balaclava: an audit refuted the promise; see the page", err=True)
+        raise SystemExit(1)
+
+
+def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
+    """The page of results."""
+
+    from balaclava._core.files import require_place
+    from balaclava.reporting.audits import run_audits
+    from balaclava.reporting.page import write_page
+    from balaclava.reporting.panels import read_story
+
+    story = read_story(source)
+    if out is None:
+        out = source / "report.html" if source.is_dir() else source.with_suffix(".html")
+    require_place(out)
+    audits = None
+    if audited:
+        with waiting("auditing ...") as status:
+            audits = run_audits(
+                story.policies,
+                trials=trials,
+                progress=lambda label: status.update(f"trying to refute {label} ..."),
+            )
+    page = write_page(story, out, audits=audits)
+    click.echo(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser")
+    if audits and any(verdict.verdict in ("violated", "unproved") for verdict in audits.values()):
+        click.echo("balaclava: an audit refuted a promise; see the page", err=True)
+        raise SystemExit(1)

@@ -1,0 +1,97 @@
+"""`balaclava summary` and `balaclava example`: results as a table, and a file to begin with."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from balaclava.cli.terminal import print_table
+
+if TYPE_CHECKING:
+    from balaclava.simulation.results import Results
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def summary(source: Path, as_json: bool) -> None:
+    """Print the tables of SOURCE: the folder of a sweep, or a results file.
+
+    \b
+    Example: balaclava summary quickstart-results
+    Example: balaclava summary results.parquet --json
+    """
+    from balaclava.reporting.panels import read_story
+
+    panels = read_story(source).panels
+    results = {panel.heading: panel.results for panel in panels}
+    if as_json:
+        print_json(results.items())
+        return
+    for i, (heading, each) in enumerate(results.items()):
+        click.echo("\n" * (i > 0) + (f"{heading}: " if len(results) > 1 else ""), nl=False)
+        print_summary(each)
+
+
+@click.command()
+def example() -> None:
+    """Print an experiment file to begin with.
+
+    \b
+    Example: balaclava example > experiment.toml
+    """
+    from importlib import resources
+
+    file = resources.files("balaclava.experiments") / "example.toml"
+    text = file.read_text(encoding="utf-8").replace("quickstart.toml", "experiment.toml")
+    click.echo(text, nl=False)
+
+
+def print_summary(results: Results) -> None:
+    """The tables; on a terminal no wider than that."""
+    from balaclava.simulation.tails import HEADER
+
+    table = results.summary()
+    if not sys.stdout.isatty():
+        click.echo(str(table))
+        return
+    click.echo(f"{table.title}\n")
+    header, *rows = table.cells
+    print_table(header, rows)
+    if table.tails:
+        click.echo()
+        print_table(HEADER, table.tails)
+    if table.winners is not None:
+        click.echo(f"\n{table.winners}")
+
+
+def print_json(results: Iterable[tuple[str, Results]]) -> None:
+    """The rows of each table, under its heading; what is not known is null."""
+    click.echo(json.dumps([_plain(heading, each) for heading, each in results], indent=2))
+
+
+def _plain(heading: str, results: Results) -> dict[str, Any]:
+    rows = [
+        {name: None if _unknown(value) else value for name, value in row._asdict().items()}
+        | {"tails": [tail._asdict() for tail in results.tails(row.label)]}
+        for row in results.summary()
+    ]
+    return {
+        "setting": heading,
+        "environment": results.environment.name,
+        "arms": results.environment.arms,
+        "horizon": results.horizon,
+        "seed": results.seed,
+        "device": results.device,
+        "policies": rows,
+    }
+
+
+def _unknown(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -1,0 +1,75 @@
+"""Options that several commands share: arms, delays, device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from balaclava.errors import ParameterError
+
+
+class ArmsOption(click.ParamType):  # type: ignore[type-arg]
+    """How many arms there are, or their names, with commas between."""
+
+    name = "NUMBER|NAMES"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | list[str]:
+        if isinstance(value, int | list):
+            return value
+        if "," in value:
+            return [name.strip() for name in value.split(",")]
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is neither a number nor a list of names such as plain,friendly,map"
+            )
+
+
+ARMS = ArmsOption()
+
+device_option = click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "auto"]),
+    help="Where to play: cuda is a GPU; by default what the file says, or the CPU.",
+)
+
+
+def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--delay, --law, --lost and --patience."""
+    for option in (
+        click.option(
+            "--patience",
+            type=int,
+            help="Decisions after which one is given up; by default it is found.",
+        ),
+        click.option("--lost", type=float, help="Share of rewards that never come."),
+        click.option(
+            "--law",
+            type=click.Choice(["geometric", "fixed", "uniform"]),
+            help="Law of the delay; by default geometric.",
+        ),
+        click.option("--delay", type=float, help="Mean delay of a reward, in rounds."),
+    ):
+        command = option(command)
+    return command
+
+
+def lateness(
+    delay: float | None, law: str | None, lost: float | None, patience: int | None
+) -> dict[str, Any]:
+    """What the options ask for, as `bl.simulate` takes it; {} where they ask for nothing."""
+    from balaclava.simulation.delays import Delay
+
+    if law is not None and delay is None:
+        raise ParameterError(f"--law {law} goes with a mean delay; give --delay as well")
+    arguments: dict[str, Any] = {}
+    if delay is not None or law is not None or lost is not None:
+        settings = {"law": law, "lost": lost}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        arguments["delay"] = Delay.create({"mean": delay or 0, **settings})
+    if patience is not None:
+        arguments["patience"] = patience
+    return arguments

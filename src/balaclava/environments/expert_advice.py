@@ -1,0 +1,182 @@
+"""Losses with the advice of experts beside them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+from balaclava.environments.base import REGISTRY, Environment, register
+from balaclava.environments.loss_environment import LossEnvironment, summed_by
+from balaclava.environments.losses import Losses
+from balaclava.errors import ParameterError
+from balaclava.estimators.advice import as_advice, fault_of_advice
+
+
+class World(NamedTuple):
+    """What the kernels need."""
+
+    inner: Any
+    advice: np.ndarray
+
+
+@kernel
+def same_advice(world: Any, t: int) -> np.ndarray:
+    return world.advice
+
+
+@kernel
+def advice_of_round(world: Any, t: int) -> np.ndarray:
+    return world.advice[t - 1]
+
+
+@functools.cache
+def of_inner(inner: Callable[..., float]) -> Callable[..., float]:
+    """The kernel of the losses; the same function each time, so it is compiled once."""
+
+    @kernel(borrows=True)
+    def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+        return inner(world.inner, t, arm, rng)
+
+    return draw
+
+
+@register
+class Advice(LossEnvironment):
+    """Losses of arms, and experts who advise how to choose among them.
+
+    In each round every expert names a distribution over the arms, which a policy is given as the
+    context of its decision. Regret is own loss less that of the expert whose advice, followed
+    throughout, would have lost least. Advice is public: no policy protects it.
+
+    Parameters:
+        losses: losses[T, K] in [0, 1], or an environment of losses, or a mapping with its `name`
+            and parameters.
+        advice: advice[N, K], the same in every round, or advice[T, N, K]; each row a distribution.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("advice", losses=[[0, 1], [1, 0]],
+        ...                        advice=[[1, 0], [0.5, 0.5], [0, 1]])
+        >>> world.experts, world.arms, world.rounds
+        (3, 2, 2)
+
+    See Also:
+        losses, stochastic-losses, exp4
+    """
+
+    name = "advice"
+    reference = "Asi, Raman, Talwar 2025"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "losses": {"name": "stochastic-losses", "means": [0.2, 0.7]},
+            "advice": [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]],
+        },
+        {
+            "losses": [[0.0, 1.0], [1.0, 0.5]],
+            "advice": [[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.25, 0.75]]],
+        },
+    )
+    losses: LossEnvironment
+    advice: np.ndarray
+
+    def __post_init__(self) -> None:
+        losses: Any = self.losses
+        if isinstance(losses, Mapping):
+            losses = REGISTRY.from_mapping(self._label("losses"), losses)
+        elif not isinstance(losses, Environment):
+            losses = Losses(losses=losses)
+        if not isinstance(losses, LossEnvironment):
+            raise ParameterError(
+                f"{self._label('losses')}: {losses.name} gives rewards; give an environment of "
+                "losses"
+            )
+        object.__setattr__(self, "losses", losses)
+        advice = as_advice(self.advice)
+        if advice is None or advice.ndim > 3:
+            raise ParameterError(
+                f"{self._label('advice')} is not advice[N, K] or advice[T, N, K] in numbers"
+            )
+        if fault := fault_of_advice(advice, None, losses.arms):
+            raise ParameterError(f"{self._label('advice')} {fault}")
+        object.__setattr__(self, "advice", advice)
+        if advice.ndim == 3 and self.rounds is not None and advice.shape[0] < self.rounds:
+            raise ParameterError(
+                f"{self._label('advice')} is for {advice.shape[0]} rounds; give it for the "
+                f"{self.rounds} rounds of the losses, or once for all"
+            )
+
+    def __repr__(self) -> str:
+        return f"Advice(losses={self.losses!r}, experts={self.experts})"
+
+    def constants(self) -> World:
+        return World(self.losses.constants(), self.advice)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        inner = {"name": self.losses.name, **self.losses.parameters}
+        return {"losses": inner, "advice": self.advice.tolist()}
+
+    @property
+    def public_parameters(self) -> dict[str, Any]:
+        inner = {"name": self.losses.name, **self.losses.public_parameters}
+        return {**self.parameters, "losses": inner}
+
+    @property
+    def experts(self) -> int:
+        return int(self.advice.shape[-2])
+
+    @property
+    def advise(self) -> Callable[..., Any]:
+        return same_advice if self.advice.ndim == 2 else advice_of_round
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return of_inner(self.losses.draw)
+
+    @property
+    def means(self) -> np.ndarray:
+        return self.losses.means
+
+    @property
+    def arms(self) -> int:
+        return self.losses.arms
+
+    @property
+    def rounds(self) -> int | None:
+        if self.losses.rounds is not None:
+            return self.losses.rounds
+        return int(self.advice.shape[0]) if self.advice.ndim == 3 else None
+
+    @property
+    def holds_data(self) -> bool:
+        return self.losses.holds_data
+
+    def loss_rows(self, first: int, last: int) -> np.ndarray:
+        return self.losses.loss_rows(first, last)
+
+    def arm_losses(self, rounds: np.ndarray) -> np.ndarray:
+        return self.losses.arm_losses(rounds)
+
+    def own_losses(self, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        return self.losses.own_losses(pulls, totals)
+
+    def expert_losses(self, rounds: np.ndarray) -> np.ndarray:
+        """losses[i, expert]: what following each expert lost in the first rounds[i] rounds."""
+        if self.advice.ndim == 2:
+            losses: np.ndarray = self.arm_losses(rounds) @ self.advice.T
+            return losses
+        return summed_by(
+            rounds,
+            lambda first, last: np.einsum(
+                "tnk,tk->tn", self.advice[first:last], self.loss_rows(first, last)
+            ),
+        )
+
+    def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """Own loss less that of the best expert in hindsight, each over the same rounds."""
+        regret: np.ndarray = self.own_losses(pulls, totals) - self.expert_losses(rounds).min(axis=1)
+        return regret

@@ -1,0 +1,60 @@
+"""Checks of rewards and losses that the caller gives; errors name a place, never a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from balaclava.errors import ParameterError
+
+
+def checked_rewards(label: str, values: Any, dimensions: int) -> np.ndarray:
+    """A read-only copy as finite numbers; the error names a place, never a reward."""
+    place = "row" if dimensions == 1 else "row and column"
+    shape = "a list of numbers" if dimensions == 1 else "one row a round, one column an arm"
+    try:
+        rewards = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        at = first_not_a_number(values)
+        why = f"is not a number at {place} {at} (from 0)" if at else f"is not {shape}"
+        raise ParameterError(f"{label} {why}") from None
+    if rewards.ndim != dimensions or rewards.size == 0:
+        raise ParameterError(f"{label} has shape {rewards.shape}; give {shape}, at least one")
+    wrong = np.argwhere(~np.isfinite(rewards))
+    if len(wrong):
+        at = ", ".join(str(i) for i in wrong[0])
+        raise ParameterError(
+            f"{label} is not finite at {place} {at} (from 0); remove or fill what is missing"
+        )
+    rewards.flags.writeable = False
+    return rewards
+
+
+def checked_losses(label: str, values: Any) -> np.ndarray:
+    """A table of losses in [0, 1]; the error names a place, never a loss."""
+    losses = checked_rewards(label, values, 2)
+    wrong = np.argwhere((losses < 0) | (losses > 1))
+    if len(wrong):
+        at = ", ".join(str(i) for i in wrong[0])
+        raise ParameterError(
+            f"{label} is outside [0, 1] at row and column {at} (from 0); rescale the losses"
+        )
+    return losses
+
+
+def first_not_a_number(values: Any) -> str:
+    """The indices of the first entry that is not a number; empty if the shape is what is wrong."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        return ""
+    for i, item in enumerate(values):
+        if not isinstance(item, str | bytes) and hasattr(item, "__iter__"):
+            deeper = first_not_a_number(item)
+            if deeper:
+                return f"{i}, {deeper}"
+            continue
+        try:
+            float(item)
+        except (TypeError, ValueError):
+            return str(i)
+    return ""

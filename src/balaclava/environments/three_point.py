@@ -1,0 +1,107 @@
+"""Rewards that are one of two values or 0 (the lower bounds of Tao, Wu, Zhao, Wang 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from balaclava._core.kernels import kernel
+from balaclava.environments.base import Environment, register
+from balaclava.environments.exact_moments import checked_order
+from balaclava.environments.two_point import Probabilities, Values
+
+
+@kernel(borrows=True)
+def draw(world: Any, t: int, arm: int, rng: Any) -> float:
+    u = rng.random()
+    if u < world.probabilities[arm]:
+        return float(world.values[arm])
+    if u < world.probabilities[arm] + world.other_probabilities[arm]:
+        return float(world.other_values[arm])
+    return 0.0
+
+
+@register
+class ThreePoint(Environment):
+    """One of two values, each with some probability, otherwise 0.
+
+    The alternatives of the central lower bound: a second, rarer and larger value lifts an arm.
+    See `hard_arms`.
+
+    Parameters:
+        values: the first value of each arm.
+        probabilities: the chance of it, for each arm.
+        other_values: the second value of each arm.
+        other_probabilities: the chance of it; both together at most 1.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("three-point", values=[2.0], probabilities=[0.25],
+        ...                        other_values=[10.0], other_probabilities=[0.01])
+        >>> world.means.round(6).tolist(), world.moments(2).round(6).tolist()
+        ([0.6], [2.0])
+
+    References:
+        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
+        multi-armed bandits. AISTATS 2022, Theorem 5.
+
+    See Also:
+        two-point
+    """
+
+    name = "three-point"
+    reference = "Tao, Wu, Zhao, Wang 2022"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "values": [2.0, -1.0, 5.0],
+            "probabilities": [0.5, 1.0, 0.1],
+            "other_values": [10.0, 3.0, -4.0],
+            "other_probabilities": [0.01, 0.0, 0.2],
+        },
+    )
+    values: Values
+    probabilities: Probabilities
+    other_values: Values
+    other_probabilities: Probabilities
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("probabilities", "other_values", "other_probabilities"):
+            if getattr(self, name).size != self.values.size:
+                raise self.refuse(name, f"does not fit {self.values.size} values; give one each")
+        if (self.probabilities + self.other_probabilities > 1 + 1e-12).any():
+            raise self.refuse(
+                "other_probabilities", "and probabilities add up to more than 1; lower one"
+            )
+
+    @property
+    def _atoms(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Values and their probabilities, by arm."""
+        rest = np.maximum(1 - self.probabilities - self.other_probabilities, 0.0)
+        return [
+            (self.values, self.probabilities),
+            (self.other_values, self.other_probabilities),
+            (np.zeros_like(rest), rest),
+        ]
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        return np.sum([value * p for value, p in self._atoms], axis=0)
+
+    @property
+    def draw(self) -> Callable[..., float]:
+        return draw
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        possible = np.concatenate([value[p > 0] for value, p in self._atoms])
+        return (float(possible.min()), float(possible.max()))
+
+    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
+        order = checked_order(order)
+        centre = self.means if central else np.zeros_like(self.means)
+        terms = [p * np.abs(value - centre) ** order for value, p in self._atoms]
+        return np.sum(terms, axis=0)
