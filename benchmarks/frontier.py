@@ -73,12 +73,12 @@ class Rule(NamedTuple):
     slack: float = 0.0  # nats by which the lesser of the two is lowered
     short: float = math.inf  # rounds; later it is lowered further,
     haste: float = 1.0  # by this times log(t / short)
-    need: bool = True  # batches by need, or by the ratio alone
+    adaptive: bool = True  # adaptive batches, or by the ratio alone
     first: float = 40.0  # pulls of the first batch, over epsilon
     ratio: float = 1.25  # least growth of an arm's pulls by a batch
     most: float = 2.0  # and largest
     lead: float = 2.0  # that of the leader
-    ahead: float = 0.5  # nats that a batch by need goes beyond log t
+    ahead: float = 0.5  # nats that an adaptive batch goes beyond log t
 
     def first_batch(self, epsilon: float) -> float:
         return max(self.first / epsilon, 1.0)
@@ -86,19 +86,19 @@ class Rule(NamedTuple):
     def __str__(self) -> str:
         default = Rule()._asdict()
         changes = [f"{k} {v:g}" for k, v in self._asdict().items() if v != default[k]]
-        return ", ".join(changes) or "surprise, batches by need"
+        return ", ".join(changes) or "surprise, adaptive batches"
 
 
-PAPER = Rule(rate=0, need=False, first=30.0, ratio=1.5)
+PAPER = Rule(rate=0, adaptive=False, first=30.0, ratio=1.5)
 DEFAULT = Rule(doubt=12.4, short=12_000.0, haste=5.0)
 EXACT = Rule(rate=1, first=33.0, most=3.0, ahead=1.0)
 EXACT_IN_DOUBT = EXACT._replace(slack=0.5, doubt=15.0, by_pulls=2.0)
 KNOWN = {  # rules with a name: label, colour and mark in the picture
     PAPER: ("the paper's rule, batches by ratio", "black", "*"),
-    Rule(rate=0): ("the paper's index, batches by need", "C3", "v"),
-    EXACT: ("the exact rate, batches by need", "C2", "s"),
+    Rule(rate=0): ("the paper's index, adaptive batches", "C3", "v"),
+    EXACT: ("the exact rate, adaptive batches", "C2", "s"),
     EXACT_IN_DOUBT: ("the exact rate while in doubt", "C5", "P"),
-    Rule(): ("the surprise, batches by need", "C4", "^"),
+    Rule(): ("the surprise, adaptive batches", "C4", "^"),
     DEFAULT: ("the default", "C0", "D"),
 }
 
@@ -136,7 +136,7 @@ def make_runs(
         first: float,
         arms: int,
     ) -> float:
-        if not rule.need:
+        if not rule.adaptive:
             return max(math.ceil(first * rule.ratio**m), n + 1.0)
         if x >= top:
             return max(math.ceil(n * rule.lead), n + 1.0)
@@ -308,7 +308,7 @@ def summary(table: Table) -> str:
 
 def starts() -> list[Rule]:
     """Where the search begins."""
-    rules = [DEFAULT, Rule(), Rule(slack=1.0), EXACT, EXACT._replace(first=45.0, need=False)]
+    rules = [DEFAULT, Rule(), Rule(slack=1.0), EXACT, EXACT._replace(first=45.0, adaptive=False)]
     rules += [EXACT_IN_DOUBT, DEFAULT._replace(short=7000.0, haste=1.0)]
     rules += [DEFAULT._replace(short=10_000.0, haste=nats) for nats in (2.0, 3.0, 4.0)]
     rules += [DEFAULT._replace(short=rounds) for rounds in (2000.0, 9000.0, 15_000.0, math.inf)]

@@ -27,7 +27,7 @@ def test_a_request_is_for_the_experiment_that_has_all_that_it_names():
     stored = definition(epsilon=1.0, index="paper", batches="ratio").complete()
     assert definition(epsilon=1).asks_for(stored)
     assert definition(epsilon=1.0, index="paper").asks_for(stored)
-    assert not definition(epsilon=1.0, index="careful").asks_for(stored)
+    assert not definition(epsilon=1.0, index="rechecking").asks_for(stored)
     assert not definition(epsilon=2.0).asks_for(stored)
     other = Definition.checked(**SHOP | {"arms": ["plain", "list"]}, parameters={"epsilon": 1.0})
     assert not other.asks_for(stored)

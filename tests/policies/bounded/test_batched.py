@@ -488,8 +488,8 @@ def test_the_defaults_add_noise_a_few_times_at_any_epsilon(epsilon: float) -> No
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 800.0, 1e12])
-@pytest.mark.parametrize("batches", ["need", "ratio"])
-@pytest.mark.parametrize("index", ["careful", "exact"])
+@pytest.mark.parametrize("batches", ["adaptive", "ratio"])
+@pytest.mark.parametrize("index", ["rechecking", "exact"])
 def test_agents_play_on_at_every_epsilon(epsilon: float, index: str, batches: str) -> None:
     agent = bl.policy("dp-imed", arms=3, epsilon=epsilon, index=index, batches=batches).agent(
         seed=1
@@ -500,3 +500,11 @@ def test_agents_play_on_at_every_epsilon(epsilon: float, index: str, batches: st
         agent.tell(decision, reward=(0.0, 1.0, 0.5)[decision.arm])
         arms.append(decision.arm)
     assert arms.count(1) > 40 or epsilon < 1
+
+
+def test_values_that_earlier_versions_saved_are_read():
+    policy = bl.policy("dp-imed", arms=3, epsilon=1.0)
+    earlier = policy.parameters | {"index": "careful", "batches": "need"}
+    assert type(policy).create(earlier) == policy
+    with pytest.raises(ParameterError, match="one of 'paper', 'exact', 'rechecking'"):
+        bl.policy("dp-imed", arms=3, epsilon=1.0, index="sure")

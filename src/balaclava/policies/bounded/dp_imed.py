@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -37,36 +37,41 @@ from balaclava.policies.bounded.batched import (
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.theory.imed import imed_pulls
 
-Index = Literal["paper", "exact", "careful"]
-Batching = Literal["ratio", "need"]
+Index = Literal["paper", "exact", "rechecking"]
+Batching = Literal["ratio", "adaptive"]
+# Values that saves of earlier versions hold, by parameter.
+RENAMED_VALUES = {"index": {"careful": "rechecking"}, "batches": {"need": "adaptive"}}
 
-DOUBT = 12.4  # nats: an arm is in doubt below this, less log((arms - 1) n epsilon/(1 + epsilon))
-SHORT = 12_000.0  # rounds that do not pay for looking at arms in doubt earlier than they are due
-HASTE = 5.0  # nats, of log(t / SHORT), by which such arms are due earlier in longer runs
-MOST_GROWTH = 2.0  # of an arm's pulls by a batch that is sized by need
-BATCH_MARGIN = 0.5  # nats that such a batch goes beyond log t
+# Found by experiment (`benchmarks/frontier.py`, table in `benchmarks/gpu.md`).
+DOUBT = 12.4  # nats; below it, less the log of the price of a re-check, an arm is in doubt
+SHORT = 12_000.0  # rounds; shorter runs do not pay for early re-checks
+HASTE = 5.0  # nats per unit of log(t / SHORT) by which longer runs re-check arms earlier
+# An adaptive batch at most doubles the arm's pulls, as is usual for batches.
+MOST_GROWTH = 2.0
+# Nats that an adaptive batch takes the index beyond log t. Found by experiment with the above.
+BATCH_MARGIN = 0.5
+# Halvings in the search for a batch's length: its error is below 2^-12 of the arm's pulls.
 BISECTIONS = 12
 
 
 @kernel(borrows=True)
 def paper_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
-    """As if there were one draw of noise in the sum."""
+    """The paper's exponent, for one draw of noise in the sum."""
     return n * private_kl(min(max(x, 0.0), 1.0), top, params.epsilon)
 
 
 @kernel(borrows=True)
 def exact_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
-    """With all draws of noise."""
+    """The Chernoff exponent with all draws of noise."""
     return noisy_kl(n, x, top, params.epsilon, draws)
 
 
 @kernel(borrows=True)
-def careful_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
-    """The paper's; while the arm is in doubt the surprise, if that is less, and less with time.
+def rechecking_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
+    """The paper's rate, or less while the arm is in doubt: then it is re-checked early.
 
-    To look at an arm again costs the more the more pulls it has, and is paid for each arm but the
-    best, while locking onto a wrong arm is paid once: doubt falls with pulls and arms. Locking
-    costs the rest of the run, which is the longer the longer the run has been.
+    Re-checking an arm costs more as its pulls and the number of arms grow. Locking onto a wrong
+    arm costs the rest of the run, which the length of the run so far predicts.
     """
     rate = paper_rate(params, t, n, x, top, draws)
     surprise = noisy_surprise(n, x, top, params.epsilon, draws)
@@ -76,8 +81,8 @@ def careful_rate(params: Any, t: int, n: float, x: float, top: float, draws: int
     return rate
 
 
-def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
-    """The policy with a rate and a way to size batches."""
+def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
+    """The policy's kernels, given its rate and whether batches are adaptive."""
 
     @kernel(borrows=True)
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
@@ -115,7 +120,7 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
                         if index < lowest:
                             best, lowest = arm, index
             state.current[0] = best
-        if not by_need:
+        if not adaptive:
             return play_growing(params, state, rng)
         arm = next_arm(params, state, rng)
         if needs_batch(state, arm):
@@ -125,75 +130,69 @@ def _kernels(rate: Callable[..., Any], by_need: bool) -> Kernels:
     return Kernels(begin, choose, learn_growing, forget_growing)
 
 
-RATE_KERNELS = {"paper": paper_rate, "exact": exact_rate, "careful": careful_rate}
+RATE_KERNELS = {"paper": paper_rate, "exact": exact_rate, "rechecking": rechecking_rate}
 _KERNELS = {
-    (index, batches): _kernels(rate, batches == "need")
+    (index, batches): _kernels(rate, batches == "adaptive")
     for index, rate in RATE_KERNELS.items()
-    for batches in ("ratio", "need")
+    for batches in ("ratio", "adaptive")
 }
-_BATCHES = {"ratio": (30.0, 1.5), "need": (40.0, 1.25)}  # first times epsilon, ratio
+# Pulls in the first batch times epsilon, and the ratio, found by experiment as above.
+_BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.25)}
 
 
 @register
 class DPIMED(GrowingBatchPolicy):
     """IMED in growing batches, with a divergence that allows for the noise of privacy.
 
-    The default for rewards in [0, 1]: in most settings the lowest regret of all policies here that
-    protect the whole trajectory, and few bad runs. In short runs and at a small epsilon dp-klucb
-    may have less (`benchmarks/short_trials.py`).
+    The default for rewards in [0, 1]. In most settings it has the lowest regret of all policies
+    here that protect the whole trajectory, and few bad runs. In short runs and at a small epsilon
+    dp-klucb may have less.
 
-    An arm is played for a whole batch. S_a grows by the sum of the batch + Lap(1/epsilon); after m
-    batches with n_a pulls, x_a = S_a / n_a and y = max of x, the next batch goes to the arm with
+    An arm is played for a whole batch. S_a grows by the sum of the batch + Lap(1/epsilon). After m
+    batches with n_a pulls let x_a = S_a / n_a and y = max of x. The next batch goes to the arm with
     the lowest
 
         R_a + log n_a,
 
     where R_a says how unlikely x_a is if the arm's mean is y. The paper's R_a = n_a d_eps(x_a, y),
     d_eps(x, y) = min over z between x and y of epsilon |z - x| + kl(z, y), allows for one draw of
-    noise; the sum holds m. Its best arm may be so far in debt that it is not played again for the
-    rest of the run (`GrowingBatchPolicy`). By default R_a is the paper's, but
+    noise, but the sum holds m. So the best arm may be in debt for the rest of the run
+    (`GrowingBatchPolicy`). By default R_a is the paper's, but
 
         min(Q_a, n_a d_eps(x_a, y)) - 5 log max(t/12000, 1), at least 0,
             while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)),
 
     with Q_a = -log(2 P(x_a or less)) for rewards of mean y and all m draws
-    (`estimators.noisy_surprise`). An arm is in doubt while Q_a is small. To look at it again costs
-    the more the more pulls and arms there are; to have locked onto a wrong arm costs the rest of
-    the run, so arms in doubt are looked at earlier in long runs, and not in short ones, which could
-    not pay for it. A batch is as long as it takes, if x_a stays as it is, for R_a + log n_a to pass
-    log t + 0.5, and multiplies the arm's pulls by 1.25 to 2.
+    (`estimators.noisy_surprise`). An arm is in doubt while Q_a is small. Re-checking it costs more
+    as its pulls and the number of arms grow. Locking onto a wrong arm costs the rest of the run, so
+    long runs re-check arms in doubt earlier. Short runs could not pay for that. A batch is long
+    enough for R_a + log n_a to pass log t + 0.5 if x_a does not change, and multiplies the arm's
+    pulls by 1.25 to 2.
 
-    In 10^6 rounds on six problems with 5 to 101 arms, at most 4 runs in 10,000 cost more than five
-    times the median of the paper's rule with long first batches at epsilon 3, 1, 0.3 and 0.1; that
-    rule has up to 5, 16, 77 and 156. Its mean is at most 0.92, 1.03, 1.22 and 1.25 times that
-    rule's, and mostly below it on the problems where that rule locks. Over 20,000 rounds it is up
-    to 1.08, 1.18, 1.36 and 1.42 times. With two or three arms five medians are little, and lost
-    before 12,000 rounds in up to 38 runs in 10,000 (`benchmarks/frontier.py`, `benchmarks/gpu.md`).
-
-    Q_a is an approximation (of a tail, by a saddle point, to 0.2), and the rule around it was found
-    by experiment: no bound on the regret of the default is proved here. What is proved is for
-    index="exact", batches="ratio" and rewards that come at once: pulls of an arm over log T are in
-    the limit at most batch_ratio times the least that is possible (`theory.imed`). R_a is a
-    Chernoff exponent then (`estimators.noisy_kl`), and pulls after each batch are fixed in advance.
-    `regret_bound` holds for every T, and is wide: nine arms of means .3 to .7 lose at most 4,626 in
-    10^6 rounds at epsilon 1 by the theorem, and 318 ± 5 on average in 400 runs.
+    Q_a approximates a tail probability by a saddle point, to within 0.2 nats. The rule around it
+    was found by experiment: no bound on the regret of the default is proved here. A bound is proved
+    for index="exact", batches="ratio" and rewards that come at once: an arm's pulls over log T are
+    in the limit at most batch_ratio times the least possible (`theory.imed`). R_a is then a
+    Chernoff exponent (`estimators.noisy_kl`), and the pulls after each batch are fixed in advance.
+    `regret_bound` holds for every T, and is wide.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1, which is released once, with noise of scale 1/epsilon, and kept;
-        everything else, the length of the next batch too, follows from what was released. A batch
-        that the horizon cuts off releases nothing.
+        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
+        Everything else, the length of the next batch included, follows from released values. A
+        batch that the horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
         batch_ratio: least growth of an arm's pulls from batch to batch, above 1; 1.25 by default,
-            1.5 for batches by ratio.
+            1.5 for batches="ratio".
         first_batch: pulls in an arm's first batch, rounded up; 40/epsilon by default, 30/epsilon
-            for batches by ratio.
-        index: "careful" as above; "paper", the paper's R_a, and "exact", the exponent, throughout.
-        batches: "need" as above. "ratio": after its m-th batch an arm has n_m = ceil(first_batch
-            batch_ratio^(m-1)) pulls. The paper's rule is index="paper", batches="ratio",
-            first_batch = batch_ratio; settings with which its index locks are refused.
+            for batches="ratio".
+        index: "rechecking" as above; "paper", the paper's R_a, or "exact", the exponent, always.
+        batches: "adaptive" as above. "ratio": after its m-th batch an arm has n_m =
+            ceil(first_batch batch_ratio^(m-1)) pulls. The paper's rule is index="paper",
+            batches="ratio", first_batch = batch_ratio; settings with which its index locks are
+            refused.
 
     Example:
         >>> import balaclava as bl
@@ -219,13 +218,23 @@ class DPIMED(GrowingBatchPolicy):
     estimation = FROM_POOLS
     most_draws = 8
     batch_ratio: BatchRatio | None = None
-    index: Annotated[Index, Range(meaning="draws of noise that it allows for")] = "careful"
-    batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "need"
+    index: Annotated[Index, Range(meaning="how the index allows for noise")] = "rechecking"
+    batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "adaptive"
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {},
         {"first_batch": 6},
         {"index": "paper", "batches": "ratio"},
     )
+
+    @classmethod
+    def create(cls, parameters: dict[str, Any]) -> Self:
+        """Build one; also from values that earlier versions saved under other names."""
+        renamed = {
+            name: RENAMED_VALUES[name].get(value, value)
+            for name, value in parameters.items()
+            if name in RENAMED_VALUES and isinstance(value, str)
+        }
+        return super().create(parameters | renamed)
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]
@@ -234,17 +243,17 @@ class DPIMED(GrowingBatchPolicy):
 
     @property
     def may_lock(self) -> bool:  # type: ignore[override]
-        """The exact rate allows for any number of draws."""
+        """Whether the index allows for one draw of noise alone."""
         return self.index == "paper"
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """The theorem of `theory.imed`, for the exact index and sizes that are fixed in advance."""
+        """The theorem of `theory.imed`, for index="exact" and batches="ratio"."""
         scaled = unit_gaps(self, environment)
         if (self.index, self.batches) != ("exact", "ratio") or scaled is None:
             return None
         sizes = self.sizes(horizon)
         if sizes[-1] < horizon:
-            return None  # batches grow so slowly that they are not counted
+            return None  # batches grow too slowly to be listed
         gaps, width = scaled
         best = float(np.max(environment.means) - self.reward_range[0]) / width
         return width * sum(
@@ -254,5 +263,5 @@ class DPIMED(GrowingBatchPolicy):
 
     @property
     def usual_batches(self) -> tuple[float, float]:  # type: ignore[override]
-        """By need, the first batch is longer, and later ones may be shorter."""
+        """Adaptive batches start longer and may grow more slowly."""
         return _BATCHES[self.batches]
