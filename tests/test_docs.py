@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import BalaclavaError
-from balaclava.papers.harness.registry import figures
+from balaclava.papers.harness.figure_registry import figures
 
 ROOT = Path(__file__).parents[1]
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

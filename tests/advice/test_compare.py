@@ -27,7 +27,7 @@ from balaclava.advice.trial.compare import LOG_NOT_PRIVATE, compare
 from balaclava.cli import main
 from balaclava.cli.commands.compare_command import _finite
 from balaclava.errors import ParameterError
-from balaclava.reporting.dossier import read_dossier
+from balaclava.reporting.assessment_input import read_assessment
 
 SECRET = "31.41592"  # a reward that must not be repeated
 
@@ -81,7 +81,7 @@ def test_from_a_log_to_the_file_for_a_board(
     assert f"\nuse:      {code}\n" in answer.output
     assert "\nrisk:     it loses " in answer.output
     assert code in html.unescape((tmp_path / "clicks-report.html").read_text(encoding="utf-8"))
-    dossier = read_dossier("board.toml")
+    dossier = read_assessment("board.toml")
     assert repr(dossier.policy) == repr(eval(code, {"bl": bl}))
     assert dossier.environment is not None
     assert dossier.environment.means.tolist() == pytest.approx([1 / 4, 2 / 3])

@@ -13,17 +13,24 @@ import pytest
 import balaclava as bl
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.errors import ParameterError
-from balaclava.papers.asi2025 import common, figure1, learning_rate, lemma51, table1, table2
+from balaclava.papers.asi2025 import (
+    bandit_rates,
+    exp3_leak,
+    expert_rates,
+    learning_rate,
+    lemma51,
+    loss_families,
+)
 from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.registry import figures
-from balaclava.papers.harness.slopes import (
-    Point,
-    Regrets,
-    Setting,
-    fitted,
-    measure,
-    promise,
+from balaclava.papers.harness.figure_registry import figures
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.worst_case_slopes import (
+    LossSetting,
+    WorstPoint,
+    WorstRegrets,
+    fit_slope,
+    measure_settings,
+    promise_kind,
     worst_point,
 )
 from balaclava.simulation.results import Run
@@ -58,7 +65,7 @@ def test_every_figure_is_listed() -> None:
 
 
 def test_the_chances_of_exp3_are_those_of_the_paper() -> None:
-    changed, plain = (figure1.exp3_chances(loss, 100_001) for loss in (0.0, 1.0))
+    changed, plain = (exp3_leak.exp3_chances(loss, 100_001) for loss in (0.0, 1.0))
     assert changed[2] == pytest.approx(0.5000499949998334, rel=1e-9)
     assert changed[10] == pytest.approx(0.500050015001832, rel=1e-9)
     assert changed[10_000] == pytest.approx(0.5000929193315523, rel=1e-9)
@@ -81,7 +88,7 @@ def test_the_kernels_do_what_the_paper_prints(first_loss: float) -> None:
             weights[1] *= math.exp(-rate * (first_loss if t == 0 else 1.0) / chance)
         else:
             weights[0] *= math.exp(-rate / (1 - chance))
-    assert figure1.exp3_chances(first_loss, 2000, rate) == pytest.approx(printed, rel=1e-9)
+    assert exp3_leak.exp3_chances(first_loss, 2000, rate) == pytest.approx(printed, rel=1e-9)
 
 
 def test_figure_1(tmp_path: Path) -> None:
@@ -97,17 +104,17 @@ def test_figure_1(tmp_path: Path) -> None:
 
 
 def test_gaps_reach_from_the_hardest_to_the_largest() -> None:
-    assert common.gaps(0.01) == pytest.approx([0.01, 0.03, 0.09, 0.27, 0.5])
-    assert common.gaps(0.5) == [0.5]
-    assert common.hardest(10, 10_000, 0.1) == pytest.approx(0.1)
-    assert common.hardest(10, 10_000, None) == pytest.approx(math.sqrt(1e-3))
+    assert loss_families.gaps(0.01) == pytest.approx([0.01, 0.03, 0.09, 0.27, 0.5])
+    assert loss_families.gaps(0.5) == [0.5]
+    assert loss_families.hardest(10, 10_000, 0.1) == pytest.approx(0.1)
+    assert loss_families.hardest(10, 10_000, None) == pytest.approx(math.sqrt(1e-3))
 
 
 def test_a_tuned_policy_has_the_least_bound() -> None:
     offered: dict[str, Any] = {"arms": 4, "horizon": 100_000, "epsilon": 0.5}
     world = bl.environment("stochastic-losses", means=[0.5] * 3 + [0.4])
     for name in ("dp-exp3", "ldp-exp3"):
-        tuned: Any = common.private(f"{name}, tuned", **offered)
+        tuned: Any = loss_families.private(f"{name}, tuned", **offered)
         best = tuned.regret_bound(world, 100_000)
         assert best is not None
         for scale in (0.5, 1.0, 2.0):
@@ -117,20 +124,20 @@ def test_a_tuned_policy_has_the_least_bound() -> None:
             bound = other.regret_bound(world, 100_000)
             assert bound is not None
             assert best <= bound * (1 + 1e-12)
-        assert tuned.guarantee == common.private(name, **offered).guarantee
+        assert tuned.guarantee == loss_families.private(name, **offered).guarantee
 
 
 def test_a_power_is_found_again() -> None:
-    points = [Point(x, 3.0 * x**-0.5, 0.0, 1e9, 40.0 / x) for x in (1.0, 0.1, 0.01)]
-    slope = fitted(points)
+    points = [WorstPoint(x, 3.0 * x**-0.5, 0.0, 1e9, 40.0 / x) for x in (1.0, 0.1, 0.01)]
+    slope = fit_slope(points)
     assert [slope.power, slope.error, slope.bound] == pytest.approx([-0.5, 0.0, -1.0])
     # With means of relative error r at x = 1, 10, 100 the error is r / (sqrt(2) log 10).
-    noisy = [Point(x, x, 0.1 * x, 1e9, None) for x in (1.0, 10.0, 100.0)]
-    assert fitted(noisy).error == pytest.approx(0.1 / (math.sqrt(2) * math.log(10)))
-    assert fitted(noisy).bound is None
+    noisy = [WorstPoint(x, x, 0.1 * x, 1e9, None) for x in (1.0, 10.0, 100.0)]
+    assert fit_slope(noisy).error == pytest.approx(0.1 / (math.sqrt(2) * math.log(10)))
+    assert fit_slope(noisy).bound is None
 
 
-def made_up(*values: list[float]) -> Regrets:
+def made_up(*values: list[float]) -> WorstRegrets:
     """One policy at the horizons 10, 100, 1000 and so on, with these final regrets."""
     settings, found = [], []
     world = bl.environment("stochastic-losses", means=[0.5, 0.0])
@@ -142,9 +149,9 @@ def made_up(*values: list[float]) -> Regrets:
         )
         for repetition, final in enumerate(finals):
             results.add(Run("exp3", repetition, np.array([final]), np.zeros(2, np.int64)))
-        settings.append(Setting("c", float(horizon), horizon, policies, (world,), horizon / 4))
+        settings.append(LossSetting("c", float(horizon), horizon, policies, (world,), horizon / 4))
         found.append([results])
-    return Regrets(settings, found)
+    return WorstRegrets(settings, found)
 
 
 def test_only_what_is_learned_is_fitted() -> None:
@@ -153,9 +160,9 @@ def test_only_what_is_learned_is_fitted() -> None:
     assert slope is not None
     assert slope.power == pytest.approx(0.5, abs=1e-3)  # without the first, 80 % of even play
     assert made_up([2.0, 2.0], [24.0, 25.0], [31.6, 31.6]).slope("c", "exp3") is None
-    text = " ".join(common.describe_slopes(regrets, "c"))
+    text = " ".join(loss_families.describe_slopes(regrets, "c"))
     assert "exp3 +0.50 ± 0.00 (its bound +0.49), proved +0.50" in text
-    text = " ".join(common.describe_slopes(made_up([2.0, 2.0], [25.0, 25.0]), "c"))
+    text = " ".join(loss_families.describe_slopes(made_up([2.0, 2.0], [25.0, 25.0]), "c"))
     assert "not fitted" in text
     assert "exp3 (proved +0.50), at least 80% of even play" in text
 
@@ -165,14 +172,14 @@ def test_the_worst_world_counts() -> None:
     (one, _), (few, more) = regrets.settings, regrets.results
     point = worst_point(one, [few[0], more[0]], "exp3")
     assert [point.mean, point.error] == pytest.approx([6.0, 12.7062], rel=1e-5)
-    assert promise(regrets.policy("exp3")) == "not private"
+    assert promise_kind(regrets.policy("exp3")) == "not private"
 
 
 def test_progress_is_one_count(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    desk = Desk("x", "tiny", tmp_path, 1, lambda played, total: told.append((played, total)))
-    settings = [table1.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (100, 200)]
-    measure(desk, settings, repetitions=2, seed=1)
+    run = FigureRun("x", "tiny", tmp_path, 1, lambda played, total: told.append((played, total)))
+    settings = [bandit_rates.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (100, 200)]
+    measure_settings(run, settings, repetitions=2, seed=1)
     rounds = sum(2 * s.horizon * len(s.worlds) for s in settings)
     assert told[-1] == (rounds, rounds)
     assert [played for played, _ in told] == sorted(played for played, _ in told)
@@ -182,29 +189,31 @@ def test_progress_is_one_count(tmp_path: Path) -> None:
 
 
 def test_proved_powers() -> None:
-    assert common.proved_power("dp-htinf", "d") == 0.75  # sqrt(T / epsilon), epsilon = T^(-1/2)
-    assert common.proved_power("ldp-exp3, tuned", "d") == 1.0
-    assert common.proved_power("dp-tsallis-inf", "a") is None
+    assert (
+        loss_families.proved_power("dp-htinf", "d") == 0.75
+    )  # sqrt(T / epsilon), epsilon = T^(-1/2)
+    assert loss_families.proved_power("ldp-exp3, tuned", "d") == 1.0
+    assert loss_families.proved_power("dp-tsallis-inf", "a") is None
     # They are those of the bounds that the policies state, where these have no logarithms.
     for panel, settings in {
-        "a": [table1.setting("a", e, ("dp-htinf",), 3, 10**6, e) for e in (0.5, 0.05)],
-        "b": [table1.setting("b", K, ("dp-htinf",), K, 10**6, 0.5) for K in (2, 20)],
-        "c": [table1.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (10**4, 10**6)],
+        "a": [bandit_rates.setting("a", e, ("dp-htinf",), 3, 10**6, e) for e in (0.5, 0.05)],
+        "b": [bandit_rates.setting("b", K, ("dp-htinf",), K, 10**6, 0.5) for K in (2, 20)],
+        "c": [bandit_rates.setting("c", T, ("dp-htinf",), 2, T, 0.5) for T in (10**4, 10**6)],
     }.items():
         bounds = [
             one.policies["dp-htinf"].regret_bound(one.worlds[0], one.horizon) or math.nan
             for one in settings
         ]
         power = math.log(bounds[1] / bounds[0]) / math.log(settings[1].x / settings[0].x)
-        assert power == pytest.approx(common.proved_power("dp-htinf", panel), abs=0.01)
+        assert power == pytest.approx(loss_families.proved_power("dp-htinf", panel), abs=0.01)
 
 
 def test_experts_of_whom_one_is_good() -> None:
-    world = table2.one_good_expert(5, 100, 0.25)
+    world = expert_rates.one_good_expert(5, 100, 0.25)
     losses = world.expert_losses(np.array([100]))[0]
     assert losses.tolist() == [50.0] * 4 + [25.0]
-    refusals = table2.Refusals({})
-    one = table2.expert_setting("a", 0.5, 5, 400, 0.5, refusals)
+    refusals = expert_rates.Refusals({})
+    one = expert_rates.expert_setting("a", 0.5, 5, 400, 0.5, refusals)
     assert "dp-exp4" not in one.policies
     assert str(refusals) == "Refused, since the horizon is too short: dp-exp4 at (a) 0.5."
     with pytest.raises(ParameterError):
@@ -266,11 +275,11 @@ def test_of_whom_the_lemma_speaks() -> None:
 
 def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = ("dp-htinf", "ldp-exp3, tuned")
-    monkeypatch.setattr(table1, "SHORT_LIST", few)  # three policies to compile, not seven
-    monkeypatch.setattr(table1, "FULL_LIST", few)
-    monkeypatch.setattr(table1, "BASELINES", ("htinf",))
+    monkeypatch.setattr(bandit_rates, "SHORT_LIST", few)  # three policies to compile, not seven
+    monkeypatch.setattr(bandit_rates, "FULL_LIST", few)
+    monkeypatch.setattr(bandit_rates, "BASELINES", ("htinf",))
     made, rows = make("table1", tmp_path)
-    plan = table1.PLANS["tiny"]
+    plan = bandit_rates.PLANS["tiny"]
     assert {row["panel"] for row in rows} == set("abcd")
     promises = {row["policy"]: row["guarantee"].split(" per ")[-1] for row in rows}
     assert promises["dp-htinf"] == "trajectory"
@@ -294,7 +303,7 @@ def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_table_1_with_every_policy(tmp_path: Path) -> None:
     _, rows = make("table1", tmp_path)
     played = {row["policy"] for row in rows if row["panel"] == "a"}
-    assert played == {*table1.FULL_LIST, *table1.BASELINES}
+    assert played == {*bandit_rates.FULL_LIST, *bandit_rates.BASELINES}
 
 
 @pytest.mark.slow

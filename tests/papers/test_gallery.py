@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from balaclava.cli import main
 from balaclava.errors import ResultsFileError
-from balaclava.papers.harness import gallery, registry
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import Findings
+from balaclava.papers.harness import figure_registry, gallery
+from balaclava.papers.harness.figure_registry import FigureEntry
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import FigureText
 from balaclava.papers.harness.gallery import make_gallery, read_gallery
-from balaclava.papers.harness.pages import markdown, page, shrink, write_markdown
-from balaclava.papers.harness.registry import FigureEntry
+from balaclava.papers.harness.gallery_pages import html_page, markdown, shrink, write_markdown
 
 TEXT = {
     "What the paper shows": [
@@ -37,26 +37,26 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two figures that are made at once and one that fails; their names as they are called."""
     called: list[str] = []
 
-    def draw(desk: Desk) -> Findings:
+    def draw(run: FigureRun) -> FigureText:
         from matplotlib.figure import Figure
 
-        called.append(desk.name)
+        called.append(run.name)
         picture = Figure(figsize=(4, 2))
         picture.subplots().plot([0, 1], [0, 1])
-        desk.picture(picture)
-        return Findings(f"{desk.name}: a line", TEXT)
+        run.save_picture(picture)
+        return FigureText(f"{run.name}: a line", TEXT)
 
-    def fail(desk: Desk) -> Findings:
-        called.append(desk.name)
+    def fail(run: FigureRun) -> FigureText:
+        called.append(run.name)
         raise ValueError("no\nluck")
 
-    registry.figures()  # so that none is registered later
+    figure_registry.figures()  # so that none is registered later
     entries = [
         FigureEntry("one-fig1", "A line", "One 2001", draw),
         FigureEntry("one-fig2", "Trouble", "One 2001", fail),
         FigureEntry("two-fig1", "A line & more", "Two 2002", draw),
     ]
-    monkeypatch.setattr(registry, "_FIGURES", {entry.name: entry for entry in entries})
+    monkeypatch.setattr(figure_registry, "_FIGURES", {entry.name: entry for entry in entries})
     return called
 
 
@@ -67,11 +67,11 @@ def test_all_figures_are_made_and_one_failure_is_told(made: list[str], tmp_path:
     assert made == ["one-fig1", "one-fig2", "two-fig1"]
     assert "balaclava: one-fig2: ValueError: no luck\n" in answer.output
     assert answer.output.endswith("balaclava: not made: one-fig2; the same command tries again\n")
-    page = (out / "index.html").read_text(encoding="utf-8")
-    assert page.count("<img ") == 2
-    assert "A line &amp; more" in page
-    assert "A line that &lt;rises&gt;" in page
-    assert "Trouble" not in page
+    html_page = (out / "index.html").read_text(encoding="utf-8")
+    assert html_page.count("<img ") == 2
+    assert "A line &amp; more" in html_page
+    assert "A line that &lt;rises&gt;" in html_page
+    assert "Trouble" not in html_page
     first, second = read_gallery(out)
     assert (first.name, second.reference) == ("one-fig1", "Two 2002")
     assert first.sections == TEXT
@@ -124,11 +124,11 @@ def test_what_was_there_outlives_an_interruption(
 ) -> None:
     make_gallery(tmp_path)
 
-    def interrupt(desk: Desk) -> Findings:
+    def interrupt(run: FigureRun) -> FigureText:
         raise KeyboardInterrupt
 
-    entry = registry._FIGURES["one-fig2"]
-    monkeypatch.setitem(registry._FIGURES, "one-fig2", entry._replace(make=interrupt))
+    entry = figure_registry._FIGURES["one-fig2"]
+    monkeypatch.setitem(figure_registry._FIGURES, "one-fig2", entry._replace(make=interrupt))
     with pytest.raises(KeyboardInterrupt):
         make_gallery(tmp_path)
     assert [each.name for each in read_gallery(tmp_path)] == ["one-fig1", "two-fig1"]
@@ -143,7 +143,7 @@ def test_pages_are_made_of_the_record(made: list[str], tmp_path: Path) -> None:
     recorded = read_gallery(done.folder)
     assert recorded == done.exhibits
     assert markdown(recorded, "gallery") == (tmp_path / "gallery.md").read_text(encoding="utf-8")
-    assert page(recorded) == done.page.read_text(encoding="utf-8")
+    assert html_page(recorded) == done.page.read_text(encoding="utf-8")
 
 
 def test_only_own_pictures_are_replaced_or_removed(made: list[str], tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_real_figure_on_every_page(name: str, tmp_path: Path) -> None:
         assert f"\n\n{title}\n- " in text
         for point in points:
             assert " ".join(point.split()) in " ".join(text.split())
-            assert f"<li>{html.escape(point)}</li>" in page(done.exhibits)
+            assert f"<li>{html.escape(point)}</li>" in html_page(done.exhibits)
     assert read_gallery(done.folder) == done.exhibits
     document = (tmp_path / "gallery.md").read_text(encoding="utf-8")
     assert document == markdown(read_gallery(done.folder), "gallery")

@@ -15,11 +15,11 @@ from balaclava.advice.choose.calibrate import calibrate, choose_scale
 from balaclava.advice.choose.scale_search import ScaleSearch
 from balaclava.errors import ParameterError
 from balaclava.papers import tao2022, wu2023
-from balaclava.papers.harness import calibrated
-from balaclava.papers.harness.against import Against, Curve
-from balaclava.papers.harness.desk import Desk, Size
-from balaclava.papers.harness.registry import figures
-from balaclava.papers.harness.statements import smaller
+from balaclava.papers.harness import figure_calibration
+from balaclava.papers.harness.claims import compare_means
+from balaclava.papers.harness.figure_registry import figures
+from balaclava.papers.harness.figure_run import FigureRun, RunSize
+from balaclava.papers.harness.final_regret_curves import FinalRegretCurve, RegretStudy
 from balaclava.simulation.statistics import mean_of_regret
 
 pytestmark = pytest.mark.xdist_group("heavy_tailed")  # their policies are compiled there
@@ -57,12 +57,14 @@ def check(made: bl.Reproduction, folder: Path, pictures: list[str]) -> None:
 def fixed_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     """No search: that of calibrate is tested with calibrate."""
 
-    def given(questions: dict[Any, calibrated.Question], *_: object) -> dict[Any, float]:
+    def given(
+        questions: dict[Any, figure_calibration.ScaleQuestion], *_: object
+    ) -> dict[Any, float]:
         fixed = {"dpr-ucb": 0.01, "dpr-se": 0.02}
         return {name: fixed.get(asked.policy.name, 0.125) for name, asked in questions.items()}
 
-    monkeypatch.setattr(tao2022, "scales_of", given)
-    monkeypatch.setattr(wu2023, "scales_of", given)
+    monkeypatch.setattr(tao2022, "find_scales", given)
+    monkeypatch.setattr(wu2023, "find_scales", given)
 
 
 def test_every_figure_is_listed() -> None:
@@ -79,7 +81,7 @@ def test_the_instances_are_the_papers() -> None:
     assert tao2022.instance(3, 0.5).means == pytest.approx(0.9 - 0.05 * (a - 1) ** 2)
     for v, u in ((0.5, 5.594637409335428), (0.9, 8.142063093163385)):
         for number in (1, 2, 3):
-            told = tao2022.Setting(number, 1.0, v).offered(1000)
+            told = tao2022.TaoSetting(number, 1.0, v).offered(1000)
             assert told["moment_bound"] == pytest.approx(u)
             assert told["moment_order"] == 1.0 + v
     assert tao2022.PROVED["paper"].repetitions == 90
@@ -88,10 +90,10 @@ def test_the_instances_are_the_papers() -> None:
 def test_the_horizon_is_the_first_power_of_ten_at_which_an_arm_can_go() -> None:
     horizon = tao2022.PROVED["paper"].horizon
     for epsilon in (0.5, 1.0):
-        told = tao2022.Setting(1, epsilon, 0.9).offered(horizon)
+        told = tao2022.TaoSetting(1, epsilon, 0.9).offered(horizon)
         first = 5 * bl.policy("dpr-se", **told).first_epoch  # type: ignore[attr-defined]
         assert horizon / 10 < first < horizon
-        told = tao2022.Setting(1, epsilon, 0.5).offered(horizon)
+        told = tao2022.TaoSetting(1, epsilon, 0.5).offered(horizon)
         assert 5 * bl.policy("dpr-se", **told).first_epoch > 1e8  # type: ignore[attr-defined]
 
 
@@ -101,7 +103,7 @@ def test_calibration_uses_other_instances() -> None:
 
 
 def test_the_arms_of_wu() -> None:
-    arms = wu2023.Arms(5.0, contamination=0.04)
+    arms = wu2023.StudentArms(5.0, contamination=0.04)
     assert arms.raw == pytest.approx(1.0)  # 0.6^2 + 0.64
     assert arms.central == pytest.approx(wu2023.VARIANCE)
     world = arms.world()
@@ -109,7 +111,7 @@ def test_the_arms_of_wu() -> None:
     assert world.parameters["outliers"]["values"] == pytest.approx(
         [-4.95, *[4.95] * 4]
     )  # 0.99 / sqrt(0.04)
-    shifted = wu2023.Arms(5.0, shift=99.0)
+    shifted = wu2023.StudentArms(5.0, shift=99.0)
     assert shifted.central == pytest.approx(wu2023.VARIANCE)
     assert shifted.raw == pytest.approx(99.6**2 + wu2023.VARIANCE)
     assert wu2023.OURS_CENTRAL.label == "dpr-batch-ucb central"
@@ -154,7 +156,7 @@ def test_central_figure(tmp_path: Path, fixed_scales: None) -> None:
     assert f"dpr-se can drop no arm before round {5 * se.first_epoch:,}" in text  # type: ignore[attr-defined]
     assert "(d) dpr-ucb 0.01, dpr-se 0.02, dpr-batch-ucb 0.125, robust-ucb 0.125." in text
     # The verdict in the text is that of the numbers.
-    verdict = smaller(*(tao2022.regret_of(tuned, name) for name in ("dpr-se", "dpr-ucb")))
+    verdict = compare_means(*(tao2022.policy_regret(tuned, name) for name in ("dpr-se", "dpr-ucb")))
     _, seen = text.split("with calibrated radii", 1)
     line = seen.split("dpr-se below dpr-ucb: ")[1].split(". ")[0]
     assert "(d)" in next(part for part in line.split("; ") if part.startswith(verdict))
@@ -165,7 +167,7 @@ def test_central_figure(tmp_path: Path, fixed_scales: None) -> None:
 
 
 def test_bonus_is_that_of_the_formula() -> None:
-    told = tao2022.Setting(1, 1.0, 0.9).offered(10**6)
+    told = tao2022.TaoSetting(1, 1.0, 0.9).offered(10**6)
     policy, n = bl.policy("dpr-ucb", **told), 10**6 / 5
     u, v, log = told["moment_bound"], 0.9, math.log(10**6)
     inside = math.log(2 * 10**24) * log ** (1.5 + 1 / v) / n
@@ -250,7 +252,7 @@ def test_contamination_figure(tmp_path: Path, fixed_scales: None) -> None:
 
 def test_prae_removes_no_arm_under_contamination() -> None:
     """With the constants of the proofs, by ten million rounds, from a share of 3 % on."""
-    arms = wu2023.Arms(5.0, contamination=0.03)
+    arms = wu2023.StudentArms(5.0, contamination=0.03)
     policy = wu2023.RAW.make(arms, 10**7, 0.5, 10.0, 1.0)
     assert min(radius for _, radius in policy.batches(10**7)) > wu2023.GAP / 2
     central = wu2023.CENTRAL.make(arms, 10**7, 0.5, 10.0, 1.0)
@@ -272,13 +274,15 @@ def test_other_figures_after_wu(name: str, tmp_path: Path, fixed_scales: None) -
 
 def test_a_curve_and_its_verdicts() -> None:
     values = np.array([1.0, 2.0, 4.0])
-    curve = Curve(values, 8 * values**-2, np.ones(3), np.full(3, 10.0), np.zeros(3), "ε=1")
+    curve = FinalRegretCurve(
+        values, 8 * values**-2, np.ones(3), np.full(3, 10.0), np.zeros(3), "ε=1"
+    )
     assert curve.slope() == pytest.approx(-2)
     assert curve.at(-1) == (0.5, 1.0)
     assert wu2023.idle(curve._replace(means=np.array([9.9, 9.0, 12.0]))) == [1.0, 4.0]
-    assert smaller((1.0, 0.1), (2.0, 0.1)) == "agrees"
-    assert smaller((2.0, 0.1), (1.0, 0.1)) == "differs"
-    assert smaller((1.0, 0.8), (2.0, 0.8)) == "unclear"
+    assert compare_means((1.0, 0.1), (2.0, 0.1)) == "agrees"
+    assert compare_means((2.0, 0.1), (1.0, 0.1)) == "differs"
+    assert compare_means((1.0, 0.8), (2.0, 0.8)) == "unclear"
 
 
 def test_scales_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,41 +292,44 @@ def test_scales_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
         searched.append(search.horizon)
         return choose_scale(search, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(calibrated, "choose_scale", counted)
+    monkeypatch.setattr(figure_calibration, "choose_scale", counted)
     policy = bl.policy("ucb1", arms=2)
     worlds = tuple(bl.environment("bernoulli", means=[0.2, high]) for high in (0.5, 0.9))
-    question = calibrated.Question(policy, worlds, Size(400, 2))
-    scales = [calibrated.scales_of({"a": question, "b": question}, 1) for _ in range(3)]
+    question = figure_calibration.ScaleQuestion(policy, worlds, RunSize(400, 2))
+    scales = [figure_calibration.find_scales({"a": question, "b": question}, 1) for _ in range(3)]
     assert searched == [400]
     done = calibrate(
         policy,
         list(worlds),
         horizon=400,
         repetitions=2,
-        seed=calibrated.SEED,
-        scales=calibrated.SCALES,
+        seed=figure_calibration.CALIBRATION_SEED,
+        scales=figure_calibration.RADIUS_SCALES,
     )
     assert scales == 3 * [{"a": done.scale, "b": done.scale}]  # as bl.calibrate chooses
-    assert calibrated.unscaled(calibrated.with_scale("dpr-se", 0.25)) == "dpr-se"
+    assert (
+        figure_calibration.unscaled_label(figure_calibration.scaled_label("dpr-se", 0.25))
+        == "dpr-se"
+    )
 
 
 def test_panels_of_a_sweep() -> None:
-    sweep = Against(
+    sweep = RegretStudy(
         "x",
         [0.1, 0.2],
         lambda gap: bl.environment("bernoulli", means=[0.5, 0.5 + gap]),
         lambda _: {"p": bl.policy("ucb1", arms=2)},
         "",
-        Size(10, 1),
+        RunSize(10, 1),
     )
     panels = sweep.panels("a")
     assert list(panels) == ["a1", "a2"]
     assert panels["a2"].environment.gaps.tolist() == pytest.approx([0.2, 0.0])
-    desk = Desk("name", "tiny", Path())
+    run = FigureRun("name", "tiny", Path())
     assert wu2023.regret_against(
-        desk,
+        run,
         wu2023.FigurePlan(
-            "α", [1.0, 2.0, 3.0], lambda _: wu2023.Point(wu2023.Arms(5.0)), (), 1.0, ""
+            "α", [1.0, 2.0, 3.0], lambda _: wu2023.WuSetting(wu2023.StudentArms(5.0)), (), 1.0, ""
         ),
         wu2023.PROVED,
         {},

@@ -14,12 +14,12 @@ from scipy import stats
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ParameterError, ResultsFileError, UnknownNameError
+from balaclava.papers.harness.claims import compare_regret, misled_runs, subset
 from balaclava.papers.harness.curves import CurveFamily
-from balaclava.papers.harness.registry import figures
-from balaclava.papers.harness.scopes import share_of_one, whole_run_policies
-from balaclava.papers.harness.statements import below, only, strays
-from balaclava.papers.wang2024 import common, regret
-from balaclava.papers.wang2024.regions import feasible, neighbours
+from balaclava.papers.harness.figure_policies import decision_budget, trajectory_policies
+from balaclava.papers.harness.figure_registry import figures
+from balaclava.papers.wang2024 import bernoulli_instances, regret_over_rounds
+from balaclava.papers.wang2024.regions import allowed_range, index_pair
 
 pytestmark = pytest.mark.xdist_group("bounded")  # their policies are compiled there
 
@@ -40,10 +40,13 @@ def test_every_figure_is_listed() -> None:
 
 
 def test_the_instances() -> None:
-    one, two = common.Setting(1, 1.0).world, common.Setting(2, 1.0).world
+    one, two = (
+        bernoulli_instances.WangSetting(1, 1.0).world,
+        bernoulli_instances.WangSetting(2, 1.0).world,
+    )
     assert one.means.tolist() == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]
     assert (two.arms, two.means[0], two.means[1], two.means[-1]) == (101, 0.3, 0.304, 0.7)
-    assert common.SIZES["paper"] == (1_000_000, 100)
+    assert bernoulli_instances.SIZES["paper"] == (1_000_000, 100)
 
 
 # Figures 1 to 3.
@@ -52,10 +55,10 @@ def test_the_instances() -> None:
 def test_the_region_is_that_of_the_four_inequalities() -> None:
     # F = 0.2, e^epsilon = 2, delta = 0.1: F <= 2 F' + 0.1 binds below; above,
     # 0.8 <= 2 (1 - F') + 0.1 gives 0.65, but F' <= 2 F + 0.1 is 0.5.
-    low, high = feasible(0.2, 0.8, math.log(2), 0.1)
+    low, high = allowed_range(0.2, 0.8, math.log(2), 0.1)
     assert (float(low), float(high)) == (pytest.approx(0.05), pytest.approx(0.5))
     # F = 0.9: F' >= 0.7 from the exchanged pair is what binds below.
-    low, high = feasible(0.9, 0.1, math.log(2), 0.1)
+    low, high = allowed_range(0.9, 0.1, math.log(2), 0.1)
     assert (float(low), float(high)) == (pytest.approx(0.7), pytest.approx(1.0))
 
 
@@ -65,7 +68,7 @@ def test_needed_delta_of_two_gaussians_is_the_closed_form() -> None:
     m, epsilon = 0.5, 1.0
     phi = stats.norm.cdf
     exact = phi(m / 2 - epsilon / m) - math.exp(epsilon) * phi(-m / 2 - epsilon / m)
-    found = neighbours("", epsilon, 0.0, stats.norm(0, 1), stats.norm(m, 1))
+    found = index_pair("", epsilon, 0.0, stats.norm(0, 1), stats.norm(m, 1))
     assert found.needed_delta == pytest.approx(exact, rel=1e-3)
     assert not found.inside
     assert found._replace(delta=1.01 * exact).inside
@@ -158,16 +161,25 @@ def test_curves_against_delta(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def few(**offered: float) -> dict[str, bl.Policy]:
-        return {"dp-se": whole_run_policies(**offered)["dp-se"]}
+        return {"dp-se": trajectory_policies(**offered)["dp-se"]}
 
-    monkeypatch.setattr(regret, "whole_run_policies", few)  # one policy to compile, not twelve
+    monkeypatch.setattr(
+        regret_over_rounds, "whole_run_policies", few
+    )  # one policy to compile, not twelve
     made = bl.reproduce("wang2024-fig4", scale="tiny", out=tmp_path)
     check_files(made, ["parquet"] * 4 + ["png", "png", "txt"])
     assert (tmp_path / "wang2024-fig4-equal-scope.png") in made.files
     results = made.results["d"]
     assert results.environment.arms == 101
     assert set(results.labels) == {
-        *("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int", "dp-se", regret.SPLIT)
+        *(
+            "dp-ftpl-gauss",
+            "dp-ftpl-beta",
+            "dp-ftpl-new",
+            "dp-ucb-int",
+            "dp-se",
+            regret_over_rounds.SPLIT,
+        )
     }
     assert results.policies["dp-ftpl-new"].guarantee.delta == math.exp(-10)
     # Played in panel (c) and not again, as delta is nothing to it; that changes nothing.
@@ -184,7 +196,7 @@ def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         saved = bl.load(tmp_path / f"wang2024-fig4{letter}.parquet")
         for label in panel.labels:
             assert np.array_equal(saved.regret(label), panel.regret(label))
-    split = results.policies[regret.SPLIT].guarantee.over(300, delta=math.exp(-10))
+    split = results.policies[regret_over_rounds.SPLIT].guarantee.over(300, delta=math.exp(-10))
     assert 0.9 < split.epsilon <= 1.0
     text = " ".join(made.text.split())
     assert "for dp-ftpl-gauss, dp-ftpl-beta, dp-ftpl-new ε=1, δ=0.01 per decision is" in text
@@ -197,7 +209,7 @@ def test_pure_regret_with_every_companion(tmp_path: Path) -> None:
     made = bl.reproduce("wang2024-fig5", scale="tiny", out=tmp_path)
     check_files(made, ["parquet"] * 4 + ["png", "png", "txt"])
     for results in made.results.values():
-        companions = set(results.labels) - {"dp-ftpl-new", regret.SPLIT}
+        companions = set(results.labels) - {"dp-ftpl-new", regret_over_rounds.SPLIT}
         assert {"dp-se", "dp-ucb", "gdp-elim-new"} <= companions
         assert all(results.policies[c].guarantee.scope == "trajectory" for c in companions)
     assert "ε=0.1 per decision is ε=30 per trajectory" in " ".join(made.text.split())
@@ -205,17 +217,17 @@ def test_pure_regret_with_every_companion(tmp_path: Path) -> None:
 
 def test_the_companion_takes_only_what_protects_the_whole_run() -> None:
     common = {"arms": 3, "horizon": 1000, "epsilon": 1.0}
-    pure = whole_run_policies(**common, delta=0.0)
+    pure = trajectory_policies(**common, delta=0.0)
     assert {policy.guarantee.scope for policy in pure.values()} == {"trajectory"}
     assert {policy.guarantee.delta for policy in pure.values()} == {0.0}
-    both = whole_run_policies(**common, delta=0.01)
+    both = trajectory_policies(**common, delta=0.01)
     assert "dp-ucb-int" in set(both) - set(pure)
     assert "dp-ftpl-new" not in both
 
 
 def test_shares_add_up() -> None:
-    assert share_of_one(1.0, 0.0, 4) == (0.25, 0.0)
-    epsilon, delta = share_of_one(1.0, 1e-3, 50)
+    assert decision_budget(1.0, 0.0, 4) == (0.25, 0.0)
+    epsilon, delta = decision_budget(1.0, 1e-3, 50)
     one = bl.Guarantee(epsilon=epsilon, delta=delta, scope="decision")
     assert one.over(50, delta=1e-3).epsilon <= 1.0
     more = bl.Guarantee(epsilon=1.03 * epsilon, delta=delta, scope="decision")
@@ -240,13 +252,13 @@ def made_up(**finals: list[float]) -> bl.Results:
 
 def test_verdicts_on_claims() -> None:
     results = made_up(low=[10, 11, 12], high=[50, 51, 52], wild=[1, 5, 90])
-    assert below(results, "low", ["high"]) == "agrees"
-    assert below(results, "high", ["low"]) == "differs"
-    assert below(results, "low", ["wild"]) == "unclear"
-    assert below(results, "low", ["wild", "high"]) == "unclear"
-    assert below(results, "high", ["wild", "low"]) == "differs"
-    assert "wild 1 of 3; low 0 of 3" in strays(results, ["wild", "low"])
-    assert only(results, ["wild"]).labels == ["wild"]
+    assert compare_regret(results, "low", ["high"]) == "agrees"
+    assert compare_regret(results, "high", ["low"]) == "differs"
+    assert compare_regret(results, "low", ["wild"]) == "unclear"
+    assert compare_regret(results, "low", ["wild", "high"]) == "unclear"
+    assert compare_regret(results, "high", ["wild", "low"]) == "differs"
+    assert "wild 1 of 3; low 0 of 3" in misled_runs(results, ["wild", "low"])
+    assert subset(results, ["wild"]).labels == ["wild"]
 
 
 def test_the_steepest_slope() -> None:

@@ -18,7 +18,7 @@ from balaclava.auditing.report import AuditReport
 from balaclava.auditing.statistical import StatisticalAudit
 from balaclava.privacy.composition import AnyMechanism, Bound, Composition
 from balaclava.privacy.rounding import rounded_down, rounded_up
-from balaclava.reporting.scales import number
+from balaclava.reporting.chart_scales import number
 
 SPECS = [".0f", ".3f", ".2g", ".3g", ".6g", ",.0f", ",.4g"]
 RECORD = Path(__file__).parents[2] / "benchmarks" / "audit.json"

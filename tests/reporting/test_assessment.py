@@ -12,16 +12,20 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ExperimentFileError
-from balaclava.reporting.assessment import assessment_page, conclusion
-from balaclava.reporting.audits import Verdict
-from balaclava.reporting.dossier import Dossier, read_dossier, template
-from balaclava.reporting.pyramid import levels
+from balaclava.reporting.assessment_input import (
+    AssessmentInput,
+    assessment_template,
+    read_assessment,
+)
+from balaclava.reporting.assessment_page import assessment_page, conclusion
+from balaclava.reporting.nist_levels import nist_levels
+from balaclava.reporting.quick_audits import AuditSummary
 from tests.browser import chromium, needs_browser
 
 WORLD = bl.environment("bernoulli", means=[0.3, 0.7])
 POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
-DOSSIER = Dossier(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
-FINE = Verdict(
+DOSSIER = AssessmentInput(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
+FINE = AuditSummary(
     "ε=1 per trajectory",
     "consistent",
     "agreed",
@@ -33,14 +37,16 @@ FINE = Verdict(
 
 def test_the_template_asks_every_question(tmp_path: Path) -> None:
     path = tmp_path / "assessment.toml"
-    path.write_text(template(), encoding="utf-8")
-    dossier = read_dossier(path)
-    asked = {key for level in levels(POLICY, 1, None) for key in level.questions}
+    path.write_text(assessment_template(), encoding="utf-8")
+    dossier = read_assessment(path)
+    asked = {key for level in nist_levels(POLICY, 1, None) for key in level.questions}
     assert set(dossier.answers) == asked
     assert dossier.policy.name == "dp-imed"
     assert re.fullmatch("[0-9a-f]{64}", dossier.digest)
-    path.write_text(template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8")
-    assert read_dossier(path).digest != dossier.digest
+    path.write_text(
+        assessment_template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8"
+    )
+    assert read_assessment(path).digest != dossier.digest
 
 
 @pytest.mark.parametrize(
@@ -63,9 +69,9 @@ def test_the_template_asks_every_question(tmp_path: Path) -> None:
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "assessment.toml"
-    path.write_text(template().replace(old, new), encoding="utf-8")
+    path.write_text(assessment_template().replace(old, new), encoding="utf-8")
     with pytest.raises(ExperimentFileError, match=message):
-        read_dossier(path)
+        read_assessment(path)
 
 
 def test_what_the_board_reads() -> None:
@@ -110,12 +116,12 @@ def test_the_line_of_conclusion_is_no_flattery() -> None:
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner()
-    assert run.invoke(main, ["assessment"]).output == template()
+    assert run.invoke(main, ["assessment"]).output == assessment_template()
     assert run.invoke(main, ["assessment", "--init"]).exit_code == 0
     again = run.invoke(main, ["assessment", "--init"])
     assert again.exit_code == 2
     assert "is there already" in again.output
-    short = template().replace("2000", "300").replace("= 200", "= 20")
+    short = assessment_template().replace("2000", "300").replace("= 200", "= 20")
     Path("assessment.toml").write_text(short, encoding="utf-8")
     answer = run.invoke(main, ["report", "--assessment", "assessment.toml", "--no-audit"])
     assert answer.exit_code == 0, answer.output

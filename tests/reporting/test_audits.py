@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import balaclava as bl
 from balaclava.authoring import begin_tally, kernel, learn_tally, nothing_to_forget
-from balaclava.reporting.audits import _place
+from balaclava.reporting.quick_audits import _place
 
 
 @kernel(borrows=True)

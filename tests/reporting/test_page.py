@@ -21,11 +21,16 @@ from balaclava.cli.commands.audit_command import parameter
 from balaclava.errors import ResultsFileError
 from balaclava.experiments.files import Experiment, Plan, read_experiment
 from balaclava.experiments.running import run_sweep
-from balaclava.reporting import audits
-from balaclava.reporting.charts import Look
-from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, audit_command, write_page
-from balaclava.reporting.panels import confidence_interval, read_story, story_of, to_toml
-from balaclava.reporting.scales import Scale, fit, short
+from balaclava.reporting import quick_audits
+from balaclava.reporting.chart_scales import Scale, fit_scale, tick_label
+from balaclava.reporting.report_data import (
+    confidence_interval,
+    experiment_toml,
+    read_page_data,
+    results_page_data,
+)
+from balaclava.reporting.report_page import NOT_PRIVATE_TO_LOOK, audit_command, write_page
+from balaclava.reporting.svg_charts import LineLook
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results, Run
 from tests.browser import chromium, look, needs_browser
@@ -146,13 +151,13 @@ def test_equal_results_give_equal_pages(tmp_path: Path) -> None:
     results = invent(some_policies())
     pages = []
     for name in ("one.html", "two.html"):
-        pages.append(write_page(story_of(results, "same"), tmp_path / name).read_bytes())
+        pages.append(write_page(results_page_data(results, "same"), tmp_path / name).read_bytes())
     assert pages[0] == pages[1]
 
 
 def test_labels_are_only_text(tmp_path: Path) -> None:
     results = invent({EVIL: bl.policy("ucb1", arms=3), "$title": bl.policy("imed", arms=3)})
-    page = write_page(story_of(results, EVIL), tmp_path / "evil.html")
+    page = write_page(results_page_data(results, EVIL), tmp_path / "evil.html")
     parsed = outline(page)
     assert parsed.text.count(EVIL) >= 5
     assert "$title" in parsed.text
@@ -165,7 +170,9 @@ def test_levels_where_a_bound_is_proved(tmp_path: Path) -> None:
     results = invent({"ucb1": policy})
     bound = policy.regret_bound(results.environment, results.horizon)
     assert bound is not None
-    text = write_page(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
+    text = write_page(results_page_data(results, "x"), tmp_path / "x.html").read_text(
+        encoding="utf-8"
+    )
     assert f'<td class="number">{bound:,.0f}</td>' in text
     # Ten times above the curve: in the table, and not in a linear picture.
     assert 'class="bound' not in re.findall(r'<div class="plot regret-linear.*?</svg>', text)[0]
@@ -182,10 +189,12 @@ def test_levels_where_a_bound_is_proved(tmp_path: Path) -> None:
 )
 def test_no_bound_for_rewards_that_come_late(late: dict[str, Any], tmp_path: Path) -> None:
     results = invent({"ucb1": bl.policy("ucb1", arms=3), "random": bl.policy("random", arms=3)})
-    assert all(row.bound is not None for row in story_of(results, "x").panels[0].final)
+    assert all(row.bound is not None for row in results_page_data(results, "x").panels[0].final)
     results.feedback = Feedback.create(**late)
-    assert all(row.bound is None for row in story_of(results, "x").panels[0].final)
-    text = write_page(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
+    assert all(row.bound is None for row in results_page_data(results, "x").panels[0].final)
+    text = write_page(results_page_data(results, "x"), tmp_path / "x.html").read_text(
+        encoding="utf-8"
+    )
     assert "No proved bounds: they are for rewards that come at once." in text
     assert 'class="bound' not in text
     for theory in {"bound": True}, {"theory": True}:
@@ -196,11 +205,11 @@ def test_one_repetition_and_none(tmp_path: Path) -> None:
     results = invent({"ucb1": bl.policy("ucb1", arms=3)}, repetitions=1)
     results.policies["late"] = bl.policy("imed", arms=3)
     results.runs["late"] = {}
-    parsed = outline(write_page(story_of(results, "x"), tmp_path / "x.html"))
+    parsed = outline(write_page(results_page_data(results, "x"), tmp_path / "x.html"))
     assert "late" not in parsed.text.split("Run it again")[0]
     assert "0 to 1 repetitions" in parsed.text
     results.runs["ucb1"] = {}
-    parsed = outline(write_page(story_of(results, "x"), tmp_path / "x.html"))
+    parsed = outline(write_page(results_page_data(results, "x"), tmp_path / "x.html"))
     assert "No repetition was finished." in parsed.text
 
 
@@ -209,7 +218,9 @@ def test_no_reward_of_a_log(tmp_path: Path) -> None:
     world = bl.environment("empirical", samples={"a": [secrets[0]] * 3, "b": [secrets[1]] * 3})
     policies = {"ucb1": bl.policy("ucb1", arms=2)}
     results = invent(policies, environment=world)
-    text = write_page(story_of(results, "x"), tmp_path / "x.html").read_text(encoding="utf-8")
+    text = write_page(results_page_data(results, "x"), tmp_path / "x.html").read_text(
+        encoding="utf-8"
+    )
     assert NOT_PRIVATE_TO_LOOK in text
     assert "0.1234" not in text
     assert "0.9876" not in text
@@ -227,7 +238,7 @@ def test_the_recipe_gives_the_same_experiment(tmp_path: Path) -> None:
     }
     results = invent(policies, environment=world)
     file = tmp_path / "again.toml"
-    file.write_text(to_toml(results), encoding="utf-8")
+    file.write_text(experiment_toml(results), encoding="utf-8")
     experiment = read_experiment(file)
     assert experiment.policies == policies
     assert experiment.environment == world
@@ -242,7 +253,7 @@ def test_sweep(tmp_path: Path) -> None:
 
     plan = Plan("both", (experiment(2, 100), experiment(2, 300), experiment(3, 100)))
     run_sweep(plan, tmp_path / "sweep")
-    story = read_story(tmp_path / "sweep")
+    story = read_page_data(tmp_path / "sweep")
     assert [panel.heading for panel in story.panels] == [
         "2 arms, 100 rounds",
         "2 arms, 300 rounds",
@@ -254,12 +265,12 @@ def test_sweep(tmp_path: Path) -> None:
     assert parsed.text.count("2 arms, 300 rounds") >= 2  # a heading and a link to it
     assert "not finished" not in parsed.text
     next((tmp_path / "sweep" / "cells").iterdir()).unlink()
-    story = read_story(tmp_path / "sweep")
+    story = read_page_data(tmp_path / "sweep")
     assert len(story.panels) == 2
     assert "2 of 3 cells are" in story.remarks[0]
     shutil.rmtree(tmp_path / "sweep" / "cells")
     with pytest.raises(ResultsFileError, match="no repetition of the sweep is finished"):
-        read_story(tmp_path / "sweep")
+        read_page_data(tmp_path / "sweep")
 
 
 def test_command(tmp_path: Path) -> None:
@@ -292,14 +303,14 @@ def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(policy.name)
         return Refuted()
 
-    monkeypatch.setattr(audits, "audit", refute)
+    monkeypatch.setattr(quick_audits, "audit", refute)
     policy = bl.policy("dp-imed", arms=3, epsilon=1.0)
     both = {"one": policy, "two": policy, "none": bl.policy("ucb1", arms=3)}
-    first = audits.run_audits(both)
+    first = quick_audits.run_audits(both)
     assert sorted(first) == ["one", "two"]
-    assert first == audits.run_audits(both)
+    assert first == quick_audits.run_audits(both)
     assert calls == ["dp-imed"]
-    audits.run_audits(both, trials=777)
+    quick_audits.run_audits(both, trials=777)
     assert calls == ["dp-imed", "dp-imed"]
     invent(both).save(tmp_path / "x.parquet")
     answer = CliRunner().invoke(main, ["report", str(tmp_path / "x.parquet"), "--audit"])
@@ -312,10 +323,10 @@ def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_real_audit_is_shown(tmp_path: Path) -> None:
     policies = {"local": bl.policy("ldp-ucb-bernoulli", arms=2, epsilon=1.0)}
-    found = audits.run_audits(policies, trials=2_000)
+    found = quick_audits.run_audits(policies, trials=2_000)
     assert found["local"].verdict == "consistent"
     world = bl.environment("bernoulli", means=[0.4, 0.6])
-    story = story_of(invent(policies, environment=world), "x")
+    story = results_page_data(invent(policies, environment=world), "x")
     parsed = outline(write_page(story, tmp_path / "x.html", audits=found))
     assert "ε=1 per reportconsistent" in parsed.text
 
@@ -344,23 +355,25 @@ def test_confidence_interval() -> None:
 
 
 def test_scales() -> None:
-    assert fit("linear", [3.0, 12.0]) == Scale("linear", 0.0, 12.0)
-    assert fit("linear", [-2.0, 5.0]).low == -2.0  # own loss may be below that of the best arm
-    assert fit("log", [0.0, -1.0, 4.0, 400.0]) == Scale("log", 4.0, 400.0)
-    assert fit("log", [1e-30, 1.0]).low == 1e-6
-    assert fit("log", []).low < fit("log", []).high
-    assert fit("linear", [0.0]).high == 1.0
-    assert fit("log", [5.0]).ticks()
+    assert fit_scale("linear", [3.0, 12.0]) == Scale("linear", 0.0, 12.0)
+    assert (
+        fit_scale("linear", [-2.0, 5.0]).low == -2.0
+    )  # own loss may be below that of the best arm
+    assert fit_scale("log", [0.0, -1.0, 4.0, 400.0]) == Scale("log", 4.0, 400.0)
+    assert fit_scale("log", [1e-30, 1.0]).low == 1e-6
+    assert fit_scale("log", []).low < fit_scale("log", []).high
+    assert fit_scale("linear", [0.0]).high == 1.0
+    assert fit_scale("log", [5.0]).ticks()
     for scale in (Scale("linear", 0, 70), Scale("log", 3, 8), Scale("log", 0.02, 9e5)):
         ticks = scale.ticks()
         assert 3 <= len(ticks) <= 9
         assert all(scale.low <= tick <= scale.high for tick in ticks)
-        assert len({short(tick) for tick in ticks}) == len(ticks)
+        assert len({tick_label(tick) for tick in ticks}) == len(ticks)
     assert Scale("log", 1, 100)(0.0) == 0.0  # at the edge, not at minus infinity
 
 
 def test_fifty_policies_look_different() -> None:
-    assert len({Look(i).css for i in range(84)}) == 84
+    assert len({LineLook(i).css for i in range(84)}) == 84
 
 
 # What is drawn: everything visible, with a size, inside the page.
@@ -443,7 +456,7 @@ def test_hovering_names_the_policy_and_its_scope(page: Path) -> None:
 @needs_browser
 def test_a_hostile_label_runs_nothing(tmp_path: Path) -> None:
     results = invent({EVIL: bl.policy("ucb1", arms=3)})
-    page = write_page(story_of(results, EVIL), tmp_path / "evil.html")
+    page = write_page(results_page_data(results, EVIL), tmp_path / "evil.html")
     found, console = look(page, DRAWN)
     assert console == []
     assert found["hacked"] is None
@@ -468,7 +481,7 @@ def test_fifty_policies_open_at_once(tmp_path: Path) -> None:
         f"dp-imed {i}": bl.policy("dp-imed", arms=101, epsilon=0.1 * (i + 1)) for i in range(50)
     }
     results = invent(policies, environment=world, checkpoints=200, repetitions=10)
-    page = write_page(story_of(results, "many"), tmp_path / "many.html")
+    page = write_page(results_page_data(results, "many"), tmp_path / "many.html")
     assert page.stat().st_size < 5e6
     found, console = look(page, DRAWN)
     assert console == []

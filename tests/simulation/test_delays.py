@@ -28,7 +28,7 @@ from balaclava.frames.patience import (
     note_wait,
 )
 from balaclava.privacy.randomness import seeded
-from balaclava.reporting.panels import story_of, to_toml
+from balaclava.reporting.report_data import experiment_toml, results_page_data
 from balaclava.simulation.delays import LOST, draw_delay
 from balaclava.simulation.engine import player
 from balaclava.simulation.feedback import Feedback
@@ -282,9 +282,9 @@ def test_files_and_sweeps(tmp_path: Path):
     said = "geometric delay of mean 8, 10 % lost, patience 20"
     assert said in str(again.summary())
     assert said in again.plot().axes[0].get_title(loc="left")
-    assert said in story_of(again, "late").panels[0].facts
+    assert said in results_page_data(again, "late").panels[0].facts
     recipe = tmp_path / "again.toml"
-    recipe.write_text(to_toml(again))
+    recipe.write_text(experiment_toml(again))
     assert read_experiment(recipe).feedback == experiment.feedback
 
     prompt = tmp_path / "prompt.toml"

@@ -25,7 +25,7 @@ from balaclava.errors import (
 )
 from balaclava.experiments.files import read_experiment
 from balaclava.policies.base import REGISTRY
-from balaclava.reporting.panels import to_toml
+from balaclava.reporting.report_data import experiment_toml
 from balaclava.simulation.results import Results, Run
 
 WORLD = bl.environment("bernoulli", means=[0.25, 0.75, 0.75])
@@ -409,7 +409,7 @@ def test_a_file_says_where_it_was_played(tmp_path: Path) -> None:
     assert again.device == "cuda"
     assert "numba-cuda" in (again.versions or {})
     assert ", on a GPU" in str(again.summary())
-    assert 'device = "cuda"' in to_toml(again)
+    assert 'device = "cuda"' in experiment_toml(again)
     rewritten(path, lambda header: header.update(device="abacus"))
     with pytest.raises(ResultsFileError, match="its device is unknown"):
         bl.load(path)

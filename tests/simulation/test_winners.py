@@ -13,7 +13,7 @@ from balaclava.agents.estimates import winner_of
 from balaclava.cli import main
 from balaclava.errors import DeviceError, EstimateError, ExperimentFileError, ParameterError
 from balaclava.experiments.files import read_plan
-from balaclava.reporting.panels import read_story, to_toml
+from balaclava.reporting.report_data import experiment_toml, read_page_data
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.results import Results
@@ -85,7 +85,7 @@ def test_files_keep_it(tmp_path):
 
 
 def test_a_page_shows_it(tmp_path):
-    from balaclava.reporting.page import write_page
+    from balaclava.reporting.report_page import write_page
 
     RESULTS.save(tmp_path / "results.parquet")
     page = write_page(tmp_path / "results.parquet", tmp_path / "page.html")
@@ -136,8 +136,8 @@ def test_experiment_files_ask_for_it(tmp_path):
     assert by_line == by_option == str(RESULTS.summary()) + "\n"
     assert "winners" not in without
     folder = next(iter(texts))
-    story = read_story(folder)
-    assert "winners = true" in to_toml(story.panels[0].results)
+    story = read_page_data(folder)
+    assert "winners = true" in experiment_toml(story.panels[0].results)
     assert str(bl.load(folder / "results.parquet").winners()) == str(RESULTS.winners())
 
 

@@ -15,22 +15,27 @@ import numpy as np
 
 from balaclava.environments.base import Environment, environment
 from balaclava.environments.hard_instances import hard_pair
-from balaclava.papers.harness.against import Against, Curve, draw, play
-from balaclava.papers.harness.calibrated import (
-    Question,
-    how,
-    listed,
-    scaled,
-    scales_of,
-    unscaled,
-    with_scale,
+from balaclava.papers.harness.claims import claim_line, compare_means, misled_runs, ranking
+from balaclava.papers.harness.figure_calibration import (
+    ScaleQuestion,
+    describe_calibration,
+    find_scales,
+    list_scales,
+    scaled_label,
+    scaled_policy,
+    unscaled_label,
 )
-from balaclava.papers.harness.desk import Desk, Panel, Size
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.panels import regret_panels
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.statements import ranking, smaller, strays, verdicts
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.final_regret_curves import (
+    FinalRegretCurve,
+    RegretStudy,
+    draw_studies,
+    play_studies,
+)
+from balaclava.papers.harness.regret_panels import regret_panels
 from balaclava.simulation.statistics import mean_of_regret
 from balaclava.theory.bounds import local_pair
 
@@ -52,16 +57,16 @@ LEARNED = ((0.9, 0.5, 0.5, 0.5, 0.5), (0.9, 0.8, 0.8, 0.8, 0.8))  # for calibrat
 WHERE = "two instances of Pareto arms, one arm 0.4 and one 0.1 above all others"
 
 PROVED = {
-    "quick": Size(10_000_000, 2),
-    "paper": Size(10_000_000, 90),
-    "tiny": Size(600, 2),
+    "quick": RunSize(10_000_000, 2),
+    "paper": RunSize(10_000_000, 90),
+    "tiny": RunSize(600, 2),
 }
 CALIBRATED = {
-    "quick": Size(200_000, 10),
-    "paper": Size(10_000_000, 90),
-    "tiny": Size(600, 2),
+    "quick": RunSize(200_000, 10),
+    "paper": RunSize(10_000_000, 90),
+    "tiny": RunSize(600, 2),
 }
-LOCAL = {"quick": Size(500_000, 8), "paper": Size(10_000_000, 90), "tiny": Size(600, 2)}
+LOCAL = {"quick": RunSize(500_000, 8), "paper": RunSize(10_000_000, 90), "tiny": RunSize(600, 2)}
 SEARCH = {"quick": 20, "paper": 40, "tiny": 2}  # runs of each finalist of a calibration
 SLOW = {"dpr-ucb": 8}  # at most, of what takes ten times as long
 SEED = 2022
@@ -81,7 +86,7 @@ def pareto(means: Sequence[float], v: float) -> Environment:
     return environment("pareto", means=means, shape=1.05 + v)
 
 
-class Setting(NamedTuple):
+class TaoSetting(NamedTuple):
     """One panel: where it is played, and what is promised."""
 
     instance: int
@@ -107,12 +112,12 @@ class Setting(NamedTuple):
         return f"S{self.instance}, ε={self.epsilon:g}, v={self.v:g}"
 
 
-def question(desk: Desk, name: str, v: float, parameters: dict[str, Any]) -> Question:
+def question(run: FigureRun, name: str, v: float, parameters: dict[str, Any]) -> ScaleQuestion:
     """After the calibrated radius_scale, from instances that no figure shows."""
-    runs = SEARCH[desk.scale]
-    size = Size(parameters["horizon"], min(runs, SLOW.get(name, runs)))
+    runs = SEARCH[run.scale]
+    size = RunSize(parameters["horizon"], min(runs, SLOW.get(name, runs)))
     worlds = tuple(pareto(means, v) for means in LEARNED)
-    return Question(make(name, **parameters), worlds, size)
+    return ScaleQuestion(make_policy(name, **parameters), worlds, size)
 
 
 BANDS = (
@@ -125,86 +130,91 @@ BANDS = (
 # Figures 1, 3 and 4: central privacy.
 
 
-def play_central(desk: Desk, number: int) -> dict[str, Setting]:
+def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
     """Play both settings of the constants, and draw them."""
     pairs = [(0.5, 0.5), (0.5, 0.9), (1.0, 0.5), (1.0, 0.9)]
     settings = {
-        letter: Setting(number, epsilon, v)
+        letter: TaoSetting(number, epsilon, v)
         for letter, (epsilon, v) in zip("abcd", pairs, strict=True)
     }
-    shorter = {each: one.offered(CALIBRATED[desk.scale].horizon) for each, one in settings.items()}
+    shorter = {each: one.offered(CALIBRATED[run.scale].horizon) for each, one in settings.items()}
     questions = {
-        (letter, name): question(desk, name, setting.v, shorter[letter])
+        (letter, name): question(run, name, setting.v, shorter[letter])
         for letter, setting in settings.items()
         for name in (*_PAPERS, *_OURS)
     }
-    scales = scales_of(questions, desk.workers, desk.device)
+    scales = find_scales(questions, run.workers, run.device)
     panels, sizes = {}, {}
     for letter, setting in settings.items():
-        parameters = setting.offered(PROVED[desk.scale].horizon)
+        parameters = setting.offered(PROVED[run.scale].horizon)
         names = (*_PAPERS, *_OURS, "dpr-adaptive-ucb")
-        panels[letter] = Panel({name: make(name, **parameters) for name in names}, setting.world)
-        sizes[letter] = PROVED[desk.scale]
+        panels[letter] = FigurePanel(
+            {name: make_policy(name, **parameters) for name in names}, setting.world
+        )
+        sizes[letter] = PROVED[run.scale]
     for letter, setting in settings.items():
         parameters = shorter[letter]
         policies: dict[str, Any] = {}
         for name in (*_PAPERS, *_OURS):
-            policies |= scaled(name, scales[letter, name], **parameters)
-        policies["dpr-adaptive-ucb"] = make("dpr-adaptive-ucb", **parameters)
-        panels[f"{letter}-calibrated"] = Panel(policies, setting.world)
-        sizes[f"{letter}-calibrated"] = CALIBRATED[desk.scale]
-    desk.play(panels, sizes, seed=SEED)
+            policies |= scaled_policy(name, scales[letter, name], **parameters)
+        policies["dpr-adaptive-ucb"] = make_policy("dpr-adaptive-ucb", **parameters)
+        panels[f"{letter}-calibrated"] = FigurePanel(policies, setting.world)
+        sizes[f"{letter}-calibrated"] = CALIBRATED[run.scale]
+    run.play(panels, sizes, seed=SEED)
     for (ending, remark), sizes in zip(REMARKS.items(), (PROVED, CALIBRATED), strict=True):
-        size = sizes[desk.scale]
-        parts = {letter: desk.results[letter + ending] for letter in settings}
+        size = sizes[run.scale]
+        parts = {letter: run.results[letter + ending] for letter in settings}
         headings = {letter: str(setting) for letter, setting in settings.items()}
-        title = f"{_title(desk)}, S{number}, {remark}\n{_played(desk, size)}"
-        desk.picture(regret_panels(parts, headings, title, "interval"), ending)
+        title = f"{_title(run)}, S{number}, {remark}\n{_played(run, size)}"
+        run.save_picture(regret_panels(parts, headings, title, "interval"), ending)
     return settings
 
 
-def _title(desk: Desk) -> str:
-    return f"Tao, Wu, Zhao, Wang 2022, Figure {desk.name.removeprefix('tao2022-fig')}"
+def _title(run: FigureRun) -> str:
+    return f"Tao, Wu, Zhao, Wang 2022, Figure {run.name.removeprefix('tao2022-fig')}"
 
 
-def _played(desk: Desk, size: Size) -> str:
-    return f"{desk.scale} scale: {size}; mean ± 95 % interval"
+def _played(run: FigureRun, size: RunSize) -> str:
+    return f"{run.scale} scale: {size}; mean ± 95 % interval"
 
 
-def label_of(results: Results, name: str) -> str:
+def policy_label(results: Results, name: str) -> str:
     """The label of a policy, whatever its scale."""
-    return next(label for label in results.labels if unscaled(label) == name)
+    return next(label for label in results.labels if unscaled_label(label) == name)
 
 
-def regret_of(results: Results, name: str) -> tuple[float, float]:
+def policy_regret(results: Results, name: str) -> tuple[float, float]:
     """Mean final regret and plus-minus of a policy, whatever its scale."""
-    return mean_of_regret(results, label_of(results, name))
+    return mean_of_regret(results, policy_label(results, name))
 
 
 def _claims(results: Mapping[str, Results], ending: str) -> list[str]:
     """The paper's three claims; panels (a), (b) have epsilon 0.5, panels (a), (c) v = 0.5."""
 
     def regret(letter: str, name: str) -> tuple[float, float]:
-        return regret_of(results[letter + ending], name)
+        return policy_regret(results[letter + ending], name)
 
     def compared(name: str, *pairs: str) -> dict[str, str]:
-        return {pair[0]: smaller(regret(pair[0], name), regret(pair[1], name)) for pair in pairs}
+        return {
+            pair[0]: compare_means(regret(pair[0], name), regret(pair[1], name)) for pair in pairs
+        }
 
     better = {
-        letter: smaller(regret(letter, "dpr-se"), regret(letter, "dpr-ucb")) for letter in "abcd"
+        letter: compare_means(regret(letter, "dpr-se"), regret(letter, "dpr-ucb"))
+        for letter in "abcd"
     }
-    lines = [verdicts("dpr-se below dpr-ucb", better)]
+    lines = [claim_line("dpr-se below dpr-ucb", better)]
     for name in _PAPERS:
         lines += [
-            verdicts(f"{name}: less regret at ε=1 than at ε=0.5", compared(name, "ca", "db")),
-            verdicts(f"{name}: less regret at v=0.9 than at v=0.5", compared(name, "ba", "dc")),
+            claim_line(f"{name}: less regret at ε=1 than at ε=0.5", compared(name, "ca", "db")),
+            claim_line(f"{name}: less regret at v=0.9 than at v=0.5", compared(name, "ba", "dc")),
         ]
     return lines
 
 
-def _central(desk: Desk, number: int) -> Findings:
-    settings = play_central(desk, number)
-    results, horizon = desk.results, PROVED[desk.scale].horizon
+def _central(run: FigureRun, number: int) -> FigureText:
+    settings = play_central(run, number)
+    results, horizon = run.results, PROVED[run.scale].horizon
     firsts, scales = [], []
     for letter, setting in settings.items():
         ucb: Any = results[letter].policies["dpr-ucb"]
@@ -216,12 +226,14 @@ def _central(desk: Desk, number: int) -> Findings:
             f"gap is {setting.world.gaps.max():.3g}."
         )
         policies = results[f"{letter}-calibrated"].policies
-        named: dict[str, Any] = {unscaled(label): policy for label, policy in policies.items()}
+        named: dict[str, Any] = {
+            unscaled_label(label): policy for label, policy in policies.items()
+        }
         by_name = {name: named[name].radius_scale for name in (*_PAPERS, *_OURS)}
-        scales.append(f"({letter}) {listed(by_name)}.")
-    size = CALIBRATED[desk.scale]
-    return Findings(
-        f"{desk.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
+        scales.append(f"({letter}) {list_scales(by_name)}.")
+    size = CALIBRATED[run.scale]
+    return FigureText(
+        f"{run.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
         {
             SHOWS: [
                 "DPR-SE is always below DPR-UCB. Regret grows as ε falls from 1 to 0.5, and falls "
@@ -245,8 +257,8 @@ def _central(desk: Desk, number: int) -> Findings:
                 "DPR-SE plays all arms in turn, and DPR-UCB nearly so. A figure in which DPR-SE is "
                 "well below DPR-UCB for v=0.5 at an ordinary horizon cannot come from the "
                 "constants that the paper prints.",
-                f"{_repetitions(desk, PROVED)} With calibrated radii: {size}.",
-                how(WHERE, Size(size.horizon, SEARCH[desk.scale]), SLOW),
+                f"{_repetitions(run, PROVED)} With calibrated radii: {size}.",
+                describe_calibration(WHERE, RunSize(size.horizon, SEARCH[run.scale]), SLOW),
                 *scales,
                 "dpr-adaptive-ucb is told neither u nor v and has no scale to find. robust-ucb is "
                 "not private: the baseline.",
@@ -261,12 +273,13 @@ def _central(desk: Desk, number: int) -> Findings:
 def _strays(results: Mapping[str, Results], settings: Iterable[str]) -> list[str]:
     calibrated_results = {letter: results[f"{letter}-calibrated"] for letter in settings}
     return [
-        f"({letter}) {strays(part, part.labels)}" for letter, part in calibrated_results.items()
+        f"({letter}) {misled_runs(part, part.labels)}"
+        for letter, part in calibrated_results.items()
     ]
 
 
-def _repetitions(desk: Desk, sizes: Mapping[str, Size]) -> str:
-    size, paper = sizes[desk.scale], sizes["paper"]
+def _repetitions(run: FigureRun, sizes: Mapping[str, RunSize]) -> str:
+    size, paper = sizes[run.scale], sizes["paper"]
     if size == paper:
         return f"Repetitions are the paper's: {paper}."
     return f"Fewer than the paper's {paper.repetitions} repetitions: {size}."
@@ -279,7 +292,7 @@ def _bonus(policy: Any, horizon: int) -> float:
 
 
 def _rankings(
-    results: Mapping[str, Results], settings: Mapping[str, Setting], ending: str
+    results: Mapping[str, Results], settings: Mapping[str, TaoSetting], ending: str
 ) -> list[str]:
     return [
         f"({letter}) {setting}: {ranking(results[letter + ending])}"
@@ -288,18 +301,18 @@ def _rankings(
 
 
 @figure("tao2022-fig1", "DPR-UCB against DPR-SE on S1, central privacy", REFERENCE)
-def figure_1(desk: Desk) -> Findings:
-    return _central(desk, 1)
+def figure_1(run: FigureRun) -> FigureText:
+    return _central(run, 1)
 
 
 @figure("tao2022-fig3", "DPR-UCB against DPR-SE on S2, central privacy", REFERENCE)
-def figure_3(desk: Desk) -> Findings:
-    return _central(desk, 2)
+def figure_3(run: FigureRun) -> FigureText:
+    return _central(run, 2)
 
 
 @figure("tao2022-fig4", "DPR-UCB against DPR-SE on S3, central privacy", REFERENCE)
-def figure_4(desk: Desk) -> Findings:
-    return _central(desk, 3)
+def figure_4(run: FigureRun) -> FigureText:
+    return _central(run, 3)
 
 
 # Figure 2: local privacy.
@@ -312,40 +325,40 @@ def _named(name: str, epsilon: float) -> str:
     return f"{name} ε={epsilon:g}"
 
 
-def play_local(desk: Desk) -> dict[str, Setting]:
+def play_local(run: FigureRun) -> dict[str, TaoSetting]:
     """Play LDPR-SE and its companions on S3, with both kinds of constants, and draw them."""
-    size = LOCAL[desk.scale]
-    settings = {"a": Setting(3, 1.0, 0.5), "b": Setting(3, 1.0, 0.9)}  # ε=1: that of dpr-se
+    size = LOCAL[run.scale]
+    settings = {"a": TaoSetting(3, 1.0, 0.5), "b": TaoSetting(3, 1.0, 0.9)}  # ε=1: that of dpr-se
     questions = {}
     for letter, setting in settings.items():
         for name in _LOCAL:
             for epsilon in LOCAL_EPSILONS:
                 parameters = setting.offered(size.horizon, epsilon)
                 label = _named(name, epsilon)
-                questions[letter, label] = question(desk, name, setting.v, parameters)
+                questions[letter, label] = question(run, name, setting.v, parameters)
         parameters = setting.offered(size.horizon)
         for name in ("dpr-se", "robust-ucb"):
-            questions[letter, name] = question(desk, name, setting.v, parameters)
+            questions[letter, name] = question(run, name, setting.v, parameters)
     policies: dict[str, dict[str, Any]] = {}
-    for (letter, label), scale in scales_of(questions, desk.workers, desk.device).items():
+    for (letter, label), scale in find_scales(questions, run.workers, run.device).items():
         policy = questions[letter, label].policy
         policies.setdefault(letter, {})[label] = policy
         tuned = type(policy).create({**policy.parameters, "radius_scale": scale})
-        policies.setdefault(f"{letter}-calibrated", {})[with_scale(label, scale)] = tuned
-    panels = {each: Panel(policies[each], settings[each[0]].world) for each in policies}
-    desk.play(panels, size, seed=SEED)
+        policies.setdefault(f"{letter}-calibrated", {})[scaled_label(label, scale)] = tuned
+    panels = {each: FigurePanel(policies[each], settings[each[0]].world) for each in policies}
+    run.play(panels, size, seed=SEED)
     headings = {letter: f"S3, v={setting.v:g}" for letter, setting in settings.items()}
     for ending, remark in REMARKS.items():
-        parts = {letter: desk.results[letter + ending] for letter in settings}
-        title = f"{_title(desk)}, S3, local privacy, {remark}\n{_played(desk, size)}"
-        desk.picture(regret_panels(parts, headings, title, "interval"), ending)
+        parts = {letter: run.results[letter + ending] for letter in settings}
+        title = f"{_title(run)}, S3, local privacy, {remark}\n{_played(run, size)}"
+        run.save_picture(regret_panels(parts, headings, title, "interval"), ending)
     return settings
 
 
 @figure("tao2022-fig2", "LDPR-SE on S3, local privacy", REFERENCE)
-def figure_2(desk: Desk) -> Findings:
-    settings = play_local(desk)
-    results, size = desk.results, LOCAL[desk.scale]
+def figure_2(run: FigureRun) -> FigureText:
+    settings = play_local(run)
+    results, size = run.results, LOCAL[run.scale]
     firsts, scales = [], []
     for letter, setting in settings.items():
         policies: dict[str, Any] = results[letter].policies
@@ -361,10 +374,10 @@ def figure_2(desk: Desk) -> Findings:
         )
         scaled_policies: dict[str, Any] = results[f"{letter}-calibrated"].policies
         by_name = {
-            unscaled(label): policy.radius_scale for label, policy in scaled_policies.items()
+            unscaled_label(label): policy.radius_scale for label, policy in scaled_policies.items()
         }
-        scales.append(f"({letter}) {listed(by_name)}.")
-    return Findings(
+        scales.append(f"({letter}) {list_scales(by_name)}.")
+    return FigureText(
         "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
         {
             SHOWS: [
@@ -386,8 +399,8 @@ def figure_2(desk: Desk) -> Findings:
                 f"epochs above. Ours is {size.horizon:,}. Where the calibrated scale of ldpr-se is "
                 "the largest that was tried, its first epoch does not end and nothing is learned: "
                 "every smaller scale dropped the best arm too often to be worth it.",
-                _repetitions(desk, LOCAL),
-                how(WHERE, Size(size.horizon, SEARCH[desk.scale])),
+                _repetitions(run, LOCAL),
+                describe_calibration(WHERE, RunSize(size.horizon, SEARCH[run.scale])),
                 *scales,
                 "The theory is for ε up to 1; for these ε an epoch has at least ε^2 log(...) pulls "
                 "of an arm, not log(...) as printed.",
@@ -405,30 +418,30 @@ def _local_claims(results: Mapping[str, Results]) -> list[str]:
     for name in _LOCAL:
         for less, more in ((10.0, 5.0), (20.0, 10.0)):
             agreement = {
-                letter: smaller(*(regret_of(of, _named(name, e)) for e in (less, more)))
+                letter: compare_means(*(policy_regret(of, _named(name, e)) for e in (less, more)))
                 for letter, of in (("a", loose), ("b", tight))
             }
             lines.append(
-                verdicts(f"{name}: less regret at ε={less:g} than at ε={more:g}", agreement)
+                claim_line(f"{name}: less regret at ε={less:g} than at ε={more:g}", agreement)
             )
     for epsilon in LOCAL_EPSILONS:
         label = _named("ldpr-se", epsilon)
-        agreement = {"b": smaller(regret_of(tight, label), regret_of(loose, label))}
-        lines.append(verdicts(f"{label}: less regret at v=0.9 than at v=0.5", agreement))
+        agreement = {"b": compare_means(policy_regret(tight, label), policy_regret(loose, label))}
+        lines.append(claim_line(f"{label}: less regret at v=0.9 than at v=0.5", agreement))
         agreement = {
-            letter: smaller(regret_of(of, "dpr-se"), regret_of(of, label))
+            letter: compare_means(policy_regret(of, "dpr-se"), policy_regret(of, label))
             for letter, of in (("a", loose), ("b", tight))
         }
-        lines.append(verdicts(f"{label} above dpr-se at ε=1, central", agreement))
+        lines.append(claim_line(f"{label} above dpr-se at ε=1, central", agreement))
     return lines
 
 
 # Ours: the rate of the local bound.
 
 RATE_SIZES = {
-    "quick": Size(15_000_000, 8),
-    "paper": Size(15_000_000, 90),
-    "tiny": Size(600, 2),
+    "quick": RunSize(15_000_000, 8),
+    "paper": RunSize(15_000_000, 90),
+    "tiny": RunSize(600, 2),
 }
 RATE_EPSILON, RATE_SCALE = 10.0, 0.2
 RATE_V = 1.0
@@ -456,7 +469,7 @@ def needed_constant(gap: float, v: float, horizon: int, epsilon: float = 1.0) ->
 
 def rate_policy(name: str, horizon: int, epsilon: float, scale: float = 1.0) -> Any:
     """A policy for the hard pair."""
-    return make(
+    return make_policy(
         name,
         arms=2,
         horizon=horizon,
@@ -472,13 +485,13 @@ def pair(gap: float) -> Environment:
     return hard_pair(gap, 1.0 + RATE_V)[0]
 
 
-def rate_study(desk: Desk) -> Against:
+def rate_study(run: FigureRun) -> RegretStudy:
     """Regret of LDPR-SE on the hard pair against its gap."""
-    size, label = RATE_SIZES[desk.scale], with_scale("ldpr-se", RATE_SCALE)
+    size, label = RATE_SIZES[run.scale], scaled_label("ldpr-se", RATE_SCALE)
     policy = rate_policy("ldpr-se", size.horizon, RATE_EPSILON, RATE_SCALE)
-    gaps = [float(f"{gap:.3g}") for gap in RATE_GAPS[:: 3 if desk.scale == "tiny" else 1]]
+    gaps = [float(f"{gap:.3g}") for gap in RATE_GAPS[:: 3 if run.scale == "tiny" else 1]]
     heading = f"measured on the hard pair, v={RATE_V:g}; {size}"
-    return Against("gap of the hard pair", gaps, pair, lambda _: {label: policy}, heading, size)
+    return RegretStudy("gap of the hard pair", gaps, pair, lambda _: {label: policy}, heading, size)
 
 
 def proved_rates() -> dict[str, list[float]]:
@@ -501,9 +514,9 @@ def fitted(gaps: Sequence[float], values: Sequence[float]) -> float:
 
 
 @figure("tao2022-local-rate", "The rate of the local bound, as printed and as it is", REFERENCE)
-def local_rate(desk: Desk) -> Findings:
-    studies = {"a": rate_study(desk)}
-    curves = play(desk, studies, SEED)
+def local_rate(run: FigureRun) -> FigureText:
+    studies = {"a": rate_study(run)}
+    curves = play_studies(run, studies, SEED)
     ((label, curve),) = curves["a"].items()
     bounds = proved_rates()
     gaps = np.geomspace(1e-3, 0.2, 60)
@@ -511,8 +524,8 @@ def local_rate(desk: Desk) -> Findings:
         v: np.array([needed_constant(float(gap), v, LONG) for gap in gaps])
         for v in (1.0, 0.75, 0.5)
     }
-    _draw_rates(desk, studies, curves, bounds, gaps, needed)
-    runs = RATE_SIZES[desk.scale].repetitions * len(curve.values)
+    _draw_rates(run, studies, curves, bounds, gaps, needed)
+    runs = RATE_SIZES[run.scale].repetitions * len(curve.values)
     statements = [
         f"Slope of log regret against log gap at v={RATE_V:g}, printed: "
         f"{-printed_exponent(RATE_V):.2f}; corrected: {-corrected_exponent(RATE_V):.2f}.",
@@ -528,8 +541,8 @@ def local_rate(desk: Desk) -> Findings:
             for v, constants in needed.items()
         ),
     ]
-    epoch = rate_policy("ldpr-se", RATE_SIZES[desk.scale].horizon, 1.0).first_epoch
-    return Findings(
+    epoch = rate_policy("ldpr-se", RATE_SIZES[run.scale].horizon, 1.0).first_epoch
+    return FigureText(
         "tao2022-local-rate: the rate of the local bound, as printed and as it is",
         {
             SHOWS: [
@@ -561,18 +574,18 @@ def local_rate(desk: Desk) -> Findings:
 
 
 def _draw_rates(
-    desk: Desk,
-    studies: Mapping[str, Against],
-    curves: Mapping[str, Mapping[str, Curve]],
+    run: FigureRun,
+    studies: Mapping[str, RegretStudy],
+    curves: Mapping[str, Mapping[str, FinalRegretCurve]],
     bounds: Mapping[str, list[float]],
     gaps: np.ndarray,
     needed: Mapping[float, np.ndarray],
 ) -> None:
     title = (
         "The rate of local privacy: Tao, Wu, Zhao, Wang 2022, Theorem 7, as printed and as it is\n"
-        f"{desk.scale} scale: (a) mean ± 95 % interval; (b), (c) computed"
+        f"{run.scale} scale: (a) mean ± 95 % interval; (b), (c) computed"
     )
-    picture = draw(studies, curves, title, extra=2)
+    picture = draw_studies(studies, curves, title, extra=2)
     measured, proved, theory = picture.axes
     _guides(measured, *curves["a"].values())
     _draw_curves(proved, BOUND_GAPS, bounds, "(b) proved on the same pair", "regret (log scale)")
@@ -583,10 +596,10 @@ def _draw_rates(
         "(c) constant that the printed bound needs",
         "lower bound of every policy / printed upper bound",
     )
-    desk.picture(picture)
+    run.save_picture(picture)
 
 
-def _guides(ax: Axes, curve: Curve) -> None:
+def _guides(ax: Axes, curve: FinalRegretCurve) -> None:
     """Straight lines of both exponents, through the regret at the largest gap."""
     for exponent, style, what in (
         (printed_exponent(RATE_V), (0, (1, 2)), "printed"),

@@ -10,13 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from balaclava.environments.base import Environment, environment
-from balaclava.papers.harness.against import Against, Curve, draw, from_to, play
-from balaclava.papers.harness.calibrated import Question, how, listed, scales_of, with_scale
-from balaclava.papers.harness.desk import Desk, Size
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.statements import smaller, verdicts
+from balaclava.papers.harness.claims import claim_line, compare_means
+from balaclava.papers.harness.figure_calibration import (
+    ScaleQuestion,
+    describe_calibration,
+    find_scales,
+    list_scales,
+    scaled_label,
+)
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun, RunSize
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.final_regret_curves import (
+    FinalRegretCurve,
+    RegretStudy,
+    describe_ranges,
+    draw_studies,
+    play_studies,
+)
 
 REFERENCE = "Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023"
 ARMS = 5
@@ -26,14 +38,14 @@ VARIANCE = 0.64  # so that E X^2 = 1 for the best arm
 WHERE = "two instances with gaps 0.3 and 0.6"
 
 PROVED = {
-    "quick": Size(10_000_000, 2),
-    "paper": Size(10_000_000, 90),
-    "tiny": Size(600, 2),
+    "quick": RunSize(10_000_000, 2),
+    "paper": RunSize(10_000_000, 90),
+    "tiny": RunSize(600, 2),
 }
 CALIBRATED = {
-    "quick": Size(500_000, 10),
-    "paper": Size(10_000_000, 90),
-    "tiny": Size(600, 2),
+    "quick": RunSize(500_000, 10),
+    "paper": RunSize(10_000_000, 90),
+    "tiny": RunSize(600, 2),
 }
 SEARCH = {"quick": 20, "paper": 40, "tiny": 2}
 SEED = 2023
@@ -45,7 +57,7 @@ MEANINGS = {
 }
 
 
-class Arms(NamedTuple):
+class StudentArms(NamedTuple):
     """Student-t arms: one best, the others a gap below."""
 
     degrees: float
@@ -98,7 +110,7 @@ class Contender(NamedTuple):
         return f"{self.name} central" if self.central and self.name != "prae-central" else self.name
 
     def make(
-        self, arms: Arms, horizon: int, epsilon: float, mean_range: float, scale: float
+        self, arms: StudentArms, horizon: int, epsilon: float, mean_range: float, scale: float
     ) -> Any:
         parameters = {
             "arms": ARMS,
@@ -111,17 +123,17 @@ class Contender(NamedTuple):
         }
         if self.central:
             parameters["mean_range"] = mean_range
-        return make(self.name, **parameters)
+        return make_policy(self.name, **parameters)
 
 
 RAW, CENTRAL = Contender("prae-raw"), Contender("prae-central", central=True)
 OURS, OURS_CENTRAL = Contender("dpr-batch-ucb"), Contender("dpr-batch-ucb", central=True)
 
 
-class Point(NamedTuple):
+class WuSetting(NamedTuple):
     """All that is fixed at one value of what is varied."""
 
-    arms: Arms
+    arms: StudentArms
     epsilon: float = 0.5
     mean_range: float = 10.0
 
@@ -134,98 +146,100 @@ class FigurePlan(NamedTuple):
 
     symbol: str
     values: Sequence[float]
-    at: Callable[[float], Point]
+    at: Callable[[float], WuSetting]
     contenders: Sequence[Contender]
     chosen_at: float
     heading: str
     scale: float | None = None
 
 
-def chosen_scales(desk: Desk, plan: FigurePlan) -> dict[str, float]:
+def chosen_scales(run: FigureRun, plan: FigurePlan) -> dict[str, float]:
     """The scale of each contender, the same at all values."""
     if plan.scale is not None:
         return {contender.label: plan.scale for contender in plan.contenders}
-    point, horizon = plan.at(plan.chosen_at), CALIBRATED[desk.scale].horizon
+    point, horizon = plan.at(plan.chosen_at), CALIBRATED[run.scale].horizon
     worlds = tuple(point.arms.world(gap) for gap in LEARNED)
-    size = Size(horizon, SEARCH[desk.scale])
+    size = RunSize(horizon, SEARCH[run.scale])
     questions = {}
     for contender in plan.contenders:
         policy = contender.make(point.arms, horizon, point.epsilon, point.mean_range, 1.0)
-        questions[contender.label] = Question(policy, worlds, size)
-    return scales_of(questions, desk.workers, desk.device)
+        questions[contender.label] = ScaleQuestion(policy, worlds, size)
+    return find_scales(questions, run.workers, run.device)
 
 
 def regret_against(
-    desk: Desk, plan: FigurePlan, sizes: Mapping[str, Size], scales: Mapping[str, float]
-) -> Against:
+    run: FigureRun, plan: FigurePlan, sizes: Mapping[str, RunSize], scales: Mapping[str, float]
+) -> RegretStudy:
     """Regret against what is varied, with these scales."""
-    size = sizes[desk.scale]
+    size = sizes[run.scale]
 
     def policies(value: float) -> dict[str, Any]:
         point = plan.at(value)
         by_label = {}
         for contender in plan.contenders:
             scale = scales.get(contender.label, 1.0)
-            label = with_scale(contender.label, scale) if scales else contender.label
+            label = scaled_label(contender.label, scale) if scales else contender.label
             by_label[label] = contender.make(
                 point.arms, size.horizon, point.epsilon, point.mean_range, scale
             )
         return by_label
 
-    values = plan.values[::2] if desk.scale == "tiny" else plan.values
+    values = plan.values[::2] if run.scale == "tiny" else plan.values
     remark = "calibrated radii" if plan.scale is None else "smaller radii"
     if not scales:
         remark = "the constants of the proofs"
     heading = f"{plan.heading}; {remark}\n{size}"
-    return Against(plan.symbol, values, lambda v: plan.at(v).arms.world(), policies, heading, size)
+    return RegretStudy(
+        plan.symbol, values, lambda v: plan.at(v).arms.world(), policies, heading, size
+    )
 
 
-class Outcome(NamedTuple):
+class WuCurves(NamedTuple):
     """What a figure leaves: curves with the proofs' constants, and calibrated ones."""
 
-    proved: dict[str, Curve]
-    tuned: dict[str, Curve]
-    studies: dict[str, Against]
+    proved: dict[str, FinalRegretCurve]
+    tuned: dict[str, FinalRegretCurve]
+    studies: dict[str, RegretStudy]
     notes: list[str]
 
-    def by_letter(self, contender: Contender) -> dict[str, Curve]:
+    def by_letter(self, contender: Contender) -> dict[str, FinalRegretCurve]:
         """Both curves of a policy."""
         tuned = {label.split(" × ")[0]: curve for label, curve in self.tuned.items()}
         return {"a": self.proved[contender.label], "b": tuned[contender.label]}
 
 
-def play_figure(desk: Desk, plan: FigurePlan) -> Outcome:
+def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
     """Play with both kinds of constants, and draw."""
-    scales = chosen_scales(desk, plan)
+    scales = chosen_scales(run, plan)
     studies = {
-        "a": regret_against(desk, plan, PROVED, {}),
-        "b": regret_against(desk, plan, CALIBRATED, scales),
+        "a": regret_against(run, plan, PROVED, {}),
+        "b": regret_against(run, plan, CALIBRATED, scales),
     }
-    curves = play(desk, studies, SEED)
+    curves = play_studies(run, studies, SEED)
     axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
     title = (
         f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
-        f"{desk.scale} scale: mean ± 95 % interval"
+        f"{run.scale} scale: mean ± 95 % interval"
     )
-    picture = draw(studies, curves, title)
+    picture = draw_studies(studies, curves, title)
     for ax in picture.axes:
         ax.set_xlabel(axis)
-    desk.picture(picture)
-    size = Size(CALIBRATED[desk.scale].horizon, SEARCH[desk.scale])
+    run.save_picture(picture)
+    size = RunSize(CALIBRATED[run.scale].horizon, SEARCH[run.scale])
     notes = [
         "The paper's experiments are not in the text that we have; the setting is ours: "
         f"{ARMS} Student-t arms, the best {GAP:g} above all others, variance {VARIANCE:g}.",
-        f"{how(WHERE, size)} They were found at {plan.symbol} = {plan.chosen_at:g} and are used at "
-        f"all values: {listed(scales)}."
+        f"{describe_calibration(WHERE, size)} They were found at {plan.symbol} = "
+        f"{plan.chosen_at:g} and are used at all values: {list_scales(scales)}."
         if plan.scale is None
         else f"In (b) every radius is {plan.scale:g} of the proved one. Privacy is as proved; "
         "regret is no longer.",
         "All policies protect the whole trajectory, for rewards as observed, outliers included.",
     ]
-    return Outcome(curves["a"], curves["b"], studies, notes)
+    return WuCurves(curves["a"], curves["b"], studies, notes)
 
 
-def idle(curve: Curve) -> list[float]:
+def idle(curve: FinalRegretCurve) -> list[float]:
     """The values at which regret is that of playing all arms in turn, or worse."""
     return [
         float(value)
@@ -234,7 +248,7 @@ def idle(curve: Curve) -> list[float]:
     ]
 
 
-def _idle(outcome: Outcome) -> list[str]:
+def _idle(outcome: WuCurves) -> list[str]:
     """At which values each policy has learned nothing, for both kinds of constants."""
     lines = []
     for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
@@ -250,7 +264,7 @@ def _idle(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _strays(outcome: Outcome) -> list[str]:
+def _strays(outcome: WuCurves) -> list[str]:
     """How often each policy was mistaken, over all values."""
     lines = []
     for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
@@ -263,27 +277,27 @@ def _strays(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _ranges(outcome: Outcome) -> list[str]:
+def _ranges(outcome: WuCurves) -> list[str]:
     first, last = outcome.studies["a"].values[0], outcome.studies["a"].values[-1]
     return [
         f"({letter}) Regret from {outcome.studies['a'].symbol} = {first:g} to {last:g}: "
-        f"{from_to(curves)}."
+        f"{describe_ranges(curves)}."
         for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
     ]
 
 
 @figure("wu2023-alpha", "Regret against the share of outliers", REFERENCE)
-def alpha(desk: Desk) -> Findings:
+def alpha(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "α",
         [1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1],
-        lambda value: Point(Arms(5.0, contamination=value)),
+        lambda value: WuSetting(StudentArms(5.0, contamination=value)),
         (RAW, CENTRAL, OURS),
         0.01,
         "k=2, ε=0.5, hostile outliers",
     )
-    outcome = play_figure(desk, plan)
-    horizon = PROVED[desk.scale].horizon
+    outcome = play_figure(run, plan)
+    horizon = PROVED[run.scale].horizon
     radii = []
     for value in outcome.studies["a"].values:
         policy = RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
@@ -291,7 +305,7 @@ def alpha(desk: Desk) -> Findings:
         radii.append(f"{2 * least:.2f} at α={value:g}")
     most = outcome.studies["a"].values[-1]
     levels = OURS.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
-    return Findings(
+    return FigureText(
         "wu2023-alpha: regret against the share of outliers",
         {
             SHOWS: [
@@ -326,17 +340,17 @@ def alpha(desk: Desk) -> Findings:
 
 
 @figure("wu2023-epsilon", "Regret against ε", REFERENCE)
-def epsilon(desk: Desk) -> Findings:
+def epsilon(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "ε",
         [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
-        lambda value: Point(Arms(5.0), epsilon=value),
+        lambda value: WuSetting(StudentArms(5.0), epsilon=value),
         (RAW, CENTRAL, OURS),
         0.5,
         "k=2, no outliers",
         scale=0.25,
     )
-    outcome = play_figure(desk, plan)
+    outcome = play_figure(run, plan)
     slopes = [
         f"({letter}) {label}: {curve.slope(0, 3):.2f} at the three smallest ε, "
         f"{curve.slope(-3):.2f} at the three largest."
@@ -344,16 +358,16 @@ def epsilon(desk: Desk) -> Findings:
         for label, curve in curves.items()
     ]
     claims = [
-        verdicts(
+        claim_line(
             f"{contender.label}: less regret at the largest ε than at the smallest",
             {
-                letter: smaller(curve.at(-1), curve.at(0))
+                letter: compare_means(curve.at(-1), curve.at(0))
                 for letter, curve in outcome.by_letter(contender).items()
             },
         )
         for contender in plan.contenders
     ]
-    return Findings(
+    return FigureText(
         "wu2023-epsilon: regret against ε",
         {
             SHOWS: [
@@ -393,34 +407,34 @@ def _first_batches(plan: FigurePlan, i: int) -> float:
 
 
 @figure("wu2023-moment", "Regret against the order of the known moment", REFERENCE)
-def moment(desk: Desk) -> Findings:
+def moment(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "k",
         [2.0, 2.5, 3.0, 4.0, 6.0, 8.0],
-        lambda value: Point(Arms(9.0, order=value), epsilon=0.1, mean_range=20.0),
+        lambda value: WuSetting(StudentArms(9.0, order=value), epsilon=0.1, mean_range=20.0),
         (RAW, CENTRAL, OURS),
         2.0,
         "Student-t with 9 degrees, ε=0.1",
         scale=0.25,
     )
-    outcome = play_figure(desk, plan)
+    outcome = play_figure(run, plan)
     best = []
     for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
         least = {label: int(curve.means.argmin()) for label, curve in curves.items()}
         stated = [f"{label} {curves[label].values[at]:g}" for label, at in least.items()]
         best.append(f"({letter}) Least regret at k: {'; '.join(stated)}.")
     claims = [
-        verdicts(
+        claim_line(
             f"{contender.label}: less regret at k=4 than at k=2",
             {
-                letter: smaller(*(curve.at(list(curve.values).index(k)) for k in (4.0, 2.0)))
+                letter: compare_means(*(curve.at(list(curve.values).index(k)) for k in (4.0, 2.0)))
                 for letter, curve in outcome.by_letter(contender).items()
                 if 4.0 in curve.values
             },
         )
         for contender in plan.contenders
     ]
-    return Findings(
+    return FigureText(
         "wu2023-moment: regret against the order of the known moment",
         {
             SHOWS: [
@@ -440,27 +454,29 @@ def moment(desk: Desk) -> Findings:
     )
 
 
-def _root(arms: Arms) -> float:
+def _root(arms: StudentArms) -> float:
     return float(arms.raw ** (1.0 / arms.order))
 
 
 @figure("wu2023-range", "Regret against the range of means: raw and central moments", REFERENCE)
-def mean_range(desk: Desk) -> Findings:
+def mean_range(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "D",
         [10.0, 30.0, 100.0, 300.0, 1000.0],
-        lambda value: Point(Arms(5.0, shift=value - 1.0, order=4.0), 1.0, mean_range=value),
+        lambda value: WuSetting(
+            StudentArms(5.0, shift=value - 1.0, order=4.0), 1.0, mean_range=value
+        ),
         (RAW, CENTRAL, OURS, OURS_CENTRAL),
         10.0,
         "means near D, k=4, ε=1",
         scale=0.25,
     )
-    outcome = play_figure(desk, plan)
+    outcome = play_figure(run, plan)
     claims = [
-        verdicts(
+        claim_line(
             f"{central.label} below {raw.label} at D={outcome.studies['a'].values[-1]:g}",
             {
-                letter: smaller(
+                letter: compare_means(
                     outcome.by_letter(central)[letter].at(-1),
                     outcome.by_letter(raw)[letter].at(-1),
                 )
@@ -475,7 +491,7 @@ def mean_range(desk: Desk) -> Findings:
         for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
         for label, curve in curves.items()
     ]
-    return Findings(
+    return FigureText(
         "wu2023-range: regret against the range of means, raw and central moments",
         {
             SHOWS: [

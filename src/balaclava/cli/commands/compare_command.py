@@ -127,7 +127,7 @@ def compare(
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
     from balaclava.advice.trial.compare import compare as play
     from balaclava.logs.cells import PIPE, ReadOptions
-    from balaclava.reporting.comparison import write_comparison
+    from balaclava.reporting.comparison_page import write_comparison
 
     if out is None and not as_json:
         out = Path("pipe-report.html" if log == PIPE else f"{Path(log).stem}-report.html")
@@ -168,7 +168,7 @@ def _begin_assessment(
     """The file of `balaclava assessment`, with what the log and the comparison say."""
     from balaclava.advice.choose.recommend import settings_of
     from balaclava.errors import ParameterError
-    from balaclava.reporting.dossier import template
+    from balaclava.reporting.assessment_input import assessment_template
 
     log = comparison.log
     if comparison.best is None:
@@ -178,7 +178,7 @@ def _begin_assessment(
     policy = comparison.named(comparison.best)
     source = {"name": "empirical", "path": log.path, "arm": arm, "reward": reward}
     settings = {name: value for name, value in how._asdict().items() if value}
-    text = template(
+    text = assessment_template(
         title=f"Policies for {Path(log.path).name}",
         policy={"name": policy.name, **settings_of(policy)},
         environment={**source, **settings},
@@ -189,7 +189,7 @@ def _begin_assessment(
 
 
 def _show(comparison: Comparison) -> None:
-    from balaclava.reporting.comparison import (
+    from balaclava.reporting.comparison_page import (
         arm_table,
         cap_table,
         context_table,
@@ -238,7 +238,7 @@ def _show(comparison: Comparison) -> None:
 
 def _show_features(context: FeatureGain) -> None:
     """What features are worth, before any policy."""
-    from balaclava.reporting.comparison import value_table
+    from balaclava.reporting.comparison_page import value_table
 
     first, *others = context.findings()
     _say([first])

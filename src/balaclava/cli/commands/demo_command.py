@@ -97,9 +97,9 @@ def _audit(results: Results) -> dict[str, AuditReport]:
 
 
 def _write_page(results: Results, audits: dict[str, AuditReport], page: Path) -> None:
-    from balaclava.reporting.audits import verdict_of
-    from balaclava.reporting.page import write_page
-    from balaclava.reporting.panels import story_of
+    from balaclava.reporting.quick_audits import summarise_audit
+    from balaclava.reporting.report_data import results_page_data
+    from balaclava.reporting.report_page import write_page
 
-    verdicts = {label: verdict_of(report) for label, report in audits.items()}
-    write_page(story_of(results, "demo"), page, audits=verdicts)
+    verdicts = {label: summarise_audit(report) for label, report in audits.items()}
+    write_page(results_page_data(results, "demo"), page, audits=verdicts)

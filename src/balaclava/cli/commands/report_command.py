@@ -77,15 +77,15 @@ def assessment(target: Path | str | None) -> None:
     Example: balaclava assessment > trial.toml
     """
     from balaclava.errors import ResultsFileError
-    from balaclava.reporting.dossier import template
+    from balaclava.reporting.assessment_input import assessment_template
 
     if target is None:
-        click.echo(template(), nl=False)
+        click.echo(assessment_template(), nl=False)
         return
     place = Path(target)
     try:
         with place.open("x", encoding="utf-8") as file:
-            file.write(template())
+            file.write(assessment_template())
     except FileExistsError:
         raise ResultsFileError(f"{place} is there already; give another name") from None
     except OSError as error:
@@ -98,10 +98,10 @@ def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
 
     from balaclava._core.files import atomically, require_place
     from balaclava.cli.terminal import progress_bar
-    from balaclava.reporting.assessment import assessment_page
-    from balaclava.reporting.dossier import audit_of, read_dossier
+    from balaclava.reporting.assessment_input import audit_policy, read_assessment
+    from balaclava.reporting.assessment_page import assessment_page
 
-    paper = read_dossier(file)
+    paper = read_assessment(file)
     out = file.with_suffix(".html") if out is None else out
     require_place(out)
     with progress_bar() as progress:
@@ -109,7 +109,7 @@ def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
     verdict = None
     if audited:
         with waiting(f"trying to refute {paper.policy.name} ..."):
-            verdict = audit_of(paper, trials)
+            verdict = audit_policy(paper, trials)
     with atomically(out) as temporary:
         temporary.write_text(
             assessment_page(paper, results=results, audit=verdict), encoding="utf-8"
@@ -124,11 +124,11 @@ def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     """The page of results."""
 
     from balaclava._core.files import require_place
-    from balaclava.reporting.audits import run_audits
-    from balaclava.reporting.page import write_page
-    from balaclava.reporting.panels import read_story
+    from balaclava.reporting.quick_audits import run_audits
+    from balaclava.reporting.report_data import read_page_data
+    from balaclava.reporting.report_page import write_page
 
-    story = read_story(source)
+    story = read_page_data(source)
     if out is None:
         out = source / "report.html" if source.is_dir() else source.with_suffix(".html")
     require_place(out)

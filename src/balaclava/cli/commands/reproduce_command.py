@@ -11,7 +11,7 @@ from balaclava.cli.options import device_option
 from balaclava.cli.terminal import print_table, progress_bar
 
 if TYPE_CHECKING:
-    from balaclava.papers.harness.gallery import Step
+    from balaclava.papers.harness.gallery import GalleryStep
     from balaclava.simulation.engine import Device
 
 
@@ -70,7 +70,7 @@ def reproduce(
         _gallery(Path("gallery") if out is None else out, scale, workers, markdown, device or "cpu")
         return
     from balaclava.errors import UnknownNameError, nearest
-    from balaclava.papers.harness.registry import figures as known
+    from balaclava.papers.harness.figure_registry import figures as known
     from balaclava.papers.harness.reproduction import reproduce as run
 
     entries = {entry.name: entry for entry in known()}
@@ -100,9 +100,9 @@ def _gallery(
     out: Path, scale: str, workers: int | None, markdown: Path | None, device: Device
 ) -> None:
     from balaclava.papers.harness.gallery import make_gallery
-    from balaclava.papers.harness.pages import write_markdown
+    from balaclava.papers.harness.gallery_pages import write_markdown
 
-    def tell(step: Step) -> None:
+    def tell(step: GalleryStep) -> None:
         click.echo(f"{step.outcome:6}  {step.name:16}  {step.seconds:6.1f} s")
         if step.problem:
             click.echo(f"balaclava: {step.name}: {' '.join(step.problem.split())}", err=True)

@@ -27,9 +27,9 @@ def summary(source: Path, as_json: bool) -> None:
     Example: balaclava summary quickstart-results
     Example: balaclava summary results.parquet --json
     """
-    from balaclava.reporting.panels import read_story
+    from balaclava.reporting.report_data import read_page_data
 
-    panels = read_story(source).panels
+    panels = read_page_data(source).panels
     results = {panel.heading: panel.results for panel in panels}
     if as_json:
         print_json(results.items())

@@ -7,8 +7,8 @@ and for bandits with experts (its Table 1), and a lower bound for policies that 
 
 # The order is that in which a gallery shows them.
 # isort: off
-from balaclava.papers.asi2025 import figure1 as figure1
-from balaclava.papers.asi2025 import table1 as table1
-from balaclava.papers.asi2025 import table2 as table2
+from balaclava.papers.asi2025 import exp3_leak as exp3_leak
+from balaclava.papers.asi2025 import bandit_rates as bandit_rates
+from balaclava.papers.asi2025 import expert_rates as expert_rates
 from balaclava.papers.asi2025 import learning_rate as learning_rate
 from balaclava.papers.asi2025 import lemma51 as lemma51

@@ -10,7 +10,7 @@ import numpy as np
 from balaclava.advice.choose.calibrate import calibrate
 from balaclava.advice.choose.calibration import Calibration
 from balaclava.environments.hard_losses import fast_commit, hidden_best
-from balaclava.papers.asi2025.common import (
+from balaclava.papers.asi2025.loss_families import (
     LARGEST_GAP,
     NO_NUMBERS,
     REFERENCE,
@@ -19,12 +19,18 @@ from balaclava.papers.asi2025.common import (
     gaps,
     hardest,
 )
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.slopes import Axis, Regrets, Setting, draw_slopes, measure
-from balaclava.papers.harness.statements import below
+from balaclava.papers.harness.claims import compare_regret
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.worst_case_slopes import (
+    LossSetting,
+    PanelAxis,
+    WorstRegrets,
+    draw_slopes,
+    measure_settings,
+)
 from balaclava.simulation.side_by_side import side_by_side
 from balaclava.simulation.together import at_once
 
@@ -55,7 +61,7 @@ BASES = ("dp-htinf", "dp-tsallis-inf")
 _WORDS = {"agrees": "lower", "differs": "higher", "unclear": "not clearly different"}
 
 
-def rate_settings(plan: RatePlan) -> list[Setting]:
+def rate_settings(plan: RatePlan) -> list[LossSetting]:
     """Every scale of every policy: on hard gaps, on an easy one, and on losses that turn."""
     K, T = plan.arms, plan.horizon
     usual = {"arms": K, "horizon": T, "epsilon": RATE_EPSILON}
@@ -63,19 +69,21 @@ def rate_settings(plan: RatePlan) -> list[Setting]:
     late = float(turn.means.mean() - turn.means.min())
     settings = []
     for scale in plan.scales:
-        policies = {n: make(n, **usual, learning_rate_scale=scale) for n in RATE_LIST}
-        two = {n: make(n, **usual | {"arms": 2}, learning_rate_scale=scale) for n in RATE_LIST}
+        policies = {n: make_policy(n, **usual, learning_rate_scale=scale) for n in RATE_LIST}
+        two = {
+            n: make_policy(n, **usual | {"arms": 2}, learning_rate_scale=scale) for n in RATE_LIST
+        }
         easy = hidden_best(K, T, gap=EASY_GAP)
         even = T * (1.0 - 1.0 / K)
         settings += [
-            Setting("a", scale, T, policies, family(K, T, RATE_EPSILON), LARGEST_GAP * even),
-            Setting("b", scale, T, policies, (easy,), EASY_GAP * even),
-            Setting("c", scale, T, two, (turn,), T * late),
+            LossSetting("a", scale, T, policies, family(K, T, RATE_EPSILON), LARGEST_GAP * even),
+            LossSetting("b", scale, T, policies, (easy,), EASY_GAP * even),
+            LossSetting("c", scale, T, two, (turn,), T * late),
         ]
     return settings
 
 
-def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
+def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
     """The scale that simulation chooses for the two bases, on gaps that are hard at epsilon."""
     K, T = plan.arms, plan.horizon
     start = hardest(K, T, RATE_EPSILON)
@@ -84,7 +92,7 @@ def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
 
     def search_for(name: str) -> Callable[[Callable[[], None]], Calibration]:
         return lambda go_on: calibrate(
-            make(name, arms=K, horizon=T, epsilon=RATE_EPSILON),
+            make_policy(name, arms=K, horizon=T, epsilon=RATE_EPSILON),
             worlds or held_out,
             horizon=T,
             repetitions=plan.calibration,
@@ -92,17 +100,17 @@ def calibrated(desk: Desk, plan: RatePlan) -> dict[str, Calibration]:
             held_out=held_out if worlds else None,
             scales=plan.scales,
             parameter="learning_rate_scale",
-            workers=desk.workers,
-            device=desk.device,
+            workers=run.workers,
+            device=run.device,
             progress=lambda *_: go_on(),
         )
 
     tasks = [search_for(name) for name in BASES]
-    answers = dict(side_by_side(tasks, at_once(desk.device, len(tasks))))
+    answers = dict(side_by_side(tasks, at_once(run.device, len(tasks))))
     return {name: answers[number] for number, name in enumerate(BASES)}
 
 
-def compare_bases(regrets: Regrets, calibrations: Mapping[str, Calibration]) -> list[str]:
+def compare_bases(regrets: WorstRegrets, calibrations: Mapping[str, Calibration]) -> list[str]:
     """dp-tsallis-inf beside dp-htinf: means, and how much runs differ."""
     plain, other = BASES
     lines, verdicts, wilder, worse = [], [], [], 0
@@ -112,7 +120,7 @@ def compare_bases(regrets: Regrets, calibrations: Mapping[str, Calibration]) -> 
         for results in worlds:
             place = f"({one.panel}) gap {results.environment.gaps.max():.2g}"
             a, b = results.final_regret(plain), results.final_regret(other)
-            verdicts.append(below(results, other, [plain]))
+            verdicts.append(compare_regret(results, other, [plain]))
             wilder.append(float(b.std(ddof=1) / max(a.std(ddof=1), 1e-9)))
             worse += int(b.max() > a.max())
             word = _WORDS[verdicts[-1]]
@@ -150,7 +158,7 @@ def _spread(final: np.ndarray) -> str:
     return f"{final.mean():,.0f} (deviation {spread:,.0f}, worst {final.max():,.0f})"
 
 
-def best_scales(regrets: Regrets, panels: Iterable[str]) -> list[str]:
+def best_scales(regrets: WorstRegrets, panels: Iterable[str]) -> list[str]:
     """Of each policy, the scale with the least regret, and what it gains."""
     lines = []
     for panel in panels:
@@ -165,26 +173,26 @@ def best_scales(regrets: Regrets, panels: Iterable[str]) -> list[str]:
 
 
 @figure("asi2025-learning-rate", "What the learning rate is worth, and the base", REFERENCE)
-def learning_rate(desk: Desk) -> Findings:
-    plan = RATE_PLANS[desk.scale]
-    regrets = measure(desk, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
-    calibrations = calibrated(desk, plan)
+def learning_rate(run: FigureRun) -> FigureText:
+    plan = RATE_PLANS[run.scale]
+    regrets = measure_settings(run, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
+    calibrations = calibrated(run, plan)
     name = "learning_rate_scale"
     axes = {
-        "a": Axis(f"{plan.arms} arms, the worst gap for each", name),
-        "b": Axis(f"{plan.arms} arms, gap {EASY_GAP:g}", name),
-        "c": Axis("2 arms, losses that turn (Lemma 5.1)", name),
+        "a": PanelAxis(f"{plan.arms} arms, the worst gap for each", name),
+        "b": PanelAxis(f"{plan.arms} arms, gap {EASY_GAP:g}", name),
+        "c": PanelAxis("2 arms, losses that turn (Lemma 5.1)", name),
     }
     title = (
         f"The learning rate of private policies for losses: T = {plan.horizon:,}, ε = "
-        f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{desk.scale} scale: mean ± 95 % interval "
+        f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{run.scale} scale: mean ± 95 % interval "
         f"of {plan.repetitions} repetitions"
     )
-    desk.picture(draw_slopes(regrets, axes, title))
+    run.save_picture(draw_slopes(regrets, axes, title))
     scales = "; ".join(
         f"{policy} {calibration.scale:g}" for policy, calibration in calibrations.items()
     )
-    return Findings(
+    return FigureText(
         "asi2025-learning-rate: what the learning rate is worth, and the base",
         {
             SHOWS: [

@@ -11,7 +11,8 @@ import numpy as np
 
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
-from balaclava.papers.asi2025.common import (
+from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
+from balaclava.papers.asi2025.loss_families import (
     BASELINES,
     NO_NUMBERS,
     REFERENCE,
@@ -19,12 +20,17 @@ from balaclava.papers.asi2025.common import (
     TUNED,
     private,
 )
-from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
 from balaclava.papers.harness.curves import grid
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.slopes import Regrets, Setting, look_of, measure, promise
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.worst_case_slopes import (
+    LossSetting,
+    WorstRegrets,
+    line_looks,
+    measure_settings,
+    promise_kind,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,17 +59,17 @@ def turning(horizon: int, switch: int) -> Switching:
     return dataclasses.replace(fast_commit(horizon, 1.0), switch=switch)
 
 
-def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> Setting:
+def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> LossSetting:
     """Every policy on one sequence of losses."""
     parameters = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
     policies = {label: private(label, **parameters) for label in (*TURN_LIST, *BASELINES)}
     even = world.horizon * float(world.means.mean() - world.means.min())
-    return Setting(panel, x, world.horizon, policies, (world,), even)
+    return LossSetting(panel, x, world.horizon, policies, (world,), even)
 
 
 @figure("asi2025-lemma51", "Losses that turn when a private policy has settled", REFERENCE)
-def lemma_51(desk: Desk) -> Findings:
-    plan = TURN_PLANS[desk.scale]
+def lemma_51(run: FigureRun) -> FigureText:
+    plan = TURN_PLANS[run.scale]
     T = plan.horizon
     epsilons = grid(1.0, 1.0 / math.sqrt(T), plan.epsilons)
     turns = [round(x) for x in np.geomspace(T / 1000, T / 3, plan.turns)]
@@ -73,12 +79,12 @@ def lemma_51(desk: Desk) -> Findings:
         *(turn_setting("d", x, TURN_EPSILON, turning(T, x)) for x in (*turns, T)),
     ]
     checkpoints = np.unique(np.geomspace(1, T, 300).round().astype(np.int64))
-    regrets = measure(
-        desk, settings, repetitions=plan.repetitions, seed=SEED, checkpoints=checkpoints
+    regrets = measure_settings(
+        run, settings, repetitions=plan.repetitions, seed=SEED, checkpoints=checkpoints
     )
     line = [lemma_line(T, epsilon) for epsilon in epsilons]
-    desk.picture(_draw_turn(regrets, epsilons, line, desk.scale, plan))
-    return Findings(
+    run.save_picture(_draw_turn(regrets, epsilons, line, run.scale, plan))
+    return FigureText(
         "asi2025-lemma51: losses that turn when a private policy has settled",
         {
             SHOWS: [
@@ -108,7 +114,7 @@ def lemma_51(desk: Desk) -> Findings:
     )
 
 
-def _turn_lines(regrets: Regrets, turns: list[int], line: Sequence[float]) -> list[str]:
+def _turn_lines(regrets: WorstRegrets, turns: list[int], line: Sequence[float]) -> list[str]:
     never = regrets.results[-1][0]  # the losses of (d) that do not turn
     lines, above, conditions = [], [], []
     for label in regrets.labels("a"):
@@ -133,7 +139,7 @@ def _turn_lines(regrets: Regrets, turns: list[int], line: Sequence[float]) -> li
 
 
 def _draw_turn(
-    regrets: Regrets, epsilons: list[float], line: list[float], scale: str, plan: TurnPlan
+    regrets: WorstRegrets, epsilons: list[float], line: list[float], scale: str, plan: TurnPlan
 ) -> Figure:
     from matplotlib.figure import Figure
 
@@ -148,11 +154,11 @@ def _draw_turn(
     )
     axes = picture.subplots(2, 2).ravel()
     labels = regrets.labels("a")
-    looks = look_of(labels)
+    looks = line_looks(labels)
     for label in labels:
         a, b, d = ([p.mean for p in regrets.points(panel, label)] for panel in "abd")
         turns = [point.x for point in regrets.points("d", label)]
-        name = f"{label} [{promise(regrets.policy(label))}]"
+        name = f"{label} [{promise_kind(regrets.policy(label))}]"
         curves = (
             (axes[0], epsilons, a),
             (axes[1], epsilons, b),

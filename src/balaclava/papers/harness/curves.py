@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.desk import Desk, Panel, Size
-from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
 from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class CurveFamily(NamedTuple):
         """The label of a policy at one value."""
         return f"{name} {SYMBOLS[self.parameter]}={value:g}"
 
-    def panel(self, world: Environment, size: Size) -> Panel:
+    def panel(self, world: Environment, size: RunSize) -> FigurePanel:
         """Every policy at every value."""
         policies = {
-            self.label(name, value): make(
+            self.label(name, value): make_policy(
                 name,
                 arms=world.arms,
                 horizon=size.horizon,
@@ -48,7 +48,7 @@ class CurveFamily(NamedTuple):
             for name in self.names
             for value in self.values
         }
-        return Panel(policies, world)
+        return FigurePanel(policies, world)
 
     def curve(self, results: Results, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The mean final regret at each value, and its plus-minus."""
@@ -77,7 +77,7 @@ def grid(high: float, low: float, points: int) -> list[float]:
     return [float(f"{value:.3g}") for value in np.geomspace(high, low, points)]
 
 
-def draw_curves(desk: Desk, families: dict[str, CurveFamily], title: str) -> Figure:
+def draw_curves(run: FigureRun, families: dict[str, CurveFamily], title: str) -> Figure:
     """Final regret against what is varied, both on logarithmic scales."""
     from matplotlib.figure import Figure
 
@@ -85,7 +85,7 @@ def draw_curves(desk: Desk, families: dict[str, CurveFamily], title: str) -> Fig
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     axes: Any = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for ax, (letter, family) in zip(axes, families.items(), strict=True):
-        _draw(ax, desk.results[letter], family)
+        _draw(ax, run.results[letter], family)
         ax.set_title(f"({letter}) {family}", fontsize=10, loc="left")
     axes[0].set_ylabel("regret (sum of gaps)")
     handles, labels = axes[0].get_legend_handles_labels()

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 from balaclava._core.files import atomically, require_folder
 from balaclava.experiments.sweep import sources
-from balaclava.papers.harness.pages import Exhibit, page
-from balaclava.papers.harness.registry import FigureEntry, figures
+from balaclava.papers.harness.figure_registry import FigureEntry, figures
+from balaclava.papers.harness.gallery_pages import GalleryFigure, html_page
 from balaclava.papers.harness.reproduction import reproduce
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.files import versions
 
 INDEX = "index.html"
 RECORD = "gallery.json"
-_OWN = ("harness/gallery", "harness/pages")
+_OWN = ("harness/gallery", "harness/gallery_pages")
 
 
-class Step(NamedTuple):
+class GalleryStep(NamedTuple):
     """What became of one figure."""
 
     name: str
@@ -39,11 +39,11 @@ class Gallery:
     """A folder with a page, and what was done to fill it."""
 
     folder: Path
-    exhibits: list[Exhibit]
-    steps: list[Step]
+    exhibits: list[GalleryFigure]
+    steps: list[GalleryStep]
 
     @property
-    def failed(self) -> list[Step]:
+    def failed(self) -> list[GalleryStep]:
         """The figures that could not be made."""
         return [step for step in self.steps if step.outcome == "failed"]
 
@@ -60,7 +60,7 @@ def make_gallery(
     names: Sequence[str] | None = None,
     workers: int | None = None,
     progress: Callable[[str], Any] | None = None,
-    tell: Callable[[Step], None] | None = None,
+    tell: Callable[[GalleryStep], None] | None = None,
     device: Device = "cpu",
 ) -> Gallery:
     """Run every figure again and write a page with all of them.
@@ -98,7 +98,7 @@ def make_gallery(
                 outcome, problem = "failed", f"{type(error).__name__}: {error}"
         gallery.exhibits = [exhibits[each.name] for each in entries if each.name in exhibits]
         write_page(gallery.exhibits, folder)
-        gallery.steps.append(Step(entry.name, outcome, time.monotonic() - began, problem))
+        gallery.steps.append(GalleryStep(entry.name, outcome, time.monotonic() - began, problem))
         if tell is not None:
             tell(gallery.steps[-1])
     return gallery
@@ -112,7 +112,7 @@ def _make(
     workers: int | None,
     progress: Callable[[str], Any] | None,
     device: Device,
-) -> Exhibit:
+) -> GalleryFigure:
     def run(bar: Progress | None) -> Any:
         return reproduce(
             entry.name, scale=scale, out=folder, workers=workers, progress=bar, device=device
@@ -124,7 +124,7 @@ def _make(
         with progress(entry.name) as bar:
             reproduction = run(bar)
     pictures = tuple(path.name for path in reproduction.files if path.suffix == ".png")
-    return Exhibit(
+    return GalleryFigure(
         entry.name,
         entry.title,
         entry.reference,
@@ -135,7 +135,7 @@ def _make(
     )
 
 
-def _is_whole(exhibit: Exhibit, folder: Path) -> bool:
+def _is_whole(exhibit: GalleryFigure, folder: Path) -> bool:
     return all((folder / picture).is_file() for picture in exhibit.pictures)
 
 
@@ -158,7 +158,7 @@ def _paper(figure: str) -> str:
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    """The sources of the papers: "wang2024/regions", "harness/slopes", "tao2022"."""
+    """The sources of the papers: "wang2024/regions", "harness/claims", "tao2022"."""
     folder = Path(__file__).parents[1]
     return {
         path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def _modules() -> dict[str, str]:
     }
 
 
-def read_gallery(folder: str | os.PathLike[str]) -> list[Exhibit]:
+def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:
     """What a folder's gallery shows; nothing where there is none."""
     record = Path(folder) / RECORD
     if not record.is_file():
@@ -178,14 +178,14 @@ def read_gallery(folder: str | os.PathLike[str]) -> list[Exhibit]:
         return []  # damaged: made again
 
 
-def _read(row: Mapping[str, Any]) -> Exhibit:
-    return Exhibit(**{**row, "pictures": tuple(row["pictures"])})
+def _read(row: Mapping[str, Any]) -> GalleryFigure:
+    return GalleryFigure(**{**row, "pictures": tuple(row["pictures"])})
 
 
-def write_page(exhibits: Sequence[Exhibit], folder: Path) -> None:
+def write_page(exhibits: Sequence[GalleryFigure], folder: Path) -> None:
     """The page and the record of what is on it."""
     rows = json.dumps([each._asdict() for each in exhibits], indent=1, ensure_ascii=False)
     with atomically(folder / RECORD) as temporary:
         temporary.write_text(rows + "\n", encoding="utf-8")
     with atomically(folder / INDEX) as temporary:
-        temporary.write_text(page(exhibits), encoding="utf-8")
+        temporary.write_text(html_page(exhibits), encoding="utf-8")

@@ -11,15 +11,15 @@ from balaclava._core.declared import brief
 from balaclava._core.files import require_folder
 from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError, UnknownNameError, nearest
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import Findings
-from balaclava.papers.harness.registry import figures
+from balaclava.papers.harness.figure_registry import figures
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import FigureText
 from balaclava.simulation.engine import Device, Progress
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-SCALES = ("quick", "paper")
+FIGURE_SCALES = ("quick", "paper")
 _TESTING = "tiny"  # for the package's own tests: says nothing about a figure
 
 
@@ -29,7 +29,7 @@ class Reproduction:
 
     name: str
     scale: str
-    findings: Findings
+    findings: FigureText
     files: tuple[Path, ...]
     results: dict[str, Results]  # of each panel; none where nothing is played
 
@@ -72,14 +72,14 @@ def reproduce(
     entries = {entry.name: entry for entry in figures()}
     if figure not in entries:
         raise UnknownNameError(f"no figure is called {figure!r}; {nearest(str(figure), entries)}")
-    if scale not in (*SCALES, _TESTING):
+    if scale not in (*FIGURE_SCALES, _TESTING):
         raise ParameterError(
-            f"scale = {brief(scale)} is not allowed; give one of {', '.join(SCALES)}"
+            f"scale = {brief(scale)} is not allowed; give one of {', '.join(FIGURE_SCALES)}"
         )
     require_part("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
     require_folder(folder)
-    desk = Desk(figure, scale, folder, workers, progress, device)
-    findings = entries[figure].make(desk)
-    desk.note(findings)
-    return Reproduction(figure, scale, findings, tuple(desk.files), desk.results)
+    run = FigureRun(figure, scale, folder, workers, progress, device)
+    findings = entries[figure].make(run)
+    run.save_text(findings)
+    return Reproduction(figure, scale, findings, tuple(run.files), run.results)

@@ -7,5 +7,5 @@ region that Lemma 8 allows. Figures 4 to 7 are simulations on two instances of B
 # The order is that in which a gallery shows them.
 # isort: off
 from balaclava.papers.wang2024 import index_regions as index_regions
-from balaclava.papers.wang2024 import regret as regret
+from balaclava.papers.wang2024 import regret_over_rounds as regret_over_rounds
 from balaclava.papers.wang2024 import final_regret as final_regret

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 from balaclava.papers.harness.curves import CurveFamily, draw_curves, grid
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.wang2024.common import REFERENCE, SEED, SIZES, Setting, scale_note, title_of
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.wang2024.bernoulli_instances import (
+    REFERENCE,
+    SEED,
+    SIZES,
+    WangSetting,
+    figure_title,
+    scale_note,
+)
 
 GRID_POINTS = {"quick": 11, "paper": 21, "tiny": 3}
 POLICIES = ("dp-ftpl-gauss", "dp-ftpl-new")
 
 
-def play_curves(desk: Desk, families: dict[str, CurveFamily]) -> list[str]:
+def play_curves(run: FigureRun, families: dict[str, CurveFamily]) -> list[str]:
     """Play every curve on Instance 1, draw the final regrets, and say what is seen."""
-    size, world = SIZES[desk.scale], Setting(1, 0.0).world
+    size, world = SIZES[run.scale], WangSetting(1, 0.0).world
     panels = {letter: family.panel(world, size) for letter, family in families.items()}
-    results = desk.play(panels, size, seed=SEED, checkpoints=20)
+    results = run.play(panels, size, seed=SEED, checkpoints=20)
     title = (
-        f"{title_of(desk)}: Instance 1, regret after {size.horizon:,} rounds\n{desk.scale} scale: "
-        f"mean ± 95 % interval of {size.repetitions} repetitions"
+        f"{figure_title(run)}: Instance 1, regret after {size.horizon:,} rounds\n{run.scale} "
+        f"scale: mean ± 95 % interval of {size.repetitions} repetitions"
     )
-    desk.picture(draw_curves(desk, families, title))
+    run.save_picture(draw_curves(run, families, title))
     return [
         f"({letter}) {family}: {family.describe(results[letter])}"
         for letter, family in families.items()
     ]
 
 
-def _why(desk: Desk) -> list[str]:
+def _why(run: FigureRun) -> list[str]:
     return [
-        scale_note(desk),
+        scale_note(run),
         "The paper does not state its grids; ours are evenly spaced on a logarithmic scale, and "
         "steepest slopes are between neighbouring points of it.",
         "At the dotted line all arms are played equally until the rounds end: there a curve bends "
@@ -41,14 +48,14 @@ def _why(desk: Desk) -> list[str]:
 
 
 @figure("wang2024-fig6", "Regret against δ, at ε = 0 and ε = 0.1", REFERENCE)
-def figure_6(desk: Desk) -> Findings:
-    points = GRID_POINTS[desk.scale]
+def figure_6(run: FigureRun) -> FigureText:
+    points = GRID_POINTS[run.scale]
     families = {
         "a": CurveFamily("delta", grid(0.9, 1e-4, points), {"epsilon": 0.0}, POLICIES),
         "b": CurveFamily("delta", grid(0.9, 1e-6, points), {"epsilon": 0.1}, POLICIES),
     }
-    statements = play_curves(desk, families)
-    return Findings(
+    statements = play_curves(run, families)
+    return FigureText(
         "wang2024-fig6: regret against δ, at ε = 0 and ε = 0.1",
         {
             SHOWS: [
@@ -58,20 +65,20 @@ def figure_6(desk: Desk) -> Findings:
                 "beyond, where log(1/δ)/ε^2 takes over; DP-FTPL-New is lower and smooth.",
             ],
             SEES: statements,
-            WHY: _why(desk),
+            WHY: _why(run),
         },
     )
 
 
 @figure("wang2024-fig7", "Regret against ε, at δ = 1e-10 and δ = 0.001", REFERENCE)
-def figure_7(desk: Desk) -> Findings:
-    points = GRID_POINTS[desk.scale]
+def figure_7(run: FigureRun) -> FigureText:
+    points = GRID_POINTS[run.scale]
     families = {
         "a": CurveFamily("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-10}, POLICIES),
         "b": CurveFamily("epsilon", grid(10.0, 1e-5, points), {"delta": 1e-3}, POLICIES),
     }
-    statements = play_curves(desk, families)
-    return Findings(
+    statements = play_curves(run, families)
+    return FigureText(
         "wang2024-fig7: regret against ε, at δ = 1e-10 and δ = 0.001",
         {
             SHOWS: [
@@ -81,6 +88,6 @@ def figure_7(desk: Desk) -> Findings:
                 "phase, and is flat then; DP-FTPL-New is smooth and flat below ε = 0.0001.",
             ],
             SEES: statements,
-            WHY: _why(desk),
+            WHY: _why(run),
         },
     )

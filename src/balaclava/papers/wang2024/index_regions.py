@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.scopes import make
-from balaclava.papers.wang2024.common import REFERENCE
-from balaclava.papers.wang2024.regions import Neighbours, keep_regions, neighbours
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.wang2024.bernoulli_instances import REFERENCE
+from balaclava.papers.wang2024.regions import IndexPair, index_pair, save_regions
 
 
-def of_policy(policy: Any, pulls: int, total: int, points: int = 500) -> Neighbours:
+def of_policy(policy: Any, pulls: int, total: int, points: int = 500) -> IndexPair:
     """An arm of `pulls` rewards of 0 and 1, of which `total`, or one more, are 1."""
-    return neighbours(
+    return index_pair(
         f"{policy.name}, N = {pulls:,}",
         policy.epsilon,
         policy.delta,
@@ -25,12 +25,12 @@ def of_policy(policy: Any, pulls: int, total: int, points: int = 500) -> Neighbo
     )
 
 
-def plain_beta(epsilon: float, delta: float, pulls: int) -> Neighbours:
+def plain_beta(epsilon: float, delta: float, pulls: int) -> IndexPair:
     """The Beta index without the extra count k, all rewards 0 but perhaps one."""
     from scipy import stats
 
     laws = stats.beta(1, pulls + 1), stats.beta(2, pulls)
-    return neighbours(f"Beta without k, N = {pulls:,}", epsilon, delta, *laws)
+    return index_pair(f"Beta without k, N = {pulls:,}", epsilon, delta, *laws)
 
 
 def last_outside(policy: Any, total: Callable[[int], int]) -> int:
@@ -42,13 +42,13 @@ def last_outside(policy: Any, total: Callable[[int], int]) -> int:
 
 
 @figure("wang2024-fig1", "Why DP-FTPL-Gauss is private: its index in the region", REFERENCE)
-def figure_1(desk: Desk) -> Findings:
-    policy = make("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01)
+def figure_1(run: FigureRun) -> FigureText:
+    policy = make_policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01)
     start = policy.start_phase
     last = last_outside(policy, lambda pulls: pulls // 2)
     panels = [of_policy(policy, n, n // 2) for n in (max(last, 1), start, 10 * start)]
-    keep_regions(desk, panels, "Wang, Zhu 2024, Figure 1: DP-FTPL-Gauss, ε=1, δ=0.01 per decision")
-    return Findings(
+    save_regions(run, panels, "Wang, Zhu 2024, Figure 1: DP-FTPL-Gauss, ε=1, δ=0.01 per decision")
+    return FigureText(
         "wang2024-fig1: why DP-FTPL-Gauss is private",
         {
             SHOWS: [
@@ -68,14 +68,14 @@ def figure_1(desk: Desk) -> Findings:
 
 
 @figure("wang2024-fig2", "Why DP-FTPL-Beta is private, and why it adds k", REFERENCE)
-def figure_2(desk: Desk) -> Findings:
-    policy = make("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01)
+def figure_2(run: FigureRun) -> FigureText:
+    policy = make_policy("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01)
     start = policy.start_phase
     last = last_outside(policy, lambda pulls: 0)
     panels = [of_policy(policy, n, 0) for n in (max(last, 1), start, 10 * start)]
     panels += [plain_beta(1.0, 0.01, n) for n in (10, 10**4, 10**7)]
-    keep_regions(desk, panels, "Wang, Zhu 2024, Figure 2: DP-FTPL-Beta, ε=1, δ=0.01 per decision")
-    return Findings(
+    save_regions(run, panels, "Wang, Zhu 2024, Figure 2: DP-FTPL-Beta, ε=1, δ=0.01 per decision")
+    return FigureText(
         "wang2024-fig2: why DP-FTPL-Beta is private, and why it adds k",
         {
             SHOWS: [
@@ -96,11 +96,11 @@ def figure_2(desk: Desk) -> Findings:
 
 
 @figure("wang2024-fig3", "Why DP-FTPL-New is private, and tight", REFERENCE)
-def figure_3(desk: Desk) -> Findings:
-    policy = make("dp-ftpl-new", arms=9, epsilon=0.1, delta=0.0, horizon=10**6)
+def figure_3(run: FigureRun) -> FigureText:
+    policy = make_policy("dp-ftpl-new", arms=9, epsilon=0.1, delta=0.0, horizon=10**6)
     panels = [of_policy(policy, n, n // 2) for n in (10, 1_000, 100_000)]
-    keep_regions(desk, panels, "Wang, Zhu 2024, Figure 3: DP-FTPL-New, ε=0.1, δ=0 per decision")
-    return Findings(
+    save_regions(run, panels, "Wang, Zhu 2024, Figure 3: DP-FTPL-New, ε=0.1, δ=0 per decision")
+    return FigureText(
         "wang2024-fig3: why DP-FTPL-New is private, and tight",
         {
             SHOWS: [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.desk import Desk
+from balaclava.papers.harness.figure_run import FigureRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ _SHOWN = 1e-5  # mass that the picture leaves out
 _ROUNDING = 1e-11
 
 
-def feasible(cdf: Any, sf: Any, epsilon: float, delta: float) -> tuple[Any, Any]:
+def allowed_range(cdf: Any, sf: Any, epsilon: float, delta: float) -> tuple[Any, Any]:
     """Between what F'(x) must lie, given F(x) and 1 - F(x)."""
     grow = math.exp(epsilon)
     low = np.maximum((cdf - delta) / grow, 1.0 - grow * sf - delta)
@@ -36,7 +36,7 @@ def feasible(cdf: Any, sf: Any, epsilon: float, delta: float) -> tuple[Any, Any]
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
-class Neighbours(NamedTuple):
+class IndexPair(NamedTuple):
     """The index of an arm under two histories that differ in one reward, on a grid of x."""
 
     heading: str
@@ -51,7 +51,7 @@ class Neighbours(NamedTuple):
     @property
     def region(self) -> tuple[np.ndarray, np.ndarray]:
         """The lowest and the highest F' that is allowed."""
-        return feasible(self.cdf, self.sf, self.epsilon, self.delta)
+        return allowed_range(self.cdf, self.sf, self.epsilon, self.delta)
 
     @property
     def needed_delta(self) -> float:
@@ -83,18 +83,18 @@ class Neighbours(NamedTuple):
         return f"{verdict}, needs {needs} and has {self.delta:g}"
 
 
-def neighbours(
+def index_pair(
     heading: str, epsilon: float, delta: float, law: IndexLaw, other: IndexLaw, points: int = 500
-) -> Neighbours:
+) -> IndexPair:
     """Two laws on a grid that is dense where their mass is, and reaches far into the tails."""
     half = points // 2
     shares = np.concatenate([np.geomspace(_TAIL, 0.01, half), np.linspace(0.01, 0.5, half)])
     ends = [side(shares) for one in (law, other) for side in (one.ppf, one.isf)]
     x = np.unique(np.concatenate(ends))
-    return Neighbours(heading, epsilon, delta, x, law.cdf(x), law.sf(x), other.cdf(x), other.sf(x))
+    return IndexPair(heading, epsilon, delta, x, law.cdf(x), law.sf(x), other.cdf(x), other.sf(x))
 
 
-def keep_regions(desk: Desk, panels: list[Neighbours], title: str) -> None:
+def save_regions(run: FigureRun, panels: list[IndexPair], title: str) -> None:
     """The data and the picture."""
     columns: dict[str, list[Any]] = {}
     for letter, panel in zip("abcdef", panels, strict=False):
@@ -111,11 +111,11 @@ def keep_regions(desk: Desk, panels: list[Neighbours], title: str) -> None:
         }
         for name, column in values.items():
             columns.setdefault(name, []).extend(column.tolist())
-    desk.table(columns)
-    desk.picture(draw_regions(panels, title))
+    run.save_table(columns)
+    run.save_picture(draw_regions(panels, title))
 
 
-def draw_regions(panels: list[Neighbours], title: str) -> Figure:
+def draw_regions(panels: list[IndexPair], title: str) -> Figure:
     """Above, the two distribution functions and the region; below, all of them minus F."""
     from matplotlib.figure import Figure
 
@@ -135,7 +135,7 @@ def draw_regions(panels: list[Neighbours], title: str) -> Figure:
     return figure
 
 
-def _draw(ax: Axes, panel: Neighbours, minus: np.ndarray) -> None:
+def _draw(ax: Axes, panel: IndexPair, minus: np.ndarray) -> None:
     from matplotlib.ticker import MaxNLocator
 
     from balaclava.simulation.plots import COLOURS

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from balaclava.reporting.scales import Scale, short
+from balaclava.reporting.chart_scales import Scale, tick_label
 from balaclava.service.dashboard.words import clock
 
 HEIGHT = 220  # pixels, of a drawing over time
@@ -125,7 +125,7 @@ def interval_axis(arms: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 def _named(scale: Scale) -> list[tuple[float, str]]:
     """Ticks as shares of the axis, with what is written there."""
-    return [(float(scale(tick)), short(round(tick, 12) + 0.0)) for tick in scale.ticks()]
+    return [(float(scale(tick)), tick_label(round(tick, 12) + 0.0)) for tick in scale.ticks()]
 
 
 def time_ticks(at: Sequence[float]) -> list[tuple[float, str]]:

@@ -12,8 +12,8 @@ from balaclava.service.service import Service
 def review_page(service: Service, name: str) -> str:
     """What is promised by this experiment, level by level; what only its owner knows is a blank."""
     try:  # not with the module: it brings the simulator along
-        from balaclava.reporting.assessment import assessment_page
-        from balaclava.reporting.dossier import Dossier
+        from balaclava.reporting.assessment_input import AssessmentInput
+        from balaclava.reporting.assessment_page import assessment_page
     except MissingPartError as error:
         raise Problem(501, str(error)) from None
     experiment = service.committed(name)
@@ -22,7 +22,7 @@ def review_page(service: Service, name: str) -> str:
     cap = definition.rewards_per_person * (1 + restored)
     named = experiment.books.anonymous == 0
     counted = f"The service learns from at most {definition.rewards_per_person} of each person."
-    dossier = Dossier(
+    dossier = AssessmentInput(
         experiment.policy,
         title=definition.name,
         owner=definition.owner,

@@ -7,13 +7,13 @@ import numpy as np
 import balaclava
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.rounding import rounded_up
-from balaclava.reporting.audits import Verdict
-from balaclava.reporting.charts import Curve, Look, curves_chart, escape, legend
-from balaclava.reporting.dossier import AT_RANDOM, Dossier
-from balaclava.reporting.page import NOT_PRIVATE_TO_LOOK, asset
-from balaclava.reporting.panels import BAND
-from balaclava.reporting.pyramid import Level, levels
-from balaclava.reporting.scales import number
+from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
+from balaclava.reporting.chart_scales import number
+from balaclava.reporting.nist_levels import NistLevel, nist_levels
+from balaclava.reporting.quick_audits import AuditSummary
+from balaclava.reporting.report_data import CURVE_QUANTILES
+from balaclava.reporting.report_page import NOT_PRIVATE_TO_LOOK, asset
+from balaclava.reporting.svg_charts import ChartCurve, LineLook, curves_chart, escape, legend
 from balaclava.simulation.results import Results
 from balaclava.simulation.winners import recorded
 
@@ -35,7 +35,7 @@ GLOSSARY = {
 
 
 def assessment_page(
-    dossier: Dossier, *, results: Results | None = None, audit: Verdict | None = None
+    dossier: AssessmentInput, *, results: Results | None = None, audit: AuditSummary | None = None
 ) -> str:
     """The page, as one HTML text that loads nothing.
 
@@ -46,7 +46,7 @@ def assessment_page(
 
     Example:
         >>> import balaclava as bl
-        >>> from balaclava.reporting.dossier import Dossier
+        >>> from balaclava.reporting.assessment_input import Dossier
         >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
         >>> policy = bl.policy("dp-imed", arms=3, epsilon=1.0)
         >>> page = assessment_page(Dossier(policy, world, horizon=1_000, title="A trial"))
@@ -76,7 +76,7 @@ def assessment_page(
 
 
 def conclusion(
-    dossier: Dossier, results: Results | None, audit: Verdict | None
+    dossier: AssessmentInput, results: Results | None, audit: AuditSummary | None
 ) -> tuple[str, bool]:
     """One line, and whether it is good news."""
     promise, name = dossier.person or dossier.promise, dossier.policy.name
@@ -98,8 +98,8 @@ def conclusion(
     return f"{words}; it loses {share:.0%} of what playing at random loses.", audit is not None
 
 
-def _levels(dossier: Dossier, audit: Verdict | None) -> list[Level]:
-    return levels(dossier.policy, dossier.rewards_per_person, audit, dossier.promise)
+def _levels(dossier: AssessmentInput, audit: AuditSummary | None) -> list[NistLevel]:
+    return nist_levels(dossier.policy, dossier.rewards_per_person, audit, dossier.promise)
 
 
 def _share(results: Results, label: str) -> float:
@@ -107,7 +107,7 @@ def _share(results: Results, label: str) -> float:
     return float(results.final_regret(label).mean()) / unit if unit > 0 else float("inf")
 
 
-def _head(dossier: Dossier, results: Results | None, audit: Verdict | None) -> str:
+def _head(dossier: AssessmentInput, results: Results | None, audit: AuditSummary | None) -> str:
     words, good = conclusion(dossier, results, audit)
     promise, person, count = dossier.promise, dossier.person, dossier.rewards_per_person
     facts = {
@@ -147,7 +147,7 @@ def _filled(text: str) -> str:
     return escape(text) if text else '<span class="blank"></span>'
 
 
-def _pyramid(parts: list[Level], answers: dict[str, str]) -> str:
+def _pyramid(parts: list[NistLevel], answers: dict[str, str]) -> str:
     cards = []
     for i, level in enumerate(parts, start=1):
         questions = "".join(
@@ -172,7 +172,7 @@ def _answer(text: str) -> str:
     return f"<strong>{escape(text)}</strong>" if text else _filled("")
 
 
-def _regret(dossier: Dossier, results: Results | None) -> str:
+def _regret(dossier: AssessmentInput, results: Results | None) -> str:
     if results is None:
         return "<section><h2>Regret and risk</h2><p>Not simulated for this page.</p></section>"
     world = results.environment
@@ -206,7 +206,7 @@ def _risk_row(results: Results, label: str) -> str:
     )
 
 
-def _winner(dossier: Dossier, results: Results) -> str:
+def _winner(dossier: AssessmentInput, results: Results) -> str:
     """How often the right arm is named, where the policy releases what that takes."""
     if not recorded(results):
         return ""
@@ -226,15 +226,15 @@ def _chart(results: Results) -> str:
     curves = []
     for i, label in enumerate(results.labels):
         regret = results.regret(label)[:, places]
-        low, high = np.quantile(regret, BAND, axis=0)
+        low, high = np.quantile(regret, CURVE_QUANTILES, axis=0)
         rounds = results.checkpoints[places]
         scope = results.guarantee(label)
-        curves.append(Curve(label, scope, Look(i), rounds, regret.mean(axis=0), low, high))
+        curves.append(ChartCurve(label, scope, LineLook(i), rounds, regret.mean(axis=0), low, high))
     chart = curves_chart(curves, [], title="Mean regret over the decisions", key="regret")
     return (
         f'<figure class="chart"><div class="views">{chart}</div>{legend(curves)}'
-        f"<figcaption>Mean regret over the decisions; bands: {BAND[0]:.0%} to {BAND[1]:.0%} of the "
-        "runs.</figcaption></figure>"
+        f"<figcaption>Mean regret over the decisions; bands: "
+        f"{CURVE_QUANTILES[0]:.0%} to {CURVE_QUANTILES[1]:.0%} of the runs.</figcaption></figure>"
     )
 
 

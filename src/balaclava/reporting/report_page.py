@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import balaclava
 from balaclava._core.files import atomically
-from balaclava.reporting.audits import Verdict
-from balaclava.reporting.charts import Look, escape
-from balaclava.reporting.panels import Story, read_story
-from balaclava.reporting.sections import CALM, panel_section
+from balaclava.reporting.quick_audits import AuditSummary
+from balaclava.reporting.report_data import PageData, read_page_data
+from balaclava.reporting.report_sections import MOST_BANDS, panel_section
+from balaclava.reporting.svg_charts import LineLook, escape
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -37,10 +37,10 @@ NOT_PRIVATE_TO_LOOK = (
 
 
 def write_page(
-    source: str | os.PathLike[str] | Story,
+    source: str | os.PathLike[str] | PageData,
     out: str | os.PathLike[str],
     *,
-    audits: Mapping[str, Verdict] | None = None,
+    audits: Mapping[str, AuditSummary] | None = None,
     opening: str = "",
 ) -> Path:
     """Write the page of a results file, of a folder that holds one, or of a sweep.
@@ -53,7 +53,7 @@ def write_page(
 
     Example:
         >>> import balaclava as bl, tempfile
-        >>> from balaclava.reporting.page import write_page
+        >>> from balaclava.reporting.report_page import write_page
         >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
         >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
         ...                       horizon=1_000, repetitions=10, seed=1)
@@ -63,7 +63,7 @@ def write_page(
         ...     page.read_text().startswith("<!doctype html>")
         True
     """
-    story = source if isinstance(source, Story) else read_story(source)
+    story = source if isinstance(source, PageData) else read_page_data(source)
     target = Path(out)
     text = render(story, audits=audits, opening=opening)
     with atomically(target) as temporary:
@@ -71,9 +71,11 @@ def write_page(
     return target
 
 
-def render(story: Story, *, audits: Mapping[str, Verdict] | None = None, opening: str = "") -> str:
+def render(
+    story: PageData, *, audits: Mapping[str, AuditSummary] | None = None, opening: str = ""
+) -> str:
     """The page. Equal results give equal pages: it holds no date."""
-    looks = {label: Look(i) for i, label in enumerate(story.policies)}
+    looks = {label: LineLook(i) for i, label in enumerate(story.policies)}
     points = max(_POINTS // max(sum(len(panel.labels) for panel in story.panels), 1), _FEWEST)
     sections = [
         panel_section(panel, f"panel-{i}", looks, points, alone=len(story.panels) == 1)
@@ -106,7 +108,7 @@ def asset(name: str) -> str:
     return (resources.files("balaclava.reporting") / name).read_text(encoding="utf-8")
 
 
-def _spread_wide(story: Story) -> bool:
+def _spread_wide(story: PageData) -> bool:
     """Whether a linear scale would hide most curves at the bottom."""
     for panel in story.panels:
         means = [row.mean for row in panel.final if row.mean > 0]
@@ -115,17 +117,17 @@ def _spread_wide(story: Story) -> bool:
     return False
 
 
-def _is_calm(story: Story) -> bool:
-    return all(len(panel.labels) <= CALM for panel in story.panels)
+def _is_calm(story: PageData) -> bool:
+    return all(len(panel.labels) <= MOST_BANDS for panel in story.panels)
 
 
-def _lead(story: Story) -> str:
+def _lead(story: PageData) -> str:
     if len(story.panels) == 1:
         return escape(story.panels[0].facts)
     return f"{len(story.panels)} settings, {len(story.policies)} policies"
 
 
-def _notices(story: Story) -> str:
+def _notices(story: PageData) -> str:
     notices = [f'<p class="notice">{escape(remark)}</p>' for remark in story.remarks]
     if story.holds_data:
         notices.insert(
@@ -136,7 +138,7 @@ def _notices(story: Story) -> str:
     return "".join(notices)
 
 
-def _contents(story: Story) -> str:
+def _contents(story: PageData) -> str:
     if len(story.panels) == 1:
         return ""
     links = "".join(
@@ -169,7 +171,7 @@ def _names(labels: Sequence[str]) -> str:
     return " ".join(f'<span class="name">{escape(label)}</span>' for label in labels)
 
 
-def _audits(policies: Mapping[str, Policy], audits: Mapping[str, Verdict] | None) -> str:
+def _audits(policies: Mapping[str, Policy], audits: Mapping[str, AuditSummary] | None) -> str:
     private = {label: policy for label, policy in policies.items() if policy.guarantee.private}
     if not private:
         return "<p>No policy here promises anything, so that there is nothing to refute.</p>"
@@ -222,7 +224,7 @@ def _default(policy: Policy, name: str) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
-def _again(story: Story) -> str:
+def _again(story: PageData) -> str:
     if story.command:
         return (
             "<p>The same log, options and seed give the same numbers.</p>"

@@ -15,13 +15,13 @@ from balaclava.privacy.guarantee import Guarantee
 _AS_PUBLISHED = {"index": "paper", "batches": "ratio"}
 
 
-def make(name: str, **parameters: Any) -> Any:
+def make_policy(name: str, **parameters: Any) -> Any:
     """The policy of that name, with as much of what is offered as it takes."""
     cls = REGISTRY.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
-def whole_run_policies(**parameters: Any) -> dict[str, Policy]:
+def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
     """The package's policies for bounded rewards that protect all decisions of a run together.
 
     Those that decide by features are left out: papers' arms have none.
@@ -34,12 +34,12 @@ def whole_run_policies(**parameters: Any) -> dict[str, Policy]:
             continue
         needs_delta = any(f.name == "delta" and is_required(f) for f in fields(cls))
         if parameters["delta"] > 0 or not needs_delta:
-            policies[name] = make(name, **_AS_PUBLISHED, **parameters)
+            policies[name] = make_policy(name, **_AS_PUBLISHED, **parameters)
     return policies
 
 
 @functools.cache
-def share_of_one(epsilon: float, delta: float, decisions: int) -> tuple[float, float]:
+def decision_budget(epsilon: float, delta: float, decisions: int) -> tuple[float, float]:
     """What one decision may leak if so many together are to leak (epsilon, delta).
 
     For delta = 0 an equal part. Otherwise half of delta is split equally and the other half is

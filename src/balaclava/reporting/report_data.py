@@ -20,11 +20,11 @@ from balaclava.simulation.results import Results, load
 from balaclava.simulation.statistics import best_arm_share, plus_minus
 from balaclava.simulation.winners import recorded
 
-BAND = (0.1, 0.9)  # quantiles of the repetitions around a curve
-SPREAD = (0.05, 0.95)  # quantiles of the final regret
+CURVE_QUANTILES = (0.1, 0.9)  # quantiles of the repetitions around a curve
+FINAL_QUANTILES = (0.05, 0.95)  # quantiles of the final regret
 
 
-class Final(NamedTuple):
+class FinalRegret(NamedTuple):
     """The regret of a policy at the horizon, over its repetitions."""
 
     label: str
@@ -39,7 +39,7 @@ class Final(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Panel:
+class ResultsPanel:
     """Results of one environment and one horizon, under a heading."""
 
     heading: str
@@ -52,7 +52,7 @@ class Panel:
         return [label for label in self.results.labels if self.results.runs[label]]
 
     @cached_property
-    def final(self) -> list[Final]:
+    def final(self) -> list[FinalRegret]:
         """One row for each policy, the lowest mean first."""
         rows = [_final(self.results, label) for label in self.labels]
         return sorted(rows, key=lambda row: row.mean)
@@ -71,11 +71,11 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Story:
+class PageData:
     """All that a page is made from."""
 
     title: str
-    panels: list[Panel]
+    panels: list[ResultsPanel]
     recipes: dict[str, str]  # experiment files that give the same results, by heading
     versions: dict[str, str]
     remarks: list[str] = field(default_factory=list)
@@ -102,10 +102,10 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def _final(results: Results, label: str) -> Final:
+def _final(results: Results, label: str) -> FinalRegret:
     final = results.final_regret(label)
-    low, high = np.quantile(final, SPREAD)
-    return Final(
+    low, high = np.quantile(final, FINAL_QUANTILES)
+    return FinalRegret(
         label,
         results.guarantee(label),
         final.size,
@@ -117,30 +117,34 @@ def _final(results: Results, label: str) -> Final:
     )
 
 
-def read_story(source: str | os.PathLike[str]) -> Story:
+def read_page_data(source: str | os.PathLike[str]) -> PageData:
     """What is in a results file, in a folder that holds one, or in the folder of a sweep."""
     path = Path(source)
     if not path.is_dir():
-        return story_of(load(path), path.name)
+        return results_page_data(load(path), path.name)
     single = path / "results.parquet"
     if single.is_file() and not (path / "manifest.json").exists():
-        return story_of(load(single), path.resolve().name)
+        return results_page_data(load(single), path.resolve().name)
     return _of_sweep(path)
 
 
-def story_of(results: Results, name: str) -> Story:
+def results_page_data(results: Results, name: str) -> PageData:
     """The story of one results file."""
-    return _story(name, [Panel(name, results)], dict(results.versions or {}), [])
+    return _story(name, [ResultsPanel(name, results)], dict(results.versions or {}), [])
 
 
-def _story(title: str, panels: list[Panel], versions: dict[str, str], remarks: list[str]) -> Story:
+def _story(
+    title: str, panels: list[ResultsPanel], versions: dict[str, str], remarks: list[str]
+) -> PageData:
     recipes = {
-        panel.heading: to_toml(panel.results) for panel in panels if not _is_withheld(panel.results)
+        panel.heading: experiment_toml(panel.results)
+        for panel in panels
+        if not _is_withheld(panel.results)
     }
-    return Story(title, panels, recipes, versions, remarks)
+    return PageData(title, panels, recipes, versions, remarks)
 
 
-def _of_sweep(path: Path) -> Story:
+def _of_sweep(path: Path) -> PageData:
     from balaclava.experiments.sweep import open_sweep
 
     sweep = open_sweep(path)
@@ -153,7 +157,7 @@ def _of_sweep(path: Path) -> Story:
     for place in places:
         words = [form.format(part) for form, part in zip(forms, place, strict=True)]
         heading = ", ".join(word for word, differs in zip(words, telling, strict=True) if differs)
-        panels.append(Panel(heading, sweep.results(*place)))
+        panels.append(ResultsPanel(heading, sweep.results(*place)))
     panels = [panel for panel in panels if panel.labels]
     if not panels:
         raise ResultsFileError(
@@ -175,7 +179,7 @@ def _is_withheld(results: Results) -> bool:
     return world.holds_data and not world.public_parameters.get("path")
 
 
-def to_toml(results: Results) -> str:
+def experiment_toml(results: Results) -> str:
     """The experiment file that gives these results again."""
     repetitions = max(len(runs) for runs in results.runs.values())
     rounds = results.checkpoints

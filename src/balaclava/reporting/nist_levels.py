@@ -10,10 +10,10 @@ from typing import NamedTuple
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, NOTIONS, Guarantee
 from balaclava.privacy.rounding import rounded_up
-from balaclava.reporting.audits import Verdict
+from balaclava.reporting.quick_audits import AuditSummary
 
 
-class Level(NamedTuple):
+class NistLevel(NamedTuple):
     """One level of the pyramid."""
 
     key: str
@@ -23,12 +23,12 @@ class Level(NamedTuple):
     questions: dict[str, str]  # that only the owner can answer, by the key of the answer
 
 
-def levels(
+def nist_levels(
     policy: Policy,
     rewards_per_person: int | None,
-    audit: Verdict | None,
+    audit: AuditSummary | None,
     promise: Guarantee | None = None,
-) -> list[Level]:
+) -> list[NistLevel]:
     """From epsilon down to how data are collected.
 
     `rewards_per_person` is None where nobody counts them; `promise` is what is promised where the
@@ -47,8 +47,8 @@ def levels(
     ]
 
 
-def _epsilon(promise: Guarantee) -> Level:
-    return Level(
+def _epsilon(promise: Guarantee) -> NistLevel:
+    return NistLevel(
         "epsilon",
         "Epsilon and delta",
         f"{promise}. {_odds(promise.epsilon)} "
@@ -82,7 +82,7 @@ def _odds(epsilon: float) -> str:
     )
 
 
-def _unit(promise: Guarantee, count: int | None) -> Level:
+def _unit(promise: Guarantee, count: int | None) -> NistLevel:
     if count is None:
         return _uncounted(promise)
     person = promise.for_rewards(count)
@@ -91,7 +91,7 @@ def _unit(promise: Guarantee, count: int | None) -> Level:
         f"One person gives at most {count} rewards. For all of them together the guarantee is "
         f"{person}: {count} times less protected than someone who gives one."
     )
-    return Level(
+    return NistLevel(
         "unit",
         "Unit of privacy",
         "The unit is one reward, an event, not all that a person ever does. What looks alike: "
@@ -105,8 +105,8 @@ def _unit(promise: Guarantee, count: int | None) -> Level:
     )
 
 
-def _uncounted(promise: Guarantee) -> Level:
-    return Level(
+def _uncounted(promise: Guarantee) -> NistLevel:
+    return NistLevel(
         "unit",
         "Unit of privacy",
         f"What looks alike: {promise.neighbours}. Nothing is promised to a person: rewards came "
@@ -119,7 +119,7 @@ def _uncounted(promise: Guarantee) -> Level:
     )
 
 
-def _algorithm(policy: Policy, audit: Verdict | None) -> Level:
+def _algorithm(policy: Policy, audit: AuditSummary | None) -> NistLevel:
     if audit is None:
         check = "Not audited for this page."
     else:
@@ -130,7 +130,7 @@ def _algorithm(policy: Policy, audit: Verdict | None) -> Level:
         )
     settings = ", ".join(f"{k} = {v}" for k, v in policy.parameters.items() if v is not None)
     title = (type(policy).__doc__ or "").strip().split("\n")[0]
-    return Level(
+    return NistLevel(
         "algorithm",
         "Algorithm and its correctness",
         f"{policy.name}: {title} Parameters: {settings}.",
@@ -139,8 +139,8 @@ def _algorithm(policy: Policy, audit: Verdict | None) -> Level:
     )
 
 
-def _accuracy(policy: Policy) -> Level:
-    return Level(
+def _accuracy(policy: Policy) -> NistLevel:
+    return NistLevel(
         "accuracy",
         "Accuracy and bias",
         "Privacy never changes who may be given an arm; it slows down learning. Regret and risk "
@@ -159,7 +159,7 @@ def _accuracy(policy: Policy) -> Level:
     )
 
 
-def _trust(promise: Guarantee) -> Level:
+def _trust(promise: Guarantee) -> NistLevel:
     trusted = (
         "Nobody need be trusted with rewards: each is randomised on its owner's device before "
         "anything leaves it. The device's software is trusted."
@@ -168,7 +168,7 @@ def _trust(promise: Guarantee) -> Level:
         "that they pass. What is protected is what others see: the decisions, and estimates made "
         "from releases."
     )
-    return Level(
+    return NistLevel(
         "trust",
         "Who is trusted",
         f"{trusted} {NOTIONS[promise.scope] if promise.private else ''}",
@@ -178,10 +178,10 @@ def _trust(promise: Guarantee) -> Level:
     )
 
 
-def _side_channels(promise: Guarantee) -> Level:
+def _side_channels(promise: Guarantee) -> NistLevel:
     timed = promise.neighbours == NEIGHBOURS_IN_TIME
     covered = "are covered" if timed else "are not covered"
-    return Level(
+    return NistLevel(
         "side_channels",
         "Side channels",
         f"When a reward came and whether it came {covered} by the guarantee. Not covered: when a "
@@ -193,7 +193,7 @@ def _side_channels(promise: Guarantee) -> Level:
     )
 
 
-def _storage(promise: Guarantee) -> Level:
+def _storage(promise: Guarantee) -> NistLevel:
     kept = (
         "What is stored holds reports, which are already randomised."
         if promise.model == "local"
@@ -201,7 +201,7 @@ def _storage(promise: Guarantee) -> Level:
         "rewards, and is as confidential as they are. A fork, two copies that go on from one save, "
         "would spend epsilon twice; the software notices and refuses."
     )
-    return Level(
+    return NistLevel(
         "storage",
         "Security of what is stored",
         kept,
@@ -215,8 +215,8 @@ def _storage(promise: Guarantee) -> Level:
     )
 
 
-def _collection() -> Level:
-    return Level(
+def _collection() -> NistLevel:
+    return NistLevel(
         "collection",
         "How data are collected",
         "The software needs one number for each decision, and no name, no contact, no feature.",

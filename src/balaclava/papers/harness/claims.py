@@ -9,7 +9,7 @@ from balaclava.simulation.results import Results
 from balaclava.simulation.statistics import mean_of_regret
 
 
-def only(results: Results, labels: Iterable[str]) -> Results:
+def subset(results: Results, labels: Iterable[str]) -> Results:
     """The results of some of the policies."""
     policies = {label: results.policies[label] for label in labels}
     part = Results.empty(
@@ -23,7 +23,7 @@ def only(results: Results, labels: Iterable[str]) -> Results:
     return part
 
 
-def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
+def compare_means(first: tuple[float, float], second: tuple[float, float]) -> str:
     """Whether the first of two means, each with its plus-minus, is the smaller: a verdict."""
     gap = math.hypot(first[1], second[1])
     if second[0] > first[0] + gap:
@@ -31,10 +31,10 @@ def smaller(first: tuple[float, float], second: tuple[float, float]) -> str:
     return "differs" if second[0] < first[0] - gap else "unclear"
 
 
-def below(results: Results, label: str, others: Sequence[str]) -> str:
+def compare_regret(results: Results, label: str, others: Sequence[str]) -> str:
     """Whether a policy's mean regret is below that of each other: a verdict on a claim."""
     regret = mean_of_regret(results, label)
-    answers = {smaller(regret, mean_of_regret(results, other)) for other in others}
+    answers = {compare_means(regret, mean_of_regret(results, other)) for other in others}
     return next((answer for answer in ("differs", "unclear") if answer in answers), "agrees")
 
 
@@ -47,22 +47,22 @@ def ranking(results: Results) -> str:
     )
 
 
-def count_strays(results: Results, label: str) -> int:
+def count_misled_runs(results: Results, label: str) -> int:
     """How many runs played some other arm more than the best."""
     favourites = results.pulls(label).argmax(axis=1)
     return int((results.environment.gaps[favourites] > 0).sum())
 
 
-def strays(results: Results, labels: Iterable[str]) -> str:
+def misled_runs(results: Results, labels: Iterable[str]) -> str:
     """In how many runs an arm that is not the best was played most."""
     counts = "; ".join(
-        f"{label} {count_strays(results, label)} of {results.pulls(label).shape[0]}"
+        f"{label} {count_misled_runs(results, label)} of {results.pulls(label).shape[0]}"
         for label in labels
     )
     return f"runs that played some other arm more than the best: {counts}."
 
 
-def costs(results: Results, labels: Iterable[str]) -> str:
+def trajectory_costs(results: Results, labels: Iterable[str]) -> str:
     """What the promises about single decisions amount to for the run as a whole."""
     alike: dict[str, list[str]] = {}
     for label in labels:
@@ -75,7 +75,7 @@ def costs(results: Results, labels: Iterable[str]) -> str:
     return f"All {results.horizon:,} decisions together: {stated}."
 
 
-def verdicts(claim: str, by_panel: Mapping[str, str]) -> str:
+def claim_line(claim: str, by_panel: Mapping[str, str]) -> str:
     """One line a claim: in which panels it is seen."""
     parts = []
     for word in ("agrees", "unclear", "differs"):

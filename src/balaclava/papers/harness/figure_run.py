@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava._core.files import atomically
-from balaclava.papers.harness.findings import Findings
+from balaclava.papers.harness.figure_text import FigureText
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.together import Simulation, simulate_all
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results, Run
 
 
-class Panel(NamedTuple):
+class FigurePanel(NamedTuple):
     """Policies that are played on one environment."""
 
     policies: Mapping[str, Policy]
     environment: Environment
 
 
-class Size(NamedTuple):
+class RunSize(NamedTuple):
     """How much is played."""
 
     horizon: int
@@ -43,7 +43,7 @@ class Size(NamedTuple):
 
 
 @dataclass
-class Desk:
+class FigureRun:
     """Where a figure is made: it plays, and takes in what is to be kept."""
 
     name: str
@@ -57,8 +57,8 @@ class Desk:
 
     def play(
         self,
-        panels: Mapping[str, Panel],
-        sizes: Size | Mapping[str, Size],
+        panels: Mapping[str, FigurePanel],
+        sizes: RunSize | Mapping[str, RunSize],
         *,
         seed: int,
         checkpoints: int = 200,
@@ -68,12 +68,12 @@ class Desk:
         A policy that an earlier panel played as long on the same environment is not played again:
         with the same seed it would do the same.
         """
-        if isinstance(sizes, Size):
+        if isinstance(sizes, RunSize):
             sizes = dict.fromkeys(panels, sizes)
         fresh = _first_met(panels, sizes)
         runs: dict[Any, dict[int, Run]] = {}
-        new = [(Panel(fresh[each], panels[each].environment), sizes[each]) for each in panels]
-        played = self.simulated(new, seed=seed, checkpoints=checkpoints)
+        new = [(FigurePanel(fresh[each], panels[each].environment), sizes[each]) for each in panels]
+        played = self.simulate(new, seed=seed, checkpoints=checkpoints)
         for (letter, (policies, world)), panel_results in zip(panels.items(), played, strict=True):
             size = sizes[letter]
             for label, policy in fresh[letter].items():
@@ -86,9 +86,9 @@ class Desk:
             self.results[letter] = results
         return self.results
 
-    def simulated(
+    def simulate(
         self,
-        panels: Sequence[tuple[Panel, Size]],
+        panels: Sequence[tuple[FigurePanel, RunSize]],
         *,
         seed: int,
         checkpoints: int | np.ndarray,
@@ -103,12 +103,12 @@ class Desk:
             progress=self.progress,
         )
 
-    def picture(self, figure: Figure, ending: str = "") -> None:
+    def save_picture(self, figure: Figure, ending: str = "") -> None:
         """Keep a picture, under the figure's name."""
         with atomically(self._path(f"{ending}.png")) as temporary:
             figure.savefig(temporary, format="png")
 
-    def table(self, columns: Mapping[str, Any]) -> None:
+    def save_table(self, columns: Mapping[str, Any]) -> None:
         """Keep columns of equal length."""
         rows = zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
         path = self._path(".csv")
@@ -117,7 +117,7 @@ class Desk:
             writer.writerow(columns)
             writer.writerows(rows)
 
-    def note(self, findings: Findings) -> None:
+    def save_text(self, findings: FigureText) -> None:
         """Keep what was found, as a text."""
         with atomically(self._path(".txt")) as temporary:
             temporary.write_text(f"{findings}\n", encoding="utf-8")
@@ -129,7 +129,7 @@ class Desk:
 
 
 def _first_met(
-    panels: Mapping[str, Panel], sizes: Mapping[str, Size]
+    panels: Mapping[str, FigurePanel], sizes: Mapping[str, RunSize]
 ) -> dict[str, dict[str, Policy]]:
     """Of each panel, the policies that no earlier one plays as long on the same environment."""
     met: set[Any] = set()

@@ -21,7 +21,7 @@ _PAIRS = 1_000
 _SEED = 1
 
 
-class Verdict(NamedTuple):
+class AuditSummary(NamedTuple):
     """What an audit said, in words."""
 
     claimed: str
@@ -37,9 +37,9 @@ def run_audits(
     *,
     trials: int = TRIALS,
     progress: Callable[[str], None] | None = None,
-) -> dict[str, Verdict]:
+) -> dict[str, AuditSummary]:
     """Audit every policy that promises something; equal policies are audited once."""
-    verdicts: dict[Policy, Verdict] = {}
+    verdicts: dict[Policy, AuditSummary] = {}
     for label, policy in policies.items():
         if policy.guarantee.private and policy not in verdicts:
             if progress is not None:
@@ -48,21 +48,21 @@ def run_audits(
     return {label: verdicts[policy] for label, policy in policies.items() if policy in verdicts}
 
 
-def verdict_of(report: AuditReport) -> Verdict:
+def summarise_audit(report: AuditReport) -> AuditSummary:
     """An audit's report in words."""
     parts = (report.replay, report.laws, report.exact, report.statistical)
-    return Verdict(
+    return AuditSummary(
         str(report.claimed), report.verdict, *(str(part or "does not apply") for part in parts)
     )
 
 
-def _verdict(policy: Policy, trials: int) -> Verdict:
+def _verdict(policy: Policy, trials: int) -> AuditSummary:
     place = _place(policy, trials)
     if place is not None and place.is_file():
         with contextlib.suppress(ValueError, TypeError, OSError):
-            return Verdict(**json.loads(place.read_text(encoding="utf-8")))
+            return AuditSummary(**json.loads(place.read_text(encoding="utf-8")))
     report = audit(policy, trials=trials, pairs=_PAIRS, seed=_SEED)
-    verdict = verdict_of(report)
+    verdict = summarise_audit(report)
     if place is not None:
         with contextlib.suppress(ResultsFileError, OSError):  # nowhere to write: audit each time
             place.parent.mkdir(parents=True, exist_ok=True)

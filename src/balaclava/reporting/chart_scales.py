@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-Kind = Literal["linear", "log"]
-KINDS: tuple[Kind, ...] = ("linear", "log")
+ScaleKind = Literal["linear", "log"]
+SCALE_KINDS: tuple[ScaleKind, ...] = ("linear", "log")
 _DECADES = 6  # a logarithmic scale shows no more: the rest is noise near 0
 _FEW = 3  # labelled ticks that a scale should have at least
 
@@ -27,7 +27,7 @@ class Scale:
         [1.0, 10.0, 100.0]
     """
 
-    kind: Kind
+    kind: ScaleKind
     low: float
     high: float
 
@@ -52,7 +52,7 @@ class Scale:
         return _round_numbers(self.low, self.high)
 
 
-def fit(kind: Kind, values: Iterable[float]) -> Scale:
+def fit_scale(kind: ScaleKind, values: Iterable[float]) -> Scale:
     """The scale that holds these numbers: from 0 if linear, the positive ones if logarithmic."""
     known = [float(value) for value in values if math.isfinite(value)]
     if kind == "linear":
@@ -72,7 +72,7 @@ def _round_numbers(low: float, high: float) -> list[float]:
     return [step * i for i in range(first, last + 1)]
 
 
-def short(value: float) -> str:
+def tick_label(value: float) -> str:
     """A number for a tick.
 
     >>> [short(value) for value in (0, 0.05, 250, 20_000, 1_500_000, 3e9, 1e-7)]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from balaclava._core.kernels import compiled
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
 from balaclava.policies.classic.exp3 import Exp3
 from balaclava.privacy.randomness import seeded
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-from balaclava.papers.asi2025.common import REFERENCE, SEED
+from balaclava.papers.asi2025.loss_families import REFERENCE, SEED
 
 FORCED_ROUNDS = {"quick": 1_000_000, "paper": 1_000_000, "tiny": 100_001}
 RATE = 1e-4  # both eta and gamma
@@ -52,19 +52,19 @@ def exp3_chances(first_loss: float, rounds: int, rate: float = RATE) -> np.ndarr
 
 
 @figure("asi2025-fig1", "Why EXP3 is not private: one loss decides where it ends", REFERENCE)
-def figure_1(desk: Desk) -> Findings:
-    rounds = FORCED_ROUNDS[desk.scale]
+def figure_1(run: FigureRun) -> FigureText:
+    rounds = FORCED_ROUNDS[run.scale]
     changed, plain = exp3_chances(0.0, rounds), exp3_chances(1.0, rounds)
     loss = np.log(changed / plain)
     places = np.unique(np.geomspace(1, rounds, 2_000).astype(int)) - 1
-    desk.table(
+    run.save_table(
         {"t": places, "P": changed[places], "P_prime": plain[places], "log_ratio": loss[places]}
     )
-    desk.picture(_draw_leak(changed, plain, loss))
+    run.save_picture(_draw_leak(changed, plain, loss))
     apart = int(np.argmax(np.abs(loss) > 1.0))
     forced = np.where(np.arange(rounds) % 2 == 0, loss, np.log1p(-changed) - np.log1p(-plain))
     at = [t for t in (2, 10_000, 100_000) if t < rounds]
-    return Findings(
+    return FigureText(
         "asi2025-fig1: why EXP3 is not private",
         {
             SHOWS: [

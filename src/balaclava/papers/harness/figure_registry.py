@@ -7,10 +7,10 @@ import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import Findings
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import FigureText
 
-Make: TypeAlias = Callable[[Desk], Findings]  # plays, draws and keeps; returns what it found
+Make: TypeAlias = Callable[[FigureRun], FigureText]  # plays, draws and keeps; returns what it found
 
 
 class FigureEntry(NamedTuple):

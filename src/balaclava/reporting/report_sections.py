@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from balaclava.privacy.rounding import rounded_up
-from balaclava.reporting.charts import (
-    Curve,
-    Interval,
-    Level,
-    Look,
-    Shares,
+from balaclava.reporting.chart_scales import number
+from balaclava.reporting.html_tables import NUMBER, wide_table
+from balaclava.reporting.report_data import (
+    CURVE_QUANTILES,
+    FINAL_QUANTILES,
+    FinalRegret,
+    ResultsPanel,
+)
+from balaclava.reporting.svg_charts import (
+    ChartCurve,
+    ChartLevel,
+    IntervalRow,
+    LineLook,
+    SharesRow,
     curves_chart,
     escape,
     intervals_chart,
@@ -22,9 +30,6 @@ from balaclava.reporting.charts import (
     points_chart,
     shares_chart,
 )
-from balaclava.reporting.panels import BAND, SPREAD, Final, Panel
-from balaclava.reporting.scales import number
-from balaclava.reporting.tables import NUMBER, wide_table
 from balaclava.simulation.statistics import CONFIDENCE
 from balaclava.simulation.tails import HEADER, tail_cells
 from balaclava.simulation.winners import recorded
@@ -32,12 +37,12 @@ from balaclava.simulation.winners import recorded
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
 
-CALM = 12  # curves of which bands can still be told apart
+MOST_BANDS = 12  # curves of which bands can still be told apart
 _GROUPS = 10  # of arms, in the chart of pulls
 
 
 def panel_section(
-    panel: Panel, key: str, looks: Mapping[str, Look], points: int, *, alone: bool
+    panel: ResultsPanel, key: str, looks: Mapping[str, LineLook], points: int, *, alone: bool
 ) -> str:
     """Everything about one panel; its heading only where there are others."""
     title = f"<p class='facts'>{escape(panel.facts)}</p>"
@@ -69,9 +74,9 @@ def panel_section(
     return f'<section id="{key}" class="panel">{"" if alone else title}{charts}</section>'
 
 
-def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:
+def _price(rows: Sequence[FinalRegret], policies: Mapping[str, Policy]) -> str:
     """For each promise the policy with the lowest regret, and what the promise costs."""
-    best: dict[str, Final] = {}
+    best: dict[str, FinalRegret] = {}
     for row in rows:  # the lowest first
         best.setdefault(row.scope, row)
     best = dict(sorted(best.items(), key=lambda pair: _promise(policies[pair[1].label])))
@@ -91,7 +96,7 @@ def _price(rows: Sequence[Final], policies: Mapping[str, Policy]) -> str:
     )
 
 
-def _winners(panel: Panel) -> str:
+def _winners(panel: ResultsPanel) -> str:
     """How many runs name the right arm, where that was recorded."""
     if not recorded(panel.results):
         return ""
@@ -105,7 +110,7 @@ def _winners(panel: Panel) -> str:
     )
 
 
-def _tails(panel: Panel) -> str:
+def _tails(panel: ResultsPanel) -> str:
     """High quantiles, where there are runs enough."""
     rows = tail_cells(panel.results)
     if not rows:
@@ -125,11 +130,11 @@ def _promise(policy: Policy) -> tuple[int, float, float]:
     return scopes.index(guarantee.scope), -guarantee.epsilon, -guarantee.delta
 
 
-def _plus_minus(row: Final) -> str:
+def _plus_minus(row: FinalRegret) -> str:
     return "" if row.high != row.high else f" ± {number(row.high - row.mean)}"
 
 
-def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> str:
+def _curves(panel: ResultsPanel, key: str, looks: Mapping[str, LineLook], points: int) -> str:
     results = panel.results
     size = results.checkpoints.size
     places = np.unique(np.linspace(0, size - 1, min(points, size)).round().astype(int))
@@ -137,21 +142,24 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
     curves = []
     for row in reversed(panel.final):  # the highest first, as the curves end
         regret = results.regret(row.label)[:, places]
-        low, high = np.quantile(regret, BAND, axis=0) if len(regret) > 1 else (None, None)
+        low, high = (
+            np.quantile(regret, CURVE_QUANTILES, axis=0) if len(regret) > 1 else (None, None)
+        )
         mean = regret.mean(axis=0)
-        curves.append(Curve(row.label, row.scope, looks[row.label], rounds, mean, low, high))
+        curves.append(ChartCurve(row.label, row.scope, looks[row.label], rounds, mean, low, high))
     bounds = (
         []
         if panel.worlds
         else [
-            Level(row.label, row.scope, looks[row.label], row.bound)
+            ChartLevel(row.label, row.scope, looks[row.label], row.bound)
             for row in panel.final
             if row.bound is not None
         ]
     )
     title = f"Mean regret over {results.horizon:,} rounds of {len(curves)} policies"
     chart = curves_chart(curves, bounds, title=f"{title}; the numbers are in the table", key=key)
-    caption = f"Mean of the repetitions; bands: {BAND[0]:.0%} to {BAND[1]:.0%} of them."
+    low_share, high_share = CURVE_QUANTILES
+    caption = f"Mean of the repetitions; bands: {low_share:.0%} to {high_share:.0%} of them."
     if bounds:
         caption += (
             " Dotted levels: the proved bound on the expected regret at the horizon, where it fits "
@@ -159,7 +167,7 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
         )
     elif not results.feedback.prompt and not panel.worlds:
         caption += " No proved bounds: they are for rewards that come at once."
-    many = " many" if len(curves) > CALM else ""
+    many = " many" if len(curves) > MOST_BANDS else ""
     data = json.dumps(_hover_data(curves), separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<figure class="chart{many}"><div class="views">{chart}</div>{legend(curves)}'
@@ -168,7 +176,7 @@ def _curves(panel: Panel, key: str, looks: Mapping[str, Look], points: int) -> s
     )
 
 
-def _hover_data(curves: Sequence[Curve]) -> dict[str, Any]:
+def _hover_data(curves: Sequence[ChartCurve]) -> dict[str, Any]:
     return {
         "rounds": curves[0].x.tolist(),
         "curves": [
@@ -183,21 +191,23 @@ def _hover_data(curves: Sequence[Curve]) -> dict[str, Any]:
     }
 
 
-def _intervals(panel: Panel, looks: Mapping[str, Look]) -> str:
+def _intervals(panel: ResultsPanel, looks: Mapping[str, LineLook]) -> str:
     rows = [
-        Interval(row.label, row.scope, looks[row.label], row.mean, row.low, row.high, row.quantiles)
+        IntervalRow(
+            row.label, row.scope, looks[row.label], row.mean, row.low, row.high, row.quantiles
+        )
         for row in panel.final
     ]
     return (
         f'<figure class="chart rows">{intervals_chart(rows)}<figcaption>Dot: mean. Thick: '
-        f"{CONFIDENCE:.0%} confidence interval of the mean. Thin: {SPREAD[0]:.0%} to "
-        f"{SPREAD[1]:.0%} of the repetitions.</figcaption></figure>"
+        f"{CONFIDENCE:.0%} confidence interval of the mean. Thin: {FINAL_QUANTILES[0]:.0%} to "
+        f"{FINAL_QUANTILES[1]:.0%} of the repetitions.</figcaption></figure>"
     )
 
 
-def _against_epsilon(panel: Panel, looks: Mapping[str, Look]) -> str:
+def _against_epsilon(panel: ResultsPanel, looks: Mapping[str, LineLook]) -> str:
     """Where policies differ in epsilon and in nothing else."""
-    families: dict[str, list[tuple[float, Final]]] = {}
+    families: dict[str, list[tuple[float, FinalRegret]]] = {}
     for row in panel.final:
         policy = panel.results.policies[row.label]
         others = {k: v for k, v in policy.parameters.items() if k != "epsilon"}
@@ -215,7 +225,7 @@ def _against_epsilon(panel: Panel, looks: Mapping[str, Look]) -> str:
         rows = [row for _, row in family]
         known = all(row.high == row.high for row in rows)
         curves.append(
-            Curve(
+            ChartCurve(
                 _family_name(policy, varied, panel),
                 f"per {policy.guarantee.scope}",
                 looks[first],
@@ -227,7 +237,7 @@ def _against_epsilon(panel: Panel, looks: Mapping[str, Look]) -> str:
         )
     curves.sort(key=lambda curve: -curve.mean[0])
     levels = [
-        Level(row.label, row.scope, looks[row.label], row.mean)
+        ChartLevel(row.label, row.scope, looks[row.label], row.mean)
         for row in panel.final
         if row.scope == "not private"
     ]
@@ -241,7 +251,7 @@ def _against_epsilon(panel: Panel, looks: Mapping[str, Look]) -> str:
     )
 
 
-def _family_name(policy: Policy, varied: Sequence[Any], panel: Panel) -> str:
+def _family_name(policy: Policy, varied: Sequence[Any], panel: ResultsPanel) -> str:
     """The policy's name, with what sets it apart from a namesake."""
     firsts = [panel.results.policies[family[0][1].label] for family in varied]
     rivals = [other.parameters for other in firsts if other.name == policy.name]
@@ -252,7 +262,7 @@ def _family_name(policy: Policy, varied: Sequence[Any], panel: Panel) -> str:
     return f"{policy.name}({', '.join(differing)})" if differing else policy.name
 
 
-def _pulls(panel: Panel, looks: Mapping[str, Look]) -> str:
+def _pulls(panel: ResultsPanel, looks: Mapping[str, LineLook]) -> str:
     results = panel.results
     gaps = results.environment.gaps
     if gaps.size < 2:
@@ -266,7 +276,7 @@ def _pulls(panel: Panel, looks: Mapping[str, Look]) -> str:
     for final in panel.final:
         pulls = results.pulls(final.label).sum(axis=0)
         shares = [float(pulls[group].sum() / pulls.sum()) for group in groups]
-        rows.append(Shares(final.label, final.scope, looks[final.label], shares))
+        rows.append(SharesRow(final.label, final.scope, looks[final.label], shares))
     return (
         f'<figure class="chart rows">{shares_chart(rows, names)}<figcaption>Shares of all pulls, '
         "from the best arm to the worst; the number is the share of the best.</figcaption></figure>"
@@ -287,11 +297,16 @@ def _group_name(results: Any, group: np.ndarray, is_best: bool) -> str:
 
 _COLUMNS = (
     *("policy", "promise", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
-    *(f"{SPREAD[0]:.0%}", f"{SPREAD[1]:.0%}", "pulls of the best arm", "proved bound"),
+    *(
+        f"{FINAL_QUANTILES[0]:.0%}",
+        f"{FINAL_QUANTILES[1]:.0%}",
+        "pulls of the best arm",
+        "proved bound",
+    ),
 )
 
 
-def _table(panel: Panel) -> str:
+def _table(panel: ResultsPanel) -> str:
     rows = [
         (
             *(row.label, row.scope, str(row.repetitions)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from balaclava.advice.choose.calibrate import choose_scale
 from balaclava.advice.choose.scale_search import ScaleSearch
-from balaclava.papers.harness.desk import Size
-from balaclava.papers.harness.scopes import make
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_run import RunSize
 from balaclava.simulation.engine import Device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.side_by_side import side_by_side
@@ -17,25 +17,25 @@ from balaclava.simulation.together import at_once
 if TYPE_CHECKING:
     from balaclava.environments.base import Environment
 
-SCALES = tuple(2.0**-k for k in range(1, 9))
-SEED = 2022
+RADIUS_SCALES = tuple(2.0**-k for k in range(1, 9))
+CALIBRATION_SEED = 2022
 
 Name = TypeVar("Name")
 
 
-class Question(NamedTuple):
+class ScaleQuestion(NamedTuple):
     """Which radius_scale of a policy is good in these environments?"""
 
     policy: Any
     worlds: tuple[Environment, ...]
-    size: Size
+    size: RunSize
 
 
-_answers: dict[tuple[Question, Device], float] = {}
+_answers: dict[tuple[ScaleQuestion, Device], float] = {}
 
 
-def scales_of(
-    questions: Mapping[Name, Question], workers: int | None, device: Device = "cpu"
+def find_scales(
+    questions: Mapping[Name, ScaleQuestion], workers: int | None, device: Device = "cpu"
 ) -> dict[Name, float]:
     """The scale that `bl.calibrate` would choose; each found once for as long as the process runs.
 
@@ -43,13 +43,13 @@ def scales_of(
     """
     fresh = [q for q in dict.fromkeys(questions.values()) if (q, device) not in _answers]
 
-    def search_for(question: Question) -> Callable[[Callable[[], None]], float]:
+    def search_for(question: ScaleQuestion) -> Callable[[Callable[[], None]], float]:
         def task(go_on: Callable[[], None]) -> float:
             policy, worlds, size = question
             labelled = dict(zip(map(str, range(len(worlds))), worlds, strict=True))
-            how = size.horizon, SEED, PROMPT, workers, lambda *_: go_on(), device
+            how = size.horizon, CALIBRATION_SEED, PROMPT, workers, lambda *_: go_on(), device
             search = ScaleSearch(policy, "radius_scale", labelled, *how)
-            return choose_scale(search, SCALES, policy.radius_scale, size.repetitions)
+            return choose_scale(search, RADIUS_SCALES, policy.radius_scale, size.repetitions)
 
         return task
 
@@ -59,29 +59,29 @@ def scales_of(
     return {name: _answers[question, device] for name, question in questions.items()}
 
 
-def scaled(name: str, scale: float, **parameters: Any) -> dict[str, Any]:
+def scaled_policy(name: str, scale: float, **parameters: Any) -> dict[str, Any]:
     """A policy under a label that tells its scale."""
-    return {with_scale(name, scale): make(name, **parameters, radius_scale=scale)}
+    return {scaled_label(name, scale): make_policy(name, **parameters, radius_scale=scale)}
 
 
-def with_scale(label: str, scale: float) -> str:
+def scaled_label(label: str, scale: float) -> str:
     """The label of a policy with its scale."""
     return f"{label} × {scale:.3g}"
 
 
-def unscaled(label: str) -> str:
+def unscaled_label(label: str) -> str:
     """The label of a policy without its scale."""
     return label.split(" × ")[0]
 
 
-def listed(scales: Mapping[str, float]) -> str:
+def list_scales(scales: Mapping[str, float]) -> str:
     """Scales in words."""
     return ", ".join(f"{name} {scale:.3g}" for name, scale in scales.items())
 
 
-def how(worlds: str, size: Size, fewer: Mapping[str, int] | None = None) -> str:
+def describe_calibration(worlds: str, size: RunSize, fewer: Mapping[str, int] | None = None) -> str:
     """How the scales were found."""
-    scales = f"2^-1, 2^-2, ..., 2^-{len(SCALES)}"
+    scales = f"2^-1, 2^-2, ..., 2^-{len(RADIUS_SCALES)}"
     most = {name: min(runs, size.repetitions) for name, runs in (fewer or {}).items()}
     slow = "".join(f" ({name}: {runs})" for name, runs in most.items())
     return (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.desk import Desk, Panel, Size
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
 from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results
 
-LEARNED = 0.5  # a policy that loses more than this share of what even play loses learned little
-LEAST_POINTS = 3  # through fewer no line is drawn
+LEARNED_SHARE = (
+    0.5  # a policy that loses more than this share of what even play loses learned little
+)
+FEWEST_FIT_POINTS = 3  # through fewer no line is drawn
 
 
-class Setting(NamedTuple):
+class LossSetting(NamedTuple):
     """One value of what is varied: the policies made for it, and the family they are played on."""
 
     panel: str
@@ -39,7 +41,7 @@ class Setting(NamedTuple):
     ceiling: float  # the regret of even play, on the world where that is largest
 
 
-class Point(NamedTuple):
+class WorstPoint(NamedTuple):
     """The largest mean regret of a policy at one value."""
 
     x: float
@@ -51,10 +53,10 @@ class Point(NamedTuple):
     @property
     def learned(self) -> bool:
         """Whether the regret is well below that of even play."""
-        return self.mean < LEARNED * self.ceiling
+        return self.mean < LEARNED_SHARE * self.ceiling
 
 
-class Slope(NamedTuple):
+class FittedSlope(NamedTuple):
     """The power of a fitted line through the points at which something is learned."""
 
     power: float
@@ -66,13 +68,13 @@ class Slope(NamedTuple):
         return f"{self.power:+.2f} ± {self.error:.2f}{bound}"
 
 
-class Regrets(NamedTuple):
+class WorstRegrets(NamedTuple):
     """All settings, and the results of each on each world of its family."""
 
-    settings: list[Setting]
+    settings: list[LossSetting]
     results: list[list[Results]]
 
-    def points(self, panel: str, label: str) -> list[Point]:
+    def points(self, panel: str, label: str) -> list[WorstPoint]:
         """The curve of a policy in a panel."""
         return [
             worst_point(setting, worlds, label)
@@ -89,10 +91,10 @@ class Regrets(NamedTuple):
         """A policy of that label."""
         return next(s.policies[label] for s in self.settings if label in s.policies)
 
-    def slope(self, panel: str, label: str) -> Slope | None:
+    def slope(self, panel: str, label: str) -> FittedSlope | None:
         """The fitted power; None where too little is learned, or nothing varies."""
         used = [point for point in self.points(panel, label) if point.learned]
-        return fitted(used) if len(used) >= LEAST_POINTS else None
+        return fit_slope(used) if len(used) >= FEWEST_FIT_POINTS else None
 
     def columns(self) -> dict[str, list[Any]]:
         """Every final regret, with what it belongs to."""
@@ -115,14 +117,14 @@ class Regrets(NamedTuple):
         return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def worst_point(setting: Setting, worlds: Sequence[Results], label: str) -> Point:
+def worst_point(setting: LossSetting, worlds: Sequence[Results], label: str) -> WorstPoint:
     """The mean regret on the world where it is largest."""
     mean, error = max(mean_of_regret(results, label) for results in worlds)
     bound = setting.policies[label].proved_bound(worlds[0].environment, setting.horizon)
-    return Point(setting.x, mean, error, setting.ceiling, bound)
+    return WorstPoint(setting.x, mean, error, setting.ceiling, bound)
 
 
-def fitted(points: Sequence[Point]) -> Slope:
+def fit_slope(points: Sequence[WorstPoint]) -> FittedSlope:
     """The line of least squares through the logarithms."""
     x = np.log([point.x for point in points])
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
@@ -131,31 +133,31 @@ def fitted(points: Sequence[Point]) -> Slope:
     bounds = [point.bound for point in points if point.bound]
     bound = weights @ np.log(bounds) if len(bounds) == len(points) else None
     error = np.sqrt(((weights * relative) ** 2).sum())
-    return Slope(float(power), float(error), None if bound is None else float(bound))
+    return FittedSlope(float(power), float(error), None if bound is None else float(bound))
 
 
-def measure(
-    desk: Desk,
-    settings: list[Setting],
+def measure_settings(
+    run: FigureRun,
+    settings: list[LossSetting],
     *,
     repetitions: int,
     seed: int,
     checkpoints: int | np.ndarray = 1,
-) -> Regrets:
+) -> WorstRegrets:
     """Play every setting, and keep every final regret."""
     panels = [
-        (Panel(setting.policies, world), Size(setting.horizon, repetitions))
+        (FigurePanel(setting.policies, world), RunSize(setting.horizon, repetitions))
         for setting in settings
         for world in setting.worlds
     ]
-    played = desk.simulated(panels, seed=seed, checkpoints=checkpoints)
+    played = run.simulate(panels, seed=seed, checkpoints=checkpoints)
     all_results = [list(itertools.islice(played, len(setting.worlds))) for setting in settings]
-    regrets = Regrets(settings, all_results)
-    desk.table(regrets.columns())
+    regrets = WorstRegrets(settings, all_results)
+    run.save_table(regrets.columns())
     return regrets
 
 
-class Axis(NamedTuple):
+class PanelAxis(NamedTuple):
     """A panel: its title, and what is varied."""
 
     title: str
@@ -164,7 +166,7 @@ class Axis(NamedTuple):
     marks: Mapping[float, str] = {}
 
 
-def look_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+def line_looks(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """A colour, a line and a mark for each policy, the same in all panels."""
     from balaclava.simulation.plots import COLOURS, STYLES
 
@@ -179,7 +181,7 @@ def look_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def draw_slopes(regrets: Regrets, axes: Mapping[str, Axis], title: str) -> Figure:
+def draw_slopes(regrets: WorstRegrets, axes: Mapping[str, PanelAxis], title: str) -> Figure:
     """Regret against what is varied, both on logarithmic scales, in one row or two."""
     from matplotlib.figure import Figure
 
@@ -189,7 +191,7 @@ def draw_slopes(regrets: Regrets, axes: Mapping[str, Axis], title: str) -> Figur
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     labels = list(dict.fromkeys(label for panel in axes for label in regrets.labels(panel)))
-    looks = look_of(labels)
+    looks = line_looks(labels)
     handles: dict[str, Any] = {}
     for ax, (panel, axis) in zip(grid, axes.items(), strict=False):
         for label in regrets.labels(panel):
@@ -198,7 +200,7 @@ def draw_slopes(regrets: Regrets, axes: Mapping[str, Axis], title: str) -> Figur
             handles.setdefault(label, _curve(ax, points, looks[label], flat))
         _frame(ax, regrets, panel, axis)
     even = grid[0].lines[-1]
-    names = [f"{label} [{promise(regrets.policy(label))}]" for label in handles]
+    names = [f"{label} [{promise_kind(regrets.policy(label))}]" for label in handles]
     figure.legend(
         [*handles.values(), even],
         [*names, "regret of even play at the largest gap"],
@@ -210,12 +212,12 @@ def draw_slopes(regrets: Regrets, axes: Mapping[str, Axis], title: str) -> Figur
     return figure
 
 
-def number(x: float) -> str:
+def format_value(x: float) -> str:
     """A count with its thousands, a small number as it is."""
     return f"{x:,.0f}" if x >= 1.0 else f"{x:g}"
 
 
-def promise(policy: Policy) -> str:
+def promise_kind(policy: Policy) -> str:
     """What is promised, whatever the epsilon."""
     guarantee = policy.guarantee
     if not guarantee.private:
@@ -223,14 +225,14 @@ def promise(policy: Policy) -> str:
     return f"{'ε, δ' if guarantee.delta else 'ε'} per {guarantee.scope}"
 
 
-def _curve(ax: Axes, points: list[Point], look: dict[str, Any], flat: bool) -> Any:
+def _curve(ax: Axes, points: list[WorstPoint], look: dict[str, Any], flat: bool) -> Any:
     x, means, errors, _, _ = zip(*points, strict=True)
     if flat:  # does not depend on what is varied
         return ax.axhline(means[0], lw=1.2, color=look["color"], linestyle=look["linestyle"])
     return ax.errorbar(x, means, errors, capsize=2, lw=1.4, markersize=5, **look)
 
 
-def _frame(ax: Axes, regrets: Regrets, panel: str, axis: Axis) -> None:
+def _frame(ax: Axes, regrets: WorstRegrets, panel: str, axis: PanelAxis) -> None:
     settings = {s.x: s.ceiling for s in regrets.settings if s.panel == panel}
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -240,7 +242,7 @@ def _frame(ax: Axes, regrets: Regrets, panel: str, axis: Axis) -> None:
     values = sorted(settings)
     ax.plot(values, [settings[x] for x in values], color="0.5", lw=1, ls=":")
     if values[-1] < 100 * values[0]:  # too few powers of ten to read from
-        ax.set_xticks(values, [number(x) for x in values])
+        ax.set_xticks(values, [format_value(x) for x in values])
         ax.set_xticks([], minor=True)
     if axis.falling:
         ax.invert_xaxis()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from balaclava.reporting.charts import escape
+from balaclava.reporting.svg_charts import escape
 
 NUMBER = "number"  # the class of a column that is set to the right
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from balaclava.environments.base import Environment
 from balaclava.environments.hard_losses import hidden_best
-from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.slopes import (
-    LEARNED,
-    LEAST_POINTS,
-    Regrets,
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.worst_case_slopes import (
+    FEWEST_FIT_POINTS,
+    LEARNED_SHARE,
+    WorstRegrets,
 )
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def family(arms: int, horizon: int, epsilon: float | None) -> tuple[Environment,
 def private(label: str, **parameters: Any) -> Policy:
     """A policy, or the same with the learning rate at which its proved bound is least."""
     name = label.removesuffix(TUNED)
-    policy: Policy = make(name, **parameters)
+    policy: Policy = make_policy(name, **parameters)
     if name == label:
         return policy
     world = hidden_best(2, 2)
-    candidates = [make(name, **parameters, learning_rate_scale=scale) for scale in _SCALES]
+    candidates = [make_policy(name, **parameters, learning_rate_scale=scale) for scale in _SCALES]
     bounds = [candidate.proved_bound(world, parameters["horizon"]) for candidate in candidates]
     best: Policy = candidates[int(np.argmin([math.inf if b is None else b for b in bounds]))]
     return best
@@ -91,7 +91,7 @@ def proved_power(label: str, panel: str) -> float | None:
     return {"a": epsilon, "b": width, "c": horizon, "d": horizon - epsilon / 2.0}[panel]
 
 
-def describe_slopes(regrets: Regrets, panel: str, order: str = "abcd") -> list[str]:
+def describe_slopes(regrets: WorstRegrets, panel: str, order: str = "abcd") -> list[str]:
     """The fitted power of each policy beside the proved one, and who was not fitted."""
     fits, rest = [], []
     for label in regrets.labels(panel):
@@ -109,7 +109,7 @@ def describe_slopes(regrets: Regrets, panel: str, order: str = "abcd") -> list[s
     lines = [f"({panel}) fitted power: {'; '.join(fits) or 'none'}."]
     if rest:
         lines.append(
-            f"({panel}) not fitted, as fewer than {LEAST_POINTS} values are below {LEARNED:.0%} of "
-            f"even play: {'; '.join(rest)}."
+            f"({panel}) not fitted, as fewer than {FEWEST_FIT_POINTS} values are below "
+            f"{LEARNED_SHARE:.0%} of even play: {'; '.join(rest)}."
         )
     return lines

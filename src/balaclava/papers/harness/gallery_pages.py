@@ -26,7 +26,7 @@ a { color: #0b57a4; } .wide { overflow-x: auto; } img { width: 100%; min-width: 
 """
 
 
-class Exhibit(NamedTuple):
+class GalleryFigure(NamedTuple):
     """A figure on the page."""
 
     name: str
@@ -38,13 +38,13 @@ class Exhibit(NamedTuple):
     sections: Mapping[str, Sequence[str]]
 
 
-def write_markdown(exhibits: Sequence[Exhibit], source: Path, page: Path) -> None:
+def write_markdown(exhibits: Sequence[GalleryFigure], source: Path, html_page: Path) -> None:
     """The page in Markdown, with small pictures in a folder beside it: for the documentation.
 
     Of the pictures in that folder only those are replaced or removed that an earlier call wrote;
     a list beside them says which.
     """
-    folder = page.with_suffix("")
+    folder = html_page.with_suffix("")
     require_folder(folder)
     before = _pictures(folder)
     now = {picture for each in exhibits for picture in each.pictures}
@@ -61,7 +61,7 @@ def write_markdown(exhibits: Sequence[Exhibit], source: Path, page: Path) -> Non
     for picture in before - now:
         (folder / picture).unlink(missing_ok=True)
     _list_pictures(now, folder)
-    with atomically(page) as temporary:
+    with atomically(html_page) as temporary:
         temporary.write_text(markdown(exhibits, folder.name), encoding="utf-8")
 
 
@@ -84,9 +84,9 @@ def _list_pictures(names: set[str], folder: Path) -> None:
         temporary.write_text(json.dumps(sorted(names), indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(exhibits: Sequence[Exhibit], folder: str) -> str:
+def markdown(exhibits: Sequence[GalleryFigure], folder: str) -> str:
     """The page in Markdown; its pictures are in `folder`."""
-    papers: dict[str, list[Exhibit]] = {}
+    papers: dict[str, list[GalleryFigure]] = {}
     for each in exhibits:
         papers.setdefault(each.reference, []).append(each)
     parts = [
@@ -135,7 +135,7 @@ def shrink(source: Path, target: Path) -> None:
         width = width * 3 // 4
 
 
-def page(exhibits: Sequence[Exhibit]) -> str:
+def html_page(exhibits: Sequence[GalleryFigure]) -> str:
     """The page in HTML."""
     links = "".join(
         f'<li><a href="#{each.name}">{html.escape(each.name)}</a> {html.escape(each.title)}</li>'
@@ -151,7 +151,7 @@ def page(exhibits: Sequence[Exhibit]) -> str:
     )
 
 
-def _article(exhibit: Exhibit) -> str:
+def _article(exhibit: GalleryFigure) -> str:
     parts = [
         f'<h2 id="{exhibit.name}">{html.escape(exhibit.title)}</h2>',
         f'<p class="soft">{html.escape(exhibit.name)}, {exhibit.scale} scale. '

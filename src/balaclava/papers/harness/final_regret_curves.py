@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.desk import Desk, Panel, Size
-from balaclava.papers.harness.statements import count_strays
+from balaclava.papers.harness.claims import count_misled_runs
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
 from balaclava.simulation.statistics import mean_of_regret
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
 
 
-class Against(NamedTuple):
+class RegretStudy(NamedTuple):
     """What is varied, and what is played where at each value: the same labels at all of them."""
 
     symbol: str
@@ -27,17 +27,17 @@ class Against(NamedTuple):
     world: Callable[[float], Environment]
     policies: Callable[[float], Mapping[str, Policy]]
     heading: str
-    size: Size
+    size: RunSize
 
-    def panels(self, letter: str) -> dict[str, Panel]:
+    def panels(self, letter: str) -> dict[str, FigurePanel]:
         """One for each value."""
         return {
-            f"{letter}{i}": Panel(self.policies(value), self.world(value))
+            f"{letter}{i}": FigurePanel(self.policies(value), self.world(value))
             for i, value in enumerate(self.values, 1)
         }
 
 
-class Curve(NamedTuple):
+class FinalRegretCurve(NamedTuple):
     """The final regret of a policy at each value: mean and plus-minus."""
 
     values: np.ndarray
@@ -57,13 +57,15 @@ class Curve(NamedTuple):
         return float(self.means[i]), float(self.errors[i])
 
 
-def play(desk: Desk, studies: Mapping[str, Against], seed: int) -> dict[str, dict[str, Curve]]:
+def play_studies(
+    run: FigureRun, studies: Mapping[str, RegretStudy], seed: int
+) -> dict[str, dict[str, FinalRegretCurve]]:
     """Play all of them; the curves of each, by label. They are also kept as a table."""
     panels = {letter: study.panels(letter) for letter, study in studies.items()}
     sizes = {key: studies[letter].size for letter in panels for key in panels[letter]}
     every = {key: panel for of_study in panels.values() for key, panel in of_study.items()}
-    desk.play(every, sizes, seed=seed, checkpoints=20)
-    curves = {letter: _curves(desk, letter, study) for letter, study in studies.items()}
+    run.play(every, sizes, seed=seed, checkpoints=20)
+    curves = {letter: _curves(run, letter, study) for letter, study in studies.items()}
     rows = [
         (letter, studies[letter].symbol, value, label, curve.promise, mean, error)
         for letter, by_label in curves.items()
@@ -71,12 +73,12 @@ def play(desk: Desk, studies: Mapping[str, Against], seed: int) -> dict[str, dic
         for value, mean, error in zip(curve.values, curve.means, curve.errors, strict=True)
     ]
     names = ("panel", "varied", "value", "policy", "guarantee", "mean_regret", "plus_minus")
-    desk.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
+    run.save_table(dict(zip(names, zip(*rows, strict=True), strict=True)))
     return curves
 
 
-def _curves(desk: Desk, letter: str, study: Against) -> dict[str, Curve]:
-    by_value = [desk.results[key] for key in study.panels(letter)]
+def _curves(run: FigureRun, letter: str, study: RegretStudy) -> dict[str, FinalRegretCurve]:
+    by_value = [run.results[key] for key in study.panels(letter)]
     uniform = np.array([r.horizon * float(r.environment.gaps.mean()) for r in by_value])
     curves = {}
     for label in by_value[0].labels:
@@ -85,14 +87,16 @@ def _curves(desk: Desk, letter: str, study: Against) -> dict[str, Curve]:
         scope = by_value[0].policies[label].guarantee.scope
         promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"
         values = np.array(study.values, float)
-        strays = np.array([count_strays(results, label) for results in by_value])
-        curves[label] = Curve(values, np.array(means), np.array(errors), uniform, strays, promise)
+        strays = np.array([count_misled_runs(results, label) for results in by_value])
+        curves[label] = FinalRegretCurve(
+            values, np.array(means), np.array(errors), uniform, strays, promise
+        )
     return curves
 
 
-def draw(
-    studies: Mapping[str, Against],
-    curves: Mapping[str, Mapping[str, Curve]],
+def draw_studies(
+    studies: Mapping[str, RegretStudy],
+    curves: Mapping[str, Mapping[str, FinalRegretCurve]],
     title: str,
     extra: int = 0,
 ) -> Figure:
@@ -115,7 +119,7 @@ def draw(
     return figure
 
 
-def _draw(ax: Axes, curves: Mapping[str, Curve]) -> None:
+def _draw(ax: Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
     from balaclava.simulation.plots import COLOURS, STYLES
 
     for i, (label, curve) in enumerate(curves.items()):
@@ -139,7 +143,7 @@ def _draw(ax: Axes, curves: Mapping[str, Curve]) -> None:
     ax.grid(alpha=0.25)
 
 
-def from_to(curves: Mapping[str, Curve]) -> str:
+def describe_ranges(curves: Mapping[str, FinalRegretCurve]) -> str:
     """The regret of each policy at the first and the last value."""
     parts = [
         f"{label} {curve.means[0]:,.0f} to {curve.means[-1]:,.0f}"

@@ -10,7 +10,7 @@ SHOWS, SEES, WHY = "What the paper shows", "What we see", "Where they differ, an
 _WIDTH = 100
 
 
-class Findings(NamedTuple):
+class FigureText(NamedTuple):
     """A heading, and sections: under each title its points, a paragraph each.
 
     >>> print(Findings("fig1: a line", {SHOWS: ["It rises."], SEES: ["It falls.", "Slowly."]}))

@@ -22,8 +22,8 @@ from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.reporting.audits import Verdict
-from balaclava.reporting.pyramid import levels
+from balaclava.reporting.nist_levels import nist_levels
+from balaclava.reporting.quick_audits import AuditSummary
 from balaclava.simulation.engine import Progress, simulate
 from balaclava.simulation.results import Results
 
@@ -34,7 +34,7 @@ _NUMBERS = {"horizon": 1, "repetitions": 20, "seed": 0}
 
 
 @dataclass(frozen=True)
-class Dossier:
+class AssessmentInput:
     """What a page for a review board is made from. Texts left empty are blanks on the page."""
 
     policy: Policy
@@ -81,7 +81,7 @@ class Dossier:
         )
 
 
-def template(
+def assessment_template(
     *,
     title: str | None = None,
     policy: dict[str, Any] | None = None,
@@ -116,7 +116,7 @@ def template(
     return text
 
 
-def read_dossier(path: str | os.PathLike[str]) -> Dossier:
+def read_assessment(path: str | os.PathLike[str]) -> AssessmentInput:
     """What the file says; errors name the key."""
     path = Path(path)
     try:
@@ -135,7 +135,7 @@ def read_dossier(path: str | os.PathLike[str]) -> Dossier:
         raise ExperimentFileError(f"{path}: {error}") from None
 
 
-def _dossier(content: dict[str, Any], digest: str) -> Dossier:
+def _dossier(content: dict[str, Any], digest: str) -> AssessmentInput:
     _require_known("key", content, _KEYS)
     simulation = _table(content, "simulation")
     _require_known("key of [simulation]", simulation, tuple(_NUMBERS))
@@ -144,7 +144,7 @@ def _dossier(content: dict[str, Any], digest: str) -> Dossier:
         "rewards_per_person", content.get("rewards_per_person", 1), Annotated[int, Range(1)]
     )
     answers = _table(content, "answers") if "answers" in content else {}
-    asked = {key for level in levels(policy, count, None) for key in level.questions}
+    asked = {key for level in nist_levels(policy, count, None) for key in level.questions}
     _require_known("key of [answers]", answers, sorted(asked))
     numbers = {
         name: check(name, simulation[name], Annotated[int, Range(low)])
@@ -155,7 +155,7 @@ def _dossier(content: dict[str, Any], digest: str) -> Dossier:
         raise ExperimentFileError("[simulation] does not say how long it is; give `horizon`")
     date = content.get("date") or datetime.date.today()
     texts: dict[str, Any] = {name: _text(name, content.get(name, "")) for name in _TEXTS}
-    return Dossier(
+    return AssessmentInput(
         policy,
         ENVIRONMENTS.from_mapping("[environment]", _table(content, "environment")),
         **numbers,
@@ -186,9 +186,9 @@ def _text(name: str, value: Any) -> str:
     return value.strip()
 
 
-def audit_of(dossier: Dossier, trials: int | None = None) -> Verdict | None:
+def audit_policy(dossier: AssessmentInput, trials: int | None = None) -> AuditSummary | None:
     """The quick audit of the policy; None for one that promises nothing."""
-    from balaclava.reporting.audits import TRIALS, run_audits
+    from balaclava.reporting.quick_audits import TRIALS, run_audits
 
     verdicts = run_audits({"policy": dossier.policy}, trials=trials or TRIALS)
     return verdicts.get("policy")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from balaclava.environments.base import Environment, environment
-from balaclava.papers.harness.desk import Desk, Size
+from balaclava.papers.harness.figure_run import FigureRun, RunSize
 
 REFERENCE = (
     "Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits. "
@@ -13,11 +13,11 @@ REFERENCE = (
 )
 INSTANCE_1 = tuple(round(0.3 + 0.05 * i, 2) for i in range(9))
 INSTANCE_2 = tuple(round(0.3 + 0.004 * i, 3) for i in range(101))
-SIZES = {"quick": Size(200_000, 5), "paper": Size(1_000_000, 100), "tiny": Size(300, 2)}
+SIZES = {"quick": RunSize(200_000, 5), "paper": RunSize(1_000_000, 100), "tiny": RunSize(300, 2)}
 SEED = 2024
 
 
-class Setting(NamedTuple):
+class WangSetting(NamedTuple):
     """One panel: where it is played, and what is promised."""
 
     instance: int
@@ -34,14 +34,14 @@ class Setting(NamedTuple):
         return f"Instance {self.instance}, {self.world.arms} arms, ε={self.epsilon:g}{delta}"
 
 
-def title_of(desk: Desk) -> str:
+def figure_title(run: FigureRun) -> str:
     """The title of a picture."""
-    return f"Wang, Zhu 2024, Figure {desk.name.removeprefix('wang2024-fig')}"
+    return f"Wang, Zhu 2024, Figure {run.name.removeprefix('wang2024-fig')}"
 
 
-def scale_note(desk: Desk) -> str:
+def scale_note(run: FigureRun) -> str:
     """Whether as much is played as in the paper."""
-    size, paper = SIZES[desk.scale], SIZES["paper"]
+    size, paper = SIZES[run.scale], SIZES["paper"]
     if size == paper:
         return f"The scale is the paper's: {paper}."
     return f"The scale is smaller than the paper's: {size}, not {paper}."

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.papers.asi2025.common import (
+from balaclava.papers.asi2025.loss_families import (
     BASELINES,
     LARGEST_GAP,
     MIXING,
@@ -21,16 +21,16 @@ from balaclava.papers.asi2025.common import (
     private,
 )
 from balaclava.papers.harness.curves import grid
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.slopes import (
-    LEARNED,
-    Axis,
-    Regrets,
-    Setting,
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.worst_case_slopes import (
+    LEARNED_SHARE,
+    LossSetting,
+    PanelAxis,
+    WorstRegrets,
     draw_slopes,
-    measure,
+    measure_settings,
 )
 
 
@@ -82,15 +82,15 @@ FULL_LIST = (*SHORT_LIST, "dp-exp3", "dp-ftpl", "ldp-exp3")
 
 def setting(
     panel: str, x: float, labels: Sequence[str], arms: int, horizon: int, epsilon: float | None
-) -> Setting:
+) -> LossSetting:
     """The policies for this epsilon on the family that is hard at it."""
     parameters = {"arms": arms, "horizon": horizon, "epsilon": epsilon}
     policies = {label: private(label, **parameters) for label in labels}
     ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / arms)
-    return Setting(panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling)
+    return LossSetting(panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling)
 
 
-def settings_of_table_1(plan: TablePlan) -> list[Setting]:
+def settings_of_table_1(plan: TablePlan) -> list[LossSetting]:
     """Regret against epsilon, K and T, and against T where epsilon is T^(-1/2)."""
     epsilons = grid(1.0, plan.threshold / 10.0, plan.epsilons)
     side = SIDE_EPSILON
@@ -108,7 +108,7 @@ def settings_of_table_1(plan: TablePlan) -> list[Setting]:
     return settings
 
 
-def separation(regrets: Regrets, plan: TablePlan) -> list[str]:
+def separation(regrets: WorstRegrets, plan: TablePlan) -> list[str]:
     """Central against local privacy, at each epsilon up to 0.1 and at the threshold."""
     ours, theirs = "dp-htinf", f"ldp-exp3{TUNED}"
     pairs = zip(regrets.points("a", ours), regrets.points("a", theirs), strict=True)
@@ -123,13 +123,13 @@ def separation(regrets: Regrets, plan: TablePlan) -> list[str]:
         learned = [point.x for point in regrets.points("a", label) if point.learned]
         least = f"down to ε = {min(learned):g}" if learned else "nowhere"
         lines.append(
-            f"(a) {label} stays below {LEARNED:.0%} of even play {least}; "
+            f"(a) {label} stays below {LEARNED_SHARE:.0%} of even play {least}; "
             f"T^(-1/2) = {plan.threshold:.3g}."
         )
     for label in (ours, theirs):
         points = regrets.points("d", label)
         shares = [point.mean / point.ceiling for point in points]
-        falls = all(np.diff(shares) < 0) and shares[-1] < LEARNED
+        falls = all(np.diff(shares) < 0) and shares[-1] < LEARNED_SHARE
         lines.append(
             f"(d) {label} at ε = T^(-1/2), regret as a share of even play, T from "
             f"{points[0].x:,.0f} to {points[-1].x:,.0f}: "
@@ -150,27 +150,29 @@ def few_arms(plan: TablePlan) -> str:
 
 
 @figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", REFERENCE)
-def table_1(desk: Desk) -> Findings:
-    plan = PLANS[desk.scale]
-    regrets = measure(desk, settings_of_table_1(plan), repetitions=plan.repetitions, seed=SEED)
+def table_1(run: FigureRun) -> FigureText:
+    plan = PLANS[run.scale]
+    regrets = measure_settings(
+        run, settings_of_table_1(plan), repetitions=plan.repetitions, seed=SEED
+    )
     axes = {
-        "a": Axis(
+        "a": PanelAxis(
             f"{plan.arms} arms, T = {plan.horizon:,}",
             "ε (more private to the right)",
             falling=True,
             marks={plan.threshold: " T^(-1/2)"},
         ),
-        "b": Axis(f"T = {plan.side_horizon:,}, ε = {SIDE_EPSILON:g}", "number of arms K"),
-        "c": Axis(f"{plan.arms} arms, ε = {SIDE_EPSILON:g}", "rounds T"),
-        "d": Axis("2 arms, ε = T^(-1/2)", "rounds T"),
+        "b": PanelAxis(f"T = {plan.side_horizon:,}, ε = {SIDE_EPSILON:g}", "number of arms K"),
+        "c": PanelAxis(f"{plan.arms} arms, ε = {SIDE_EPSILON:g}", "rounds T"),
+        "d": PanelAxis("2 arms, ε = T^(-1/2)", "rounds T"),
     }
     title = (
         "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses of which "
-        f"one arm is better by some gap\n{desk.scale} scale: mean ± 95 % interval of "
+        f"one arm is better by some gap\n{run.scale} scale: mean ± 95 % interval of "
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
-    desk.picture(draw_slopes(regrets, axes, title))
-    return Findings(
+    run.save_picture(draw_slopes(regrets, axes, title))
+    return FigureText(
         "asi2025-table1: regret against ε, K and T",
         {
             SHOWS: [
@@ -187,9 +189,9 @@ def table_1(desk: Desk) -> Findings:
                 NO_NUMBERS,
                 "A policy is played on gaps from the one that is hardest in theory, "
                 "sqrt(K / (ε T)), by factors of three to 1/2, and its largest mean regret counts. "
-                f"Powers are fitted where that is below {LEARNED:.0%} of the regret of even play "
-                "at the gap 1/2 (dotted), which no policy exceeds by much: at the dotted line a "
-                "curve bends because losses end at 1. The largest of several means of few "
+                f"Powers are fitted where that is below {LEARNED_SHARE:.0%} of the regret of even "
+                "play at the gap 1/2 (dotted), which no policy exceeds by much: at the dotted line "
+                "a curve bends because losses end at 1. The largest of several means of few "
                 "repetitions is a little too high, for wild policies more so.",
                 "The learning rates printed for dp-exp3, dp-ftpl and ldp-exp3 guard against the "
                 "largest noise in T rounds, and are far too low at these horizons. 'Tuned' takes "

@@ -7,38 +7,56 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava.papers.harness.desk import Desk, Panel
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.panels import regret_panels
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.scopes import make, share_of_one, whole_run_policies
-from balaclava.papers.harness.statements import below, costs, only, ranking, strays, verdicts
+from balaclava.papers.harness.claims import (
+    claim_line,
+    compare_regret,
+    misled_runs,
+    ranking,
+    subset,
+    trajectory_costs,
+)
+from balaclava.papers.harness.figure_policies import (
+    decision_budget,
+    make_policy,
+    trajectory_policies,
+)
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.regret_panels import regret_panels
+from balaclava.papers.wang2024.bernoulli_instances import figure_title
 from balaclava.privacy.accounting import interval_epsilon
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-from balaclava.papers.wang2024.common import REFERENCE, SEED, SIZES, Setting, scale_note, title_of
+from balaclava.papers.wang2024.bernoulli_instances import (
+    REFERENCE,
+    SEED,
+    SIZES,
+    WangSetting,
+    scale_note,
+)
 
 SPLIT = "dp-ftpl-new, split"
 
 
 def play_settings(
-    desk: Desk, settings: dict[str, Setting], names: tuple[str, ...]
+    run: FigureRun, settings: dict[str, WangSetting], names: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """Play the paper's policies and those of the companion; the companion's labels by panel."""
-    size = SIZES[desk.scale]
+    size = SIZES[run.scale]
     panels, companions = {}, {}
     for letter, setting in settings.items():
         world = setting.world
         common = {"arms": world.arms, "horizon": size.horizon, "epsilon": setting.epsilon}
-        policies = {name: make(name, **common, delta=setting.delta) for name in names}
-        equal = whole_run_policies(**common, delta=setting.delta)
-        epsilon, delta = share_of_one(setting.epsilon, setting.delta, size.horizon)
-        equal[SPLIT] = make("dp-ftpl-new", **common | {"epsilon": epsilon, "delta": delta})
-        panels[letter] = Panel(policies | equal, world)
+        policies = {name: make_policy(name, **common, delta=setting.delta) for name in names}
+        equal = trajectory_policies(**common, delta=setting.delta)
+        epsilon, delta = decision_budget(setting.epsilon, setting.delta, size.horizon)
+        equal[SPLIT] = make_policy("dp-ftpl-new", **common | {"epsilon": epsilon, "delta": delta})
+        panels[letter] = FigurePanel(policies | equal, world)
         companions[letter] = list(equal)
-    results = desk.play(panels, size, seed=SEED)
+    results = run.play(panels, size, seed=SEED)
     headings = {letter: str(setting) for letter, setting in settings.items()}
     scale = f"{size}; mean and 10 % to 90 % quantiles"
     pictures = {
@@ -46,24 +64,24 @@ def play_settings(
         "-equal-scope": (companions, " at equal scope: ε and δ hold for the whole trajectory"),
     }
     for ending, (labels, remark) in pictures.items():
-        parts = {letter: only(results[letter], labels[letter]) for letter in settings}
-        title = f"{title_of(desk)}{remark}\n{desk.scale} scale: {scale}"
-        desk.picture(regret_panels(parts, headings, title), ending)
+        parts = {letter: subset(results[letter], labels[letter]) for letter in settings}
+        title = f"{figure_title(run)}{remark}\n{run.scale} scale: {scale}"
+        run.save_picture(regret_panels(parts, headings, title), ending)
     return companions
 
 
 def _sees(
-    results: dict[str, Results], settings: dict[str, Setting], names: tuple[str, ...]
+    results: dict[str, Results], settings: dict[str, WangSetting], names: tuple[str, ...]
 ) -> list[str]:
     """The ranking in each panel."""
     return [
-        f"({letter}) {setting}: {ranking(only(results[letter], names))}"
+        f"({letter}) {setting}: {ranking(subset(results[letter], names))}"
         for letter, setting in settings.items()
     ]
 
 
 def _equal_scope(
-    results: dict[str, Results], settings: dict[str, Setting], companions: dict[str, list[str]]
+    results: dict[str, Results], settings: dict[str, WangSetting], companions: dict[str, list[str]]
 ) -> list[str]:
     lines = [
         "The picture that ends in -equal-scope shows the policies that protect all decisions of a "
@@ -71,7 +89,7 @@ def _equal_scope(
         "and delta of one decision made so small that all of them together keep the panel's."
     ]
     return lines + [
-        f"({letter}) {setting}: {ranking(only(results[letter], companions[letter]))}"
+        f"({letter}) {setting}: {ranking(subset(results[letter], companions[letter]))}"
         for letter, setting in settings.items()
     ]
 
@@ -87,35 +105,35 @@ _SCOPES = (
 
 
 @figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", REFERENCE)
-def figure_4(desk: Desk) -> Findings:
+def figure_4(run: FigureRun) -> FigureText:
     names = ("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int")
     *ours, baseline = names
     others = [name for name in names if name != "dp-ftpl-new"]
     pairs = ((1, 0.01), (1, math.exp(-10)), (2, 0.01), (2, math.exp(-10)))
     settings = {
-        letter: Setting(instance, 1.0, delta)
+        letter: WangSetting(instance, 1.0, delta)
         for letter, (instance, delta) in zip("abcd", pairs, strict=True)
     }
-    companions = play_settings(desk, settings, names)
-    results = desk.results
+    companions = play_settings(run, settings, names)
+    results = run.results
     loose: Any = results["a"].policies[baseline]
     strict: Any = results["b"].policies[baseline]
     claims = [
-        verdicts(
+        claim_line(
             f"{name} below {baseline}",
-            {letter: below(results[letter], name, [baseline]) for letter in settings},
+            {letter: compare_regret(results[letter], name, [baseline]) for letter in settings},
         )
         for name in ours
     ]
     claims.append(
-        verdicts(
+        claim_line(
             "dp-ftpl-new lowest of the four",
-            {letter: below(results[letter], "dp-ftpl-new", others) for letter in settings},
+            {letter: compare_regret(results[letter], "dp-ftpl-new", others) for letter in settings},
         )
     )
     claims += [f"({letter}) {_after_start(results[letter])}" for letter in settings]
-    claims += [f"({letter}) {strays(results[letter], names)}" for letter in "ab"]
-    return Findings(
+    claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
+    return FigureText(
         "wang2024-fig4: regret under (ε, δ), DP-FTPL against DP-UCB-INT",
         {
             SHOWS: [
@@ -127,9 +145,9 @@ def figure_4(desk: Desk) -> Findings:
             "At equal scope": _equal_scope(results, settings, companions),
             WHY: [
                 BANDS,
-                scale_note(desk),
+                scale_note(run),
                 _SCOPES,
-                *(f"({letter}) {costs(results[letter], names)}" for letter in "ab"),
+                *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
                 "How the paper chose the parameters of DP-UCB-INT for a given epsilon and delta is "
                 "not stated. Here an accountant picks the shortest interval between refreshes "
                 f"that keeps them: {loose.interval} pulls in (a) and (c), {strict.interval} in "
@@ -159,31 +177,31 @@ def _after_start(results: Results) -> str:
 
 
 @figure("wang2024-fig5", "Regret under pure ε: DP-FTPL-New against DP-UCB and DP-SE", REFERENCE)
-def figure_5(desk: Desk) -> Findings:
+def figure_5(run: FigureRun) -> FigureText:
     names = ("dp-ftpl-new", "dp-ucb", "dp-ucb-bound", "dp-se")
     _, *others = names
     pairs = ((1, 1.0), (1, 0.1), (2, 1.0), (2, 0.1))
     settings = {
-        letter: Setting(instance, epsilon)
+        letter: WangSetting(instance, epsilon)
         for letter, (instance, epsilon) in zip("abcd", pairs, strict=True)
     }
-    companions = play_settings(desk, settings, names)
-    results = desk.results
+    companions = play_settings(run, settings, names)
+    results = run.results
     claims = [
-        verdicts(
+        claim_line(
             "dp-ftpl-new lowest of the four",
-            {letter: below(results[letter], "dp-ftpl-new", others) for letter in settings},
+            {letter: compare_regret(results[letter], "dp-ftpl-new", others) for letter in settings},
         )
     ]
     claims += [
-        verdicts(
+        claim_line(
             f"dp-se above {name}",
-            {letter: below(results[letter], name, ["dp-se"]) for letter in settings},
+            {letter: compare_regret(results[letter], name, ["dp-se"]) for letter in settings},
         )
         for name in ("dp-ucb", "dp-ucb-bound")
     ]
-    claims += [f"({letter}) {strays(results[letter], names)}" for letter in "ab"]
-    return Findings(
+    claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
+    return FigureText(
         "wang2024-fig5: regret under pure ε, DP-FTPL-New against DP-UCB and DP-SE",
         {
             SHOWS: [
@@ -194,9 +212,9 @@ def figure_5(desk: Desk) -> Findings:
             "At equal scope": _equal_scope(results, settings, companions),
             WHY: [
                 BANDS,
-                scale_note(desk),
+                scale_note(run),
                 _SCOPES,
-                *(f"({letter}) {costs(results[letter], names)}" for letter in "ab"),
+                *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
                 "DP-UCB trusts its noisy sums without allowing for the noise: an unlucky first "
                 "draw makes a run leave the best arm for good, and the regret of such runs is "
                 "linear. Means of few repetitions say little about it. The paper does not mention "

@@ -13,11 +13,11 @@ from balaclava.advice.log.worlds import WORLD_LAWS
 from balaclava.advice.trial.compare import Comparison
 from balaclava.advice.trial.feature_trial import FeatureGain
 from balaclava.advice.trial.standings import AT_RANDOM, RADIUS_SCALE
-from balaclava.reporting.charts import escape
-from balaclava.reporting.page import write_page
-from balaclava.reporting.panels import Panel, Story
-from balaclava.reporting.scales import number
-from balaclava.reporting.tables import wide_table
+from balaclava.reporting.chart_scales import number
+from balaclava.reporting.html_tables import wide_table
+from balaclava.reporting.report_data import PageData, ResultsPanel
+from balaclava.reporting.report_page import write_page
+from balaclava.reporting.svg_charts import escape
 
 
 def write_comparison(
@@ -25,8 +25,8 @@ def write_comparison(
 ) -> Path:
     """The page, as one HTML file; `command` is what gives it again."""
     title = f"Policies for {Path(comparison.log.path).name}"
-    panel = Panel(title, comparison.results, worlds=True)
-    story = Story(title, [panel], {}, {}, [], command or "balaclava compare")
+    panel = ResultsPanel(title, comparison.results, worlds=True)
+    story = PageData(title, [panel], {}, {}, [], command or "balaclava compare")
     return write_page(story, out, opening=_opening(comparison))
 
 

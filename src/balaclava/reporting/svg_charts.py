@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from balaclava.reporting.scales import KINDS, Kind, Scale, fit, number, short
+from balaclava.reporting.chart_scales import (
+    SCALE_KINDS,
+    Scale,
+    ScaleKind,
+    fit_scale,
+    number,
+    tick_label,
+)
 
 WIDTH, HEIGHT = 10_000, 4_000  # of a drawing, in its own units
 _COLOURS, _DASHES = 7, 4  # without a common divisor: 28 looks that differ, then dots are added
@@ -22,7 +29,7 @@ _FAR = 10  # times the highest point: a bound above it is told, not drawn
 
 
 @dataclass(frozen=True)
-class Look:
+class LineLook:
     """How a policy is drawn, everywhere on a page."""
 
     index: int
@@ -41,12 +48,12 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ChartCurve:
     """A mean with a band or with intervals around it."""
 
     label: str
     scope: str
-    look: Look
+    look: LineLook
     x: np.ndarray
     mean: np.ndarray
     low: np.ndarray | None = None
@@ -54,12 +61,12 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Level:
+class ChartLevel:
     """A number without a course: a proved bound, a baseline."""
 
     label: str
     scope: str
-    look: Look
+    look: LineLook
     value: float
 
 
@@ -69,8 +76,8 @@ def escape(text: object) -> str:
 
 
 def curves_chart(
-    curves: Sequence[Curve],
-    bounds: Sequence[Level],
+    curves: Sequence[ChartCurve],
+    bounds: Sequence[ChartLevel],
     *,
     title: str,
     key: str,
@@ -78,25 +85,25 @@ def curves_chart(
     """Regret over the rounds: four drawings, one for each pair of scales."""
     views = [
         _view(curves, bounds, x_kind, y_kind, title=title, x_name="round", key=key)
-        for x_kind, y_kind in itertools.product(KINDS, KINDS)
+        for x_kind, y_kind in itertools.product(SCALE_KINDS, SCALE_KINDS)
     ]
     return "".join(views)
 
 
-def points_chart(curves: Sequence[Curve], levels: Sequence[Level], *, title: str) -> str:
+def points_chart(curves: Sequence[ChartCurve], levels: Sequence[ChartLevel], *, title: str) -> str:
     """Regret against epsilon: dots with intervals, and baselines as levels."""
     views = [
         _view(curves, levels, "log", y_kind, title=title, x_name="epsilon", key="", dots=True)
-        for y_kind in KINDS
+        for y_kind in SCALE_KINDS
     ]
     return "".join(views)
 
 
 def _view(
-    curves: Sequence[Curve],
-    levels: Sequence[Level],
-    x_kind: Kind,
-    y_kind: Kind,
+    curves: Sequence[ChartCurve],
+    levels: Sequence[ChartLevel],
+    x_kind: ScaleKind,
+    y_kind: ScaleKind,
     *,
     title: str,
     x_name: str,
@@ -125,27 +132,29 @@ def _view(
     )
 
 
-def _x_scale(curves: Sequence[Curve], kind: Kind, dots: bool) -> Scale:
-    scale = fit(kind, np.concatenate([curve.x for curve in curves]))
+def _x_scale(curves: Sequence[ChartCurve], kind: ScaleKind, dots: bool) -> Scale:
+    scale = fit_scale(kind, np.concatenate([curve.x for curve in curves]))
     if dots:  # not on the very edge
         return Scale(kind, scale.low / 1.25, scale.high * 1.25)
     return scale
 
 
-def _y_scale(curves: Sequence[Curve], levels: Sequence[Level], kind: Kind, dots: bool) -> Scale:
+def _y_scale(
+    curves: Sequence[ChartCurve], levels: Sequence[ChartLevel], kind: ScaleKind, dots: bool
+) -> Scale:
     tops = [curve.mean if curve.high is None else curve.high for curve in curves]
     # A band that reaches down to 0 would stretch a logarithmic scale over decades of nothing.
     values = np.concatenate([*tops, *(curve.mean for curve in curves)])
     highest = float(values.max())
     far = _FAR if kind == "log" else 1.0
     known = [level.value for level in levels if dots or level.value <= far * highest]
-    scale = fit(kind, [*values, *known])
+    scale = fit_scale(kind, [*values, *known])
     return Scale(kind, scale.low / (1.25 if kind == "log" else 1), scale.high * _ROOM)
 
 
 def _ticks(scale: Scale, side: str) -> str:
     return "".join(
-        f'<span style="{side}:{100 * float(scale(tick)):.2f}%">{short(tick)}</span>'
+        f'<span style="{side}:{100 * float(scale(tick)):.2f}%">{tick_label(tick)}</span>'
         for tick in scale.ticks()
     )
 
@@ -181,7 +190,7 @@ def _path(x: np.ndarray, y: np.ndarray) -> str:
     return f"M{x[0]} {y[0]}" + (f"l{steps}" if steps else "h0")
 
 
-def _band(curve: Curve, x_scale: Scale, y_scale: Scale) -> str:
+def _band(curve: ChartCurve, x_scale: Scale, y_scale: Scale) -> str:
     if curve.low is None or curve.high is None:
         return ""
     x, above = _points(curve.x, curve.high, x_scale, y_scale)
@@ -190,7 +199,7 @@ def _band(curve: Curve, x_scale: Scale, y_scale: Scale) -> str:
     return f'<path class="band {curve.look.css}" {_tag(curve)} d="{_path(*round_trip)}z"/>'
 
 
-def _line(curve: Curve, x_scale: Scale, y_scale: Scale, dots: bool) -> str:
+def _line(curve: ChartCurve, x_scale: Scale, y_scale: Scale, dots: bool) -> str:
     x, y = _points(curve.x, curve.mean, x_scale, y_scale)
     shape = f'class="line {curve.look.css}" {_tag(curve)}'
     paths = f'<path {shape} d="{_path(x, y)}"/>'
@@ -206,17 +215,17 @@ def _line(curve: Curve, x_scale: Scale, y_scale: Scale, dots: bool) -> str:
     return paths
 
 
-def _level(level: Level, y_scale: Scale, dots: bool) -> str:
+def _level(level: ChartLevel, y_scale: Scale, dots: bool) -> str:
     kind = "baseline" if dots else "bound"
     y = _y(y_scale, level.value)
     return f'<path class="{kind} {level.look.css}" {_tag(level)} d="M0 {y}H{WIDTH}"/>'
 
 
-def _tag(item: Curve | Level) -> str:
+def _tag(item: ChartCurve | ChartLevel) -> str:
     return f'data-policy="{item.look.index}"'
 
 
-def swatch(look: Look, dots: bool = False) -> str:
+def swatch(look: LineLook, dots: bool = False) -> str:
     """A piece of a policy's line, for legends."""
     spot = f'<path class="dots {look.css}" d="M18 6h0"/>' if dots or look.dots else ""
     return (
@@ -225,7 +234,7 @@ def swatch(look: Look, dots: bool = False) -> str:
     )
 
 
-def _who(item: Curve | Level | Interval | Shares) -> str:
+def _who(item: ChartCurve | ChartLevel | IntervalRow | SharesRow) -> str:
     """A name with the scope beside it, always."""
     return (
         f'<span><span class="name">{escape(item.label)}</span> '
@@ -233,37 +242,37 @@ def _who(item: Curve | Level | Interval | Shares) -> str:
     )
 
 
-def legend(items: Iterable[Curve | Level], dots: bool = False) -> str:
+def legend(items: Iterable[ChartCurve | ChartLevel], dots: bool = False) -> str:
     """Which line is whose."""
     rows = "".join(
         f'<li data-policy="{item.look.index}">'
-        f"{swatch(item.look, dots and isinstance(item, Curve))}{_who(item)}</li>"
+        f"{swatch(item.look, dots and isinstance(item, ChartCurve))}{_who(item)}</li>"
         for item in items
     )
     return f'<ul class="legend">{rows}</ul>'
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalRow:
     """A policy's final regret: its mean, how sure that is, and how repetitions spread."""
 
     label: str
     scope: str
-    look: Look
+    look: LineLook
     mean: float
     low: float
     high: float
     spread: tuple[float, float]
 
 
-def intervals_chart(rows: Sequence[Interval]) -> str:
+def intervals_chart(rows: Sequence[IntervalRow]) -> str:
     """One line for each policy."""
-    return "".join(_intervals_view(rows, kind) for kind in KINDS)
+    return "".join(_intervals_view(rows, kind) for kind in SCALE_KINDS)
 
 
-def _intervals_view(rows: Sequence[Interval], kind: Kind) -> str:
+def _intervals_view(rows: Sequence[IntervalRow], kind: ScaleKind) -> str:
     known = [v for row in rows for v in (row.mean, row.spread[1], row.high)]
-    scale = fit(kind, [*known, *(row.spread[0] for row in rows if kind == "linear")])
+    scale = fit_scale(kind, [*known, *(row.spread[0] for row in rows if kind == "linear")])
     if kind == "log":
         scale = Scale(kind, scale.low / 1.5, scale.high * 1.1)
     grid = "".join(f"M{_x(scale, tick)} 0V10" for tick in scale.ticks())
@@ -294,16 +303,16 @@ def _intervals_view(rows: Sequence[Interval], kind: Kind) -> str:
 
 
 @dataclass(frozen=True)
-class Shares:
+class SharesRow:
     """A policy's pulls, as shares of all, for groups of arms from the best to the worst."""
 
     label: str
     scope: str
-    look: Look
+    look: LineLook
     shares: Sequence[float]
 
 
-def shares_chart(rows: Sequence[Shares], names: Sequence[str]) -> str:
+def shares_chart(rows: Sequence[SharesRow], names: Sequence[str]) -> str:
     """A bar for each policy, divided among the arms."""
     steps = max(len(names) - 1, 1)
     # From dark blue to yellow in even steps of lightness: it reads in grey as well.

@@ -12,7 +12,7 @@ from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.environments.expert_advice import Advice
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.errors import ParameterError
-from balaclava.papers.asi2025.common import (
+from balaclava.papers.asi2025.loss_families import (
     LARGEST_GAP,
     MIXING,
     NO_NUMBERS,
@@ -23,18 +23,18 @@ from balaclava.papers.asi2025.common import (
     gaps,
     hardest,
 )
-from balaclava.papers.harness.desk import Desk
-from balaclava.papers.harness.findings import SEES, SHOWS, WHY, Findings
-from balaclava.papers.harness.registry import figure
-from balaclava.papers.harness.scopes import make
-from balaclava.papers.harness.slopes import (
-    LEARNED,
-    Axis,
-    Regrets,
-    Setting,
+from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_registry import figure
+from balaclava.papers.harness.figure_run import FigureRun
+from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.worst_case_slopes import (
+    LEARNED_SHARE,
+    LossSetting,
+    PanelAxis,
+    WorstRegrets,
     draw_slopes,
-    measure,
-    number,
+    format_value,
+    measure_settings,
 )
 from balaclava.simulation.statistics import mean_of_regret
 
@@ -92,7 +92,7 @@ class Refusals(NamedTuple):
     places: dict[str, dict[str, list[str]]]
 
     def add(self, label: str, panel: str, x: float) -> None:
-        self.places.setdefault(label, {}).setdefault(panel, []).append(number(x))
+        self.places.setdefault(label, {}).setdefault(panel, []).append(format_value(x))
 
     def __str__(self) -> str:
         parts = [
@@ -104,7 +104,7 @@ class Refusals(NamedTuple):
 
 def expert_setting(
     panel: str, x: float, experts: int, horizon: int, epsilon: float, refusals: Refusals
-) -> Setting:
+) -> LossSetting:
     """Each policy as printed and at the rate whose bound is least, where it takes them."""
     parameters: dict[str, Any] = {
         "arms": EXPERT_ARMS,
@@ -122,15 +122,15 @@ def expert_setting(
             rates[name + TUNED] = scales[name]
         for label, scale in rates.items():
             try:
-                policies[label] = make(name, **parameters, learning_rate_scale=scale)
+                policies[label] = make_policy(name, **parameters, learning_rate_scale=scale)
             except ParameterError:
                 refusals.add(label, panel, x)
     return _among_experts(panel, x, policies, experts, horizon, epsilon)
 
 
-def expert_baseline(panel: str, x: float, experts: int, horizon: int) -> Setting:
+def expert_baseline(panel: str, x: float, experts: int, horizon: int) -> LossSetting:
     """The policy that protects nothing, on what is hard for it."""
-    policy = make("exp4", arms=EXPERT_ARMS, experts=experts, horizon=horizon)
+    policy = make_policy("exp4", arms=EXPERT_ARMS, experts=experts, horizon=horizon)
     return _among_experts(panel, x, {"exp4": policy}, experts, horizon, None)
 
 
@@ -141,14 +141,14 @@ def _among_experts(
     experts: int,
     horizon: int,
     epsilon: float | None,
-) -> Setting:
+) -> LossSetting:
     start = hardest(experts, horizon, epsilon)
     worlds = tuple(one_good_expert(experts, horizon, gap) for gap in gaps(start))
     ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / experts)
-    return Setting(panel, x, horizon, policies, worlds, ceiling)
+    return LossSetting(panel, x, horizon, policies, worlds, ceiling)
 
 
-def recommendations(regrets: Regrets) -> list[str]:
+def recommendations(regrets: WorstRegrets) -> list[str]:
     """Beside the least regret, what the bounds recommend."""
     lines = []
     for panel, symbol in (("a", "ε"), ("b", "N"), ("c", "T")):
@@ -165,9 +165,9 @@ def recommendations(regrets: Regrets) -> list[str]:
             printed = recommend_experts(*question, delta=EXPERT_DELTA).policy
             tuned = recommend_experts(*question, delta=EXPERT_DELTA, tuned=True).policy
             least = min(means, key=lambda label: means[label])
-            if means[least] > LEARNED * one.ceiling:
+            if means[least] > LEARNED_SHARE * one.ceiling:
                 least = "none learns"
-            parts.append(f"{symbol} = {number(one.x)}: {printed}, {tuned}; {least}")
+            parts.append(f"{symbol} = {format_value(one.x)}: {printed}, {tuned}; {least}")
         lines.append(
             f"({panel}) the least bound as printed, the least bound tuned; the least regret "
             f"measured. {'. '.join(parts)}."
@@ -176,8 +176,8 @@ def recommendations(regrets: Regrets) -> list[str]:
 
 
 @figure("asi2025-table2", "Regret with experts, against N, ε and T", REFERENCE)
-def table_2(desk: Desk) -> Findings:
-    plan, refusals = EXPERT_PLANS[desk.scale], Refusals({})
+def table_2(run: FigureRun) -> FigureText:
+    plan, refusals = EXPERT_PLANS[run.scale], Refusals({})
     N, T, e = plan.experts, plan.horizon, EXPERT_EPSILON
     settings = [
         *(expert_setting("a", x, N, T, x, refusals) for x in plan.epsilons),
@@ -187,20 +187,20 @@ def table_2(desk: Desk) -> Findings:
         *(expert_baseline("b", x, x, T) for x in plan.expert_counts),
         *(expert_baseline("c", x, N, x) for x in plan.horizons),
     ]
-    regrets = measure(desk, settings, repetitions=plan.repetitions, seed=SEED)
+    regrets = measure_settings(run, settings, repetitions=plan.repetitions, seed=SEED)
     axes = {
-        "a": Axis(f"{N} experts, T = {T:,}", "ε (more private to the right)", falling=True),
-        "b": Axis(f"T = {T:,}, ε = {e:g}", "number of experts N"),
-        "c": Axis(f"{N} experts, ε = {e:g}", "rounds T"),
+        "a": PanelAxis(f"{N} experts, T = {T:,}", "ε (more private to the right)", falling=True),
+        "b": PanelAxis(f"T = {T:,}, ε = {e:g}", "number of experts N"),
+        "c": PanelAxis(f"{N} experts, ε = {e:g}", "rounds T"),
     }
     title = (
         "Asi, Raman, Talwar 2025, Table 1 with experts, measured: the largest mean regret where "
-        f"one expert of N names the better of {EXPERT_ARMS} arms\n{desk.scale} scale: mean ± "
+        f"one expert of N names the better of {EXPERT_ARMS} arms\n{run.scale} scale: mean ± "
         f"95 % interval of {plan.repetitions} repetitions; 'tuned' is at the rate whose proved "
         "bound is least"
     )
-    desk.picture(draw_slopes(regrets, axes, title))
-    return Findings(
+    run.save_picture(draw_slopes(regrets, axes, title))
+    return FigureText(
         "asi2025-table2: regret with experts, against N, ε and T",
         {
             SHOWS: [
