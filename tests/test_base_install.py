@@ -20,7 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from balaclava._core.parts import EXTRAS
+from balaclava._core.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "balaclava"
@@ -265,7 +265,7 @@ def part_uses(path: Path) -> tuple[set[str], set[str]]:
             imported |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require_part":
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require_extra":
             asked.add(ast.literal_eval(node.args[0]))
     return imported & set(EXTRAS), asked
 
@@ -277,9 +277,9 @@ def test_no_part_is_imported_unasked() -> None:
         door = next((door for inside, door in DOORS.items() if name.startswith(inside)), None)
         if imported and door:
             text = (PACKAGE / door).read_text(encoding="utf-8")
-            assert re.search(r"\b(require_part|find_spec)\(", text), f"{door} asks for no part"
+            assert re.search(r"\b(require_extra|find_spec)\(", text), f"{door} asks for no part"
             continue
         assert imported <= asked, (
             f"{name} imports {sorted(imported - asked)}, which the base goes without; call "
-            "require_part(module, purpose) before the import"
+            "require_extra(module, purpose) before the import"
         )

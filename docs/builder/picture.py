@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 
 import balaclava as bl
-from balaclava.privacy.rounding import rounded_up
+from balaclava._core.number_format import rounded_up
 
 HERE = Path(__file__).parents[1]
 INK, SOFT, YES, NO = "#1c2024", "#5b6570", "#2b6cb0", "#c05621"

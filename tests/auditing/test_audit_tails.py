@@ -151,7 +151,7 @@ def test_rewards_cannot_be_tried_out_on_the_keys_of_a_sweep():
     """A quick digest of eight clicks gives them away; one that costs memory and time is in use."""
     import hashlib
 
-    from balaclava._core.digest import value_bytes
+    from balaclava._core.cache import value_bytes
     from balaclava.environments.empirical import World
     from balaclava.experiments import sweep
 

@@ -16,13 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
+from balaclava._core.number_format import tick_label
 from balaclava.cli import main
 from balaclava.cli.commands.audit_command import parameter
 from balaclava.errors import ResultsFileError
 from balaclava.experiments.files import Experiment, Plan, read_experiment
 from balaclava.experiments.running import run_sweep
 from balaclava.reporting import quick_audits
-from balaclava.reporting.chart_scales import Scale, fit_scale, tick_label
+from balaclava.reporting.chart_scales import Scale, fit_scale
 from balaclava.reporting.report_data import (
     confidence_interval,
     experiment_toml,

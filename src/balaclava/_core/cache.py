@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.digest import value_bytes
-
 _PACKAGE = Path(__file__).parents[1]
 _STALE_SECONDS = 30 * 24 * 3600
 _KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
@@ -120,7 +118,7 @@ def fingerprint(function: Callable[..., Any], seen: set[int] | None = None) -> I
     seen.add(id(function))
     yield f"{function.__module__}.{function.__qualname__}".encode()
     for cell in function.__closure__ or ():
-        yield from _value_bytes(cell.cell_contents, (), seen)
+        yield from _referenced_bytes(cell.cell_contents, (), seen)
     if function.__module__.split(".")[0] in _KNOWN_BY_NAME:
         return
     code = function.__code__
@@ -129,10 +127,10 @@ def fingerprint(function: Callable[..., Any], seen: set[int] | None = None) -> I
     for name in code.co_names:
         if name in function.__globals__:
             yield name.encode()
-            yield from _value_bytes(function.__globals__[name], code.co_names, seen)
+            yield from _referenced_bytes(function.__globals__[name], code.co_names, seen)
 
 
-def _value_bytes(value: Any, names: tuple[str, ...], seen: set[int]) -> Iterator[bytes]:
+def _referenced_bytes(value: Any, names: tuple[str, ...], seen: set[int]) -> Iterator[bytes]:
     if isinstance(value, types.FunctionType):
         yield from fingerprint(value, seen)
     elif isinstance(value, types.ModuleType):
@@ -140,9 +138,22 @@ def _value_bytes(value: Any, names: tuple[str, ...], seen: set[int]) -> Iterator
         for name in names:  # module.constant and module.function
             attribute = getattr(value, name, None)
             if isinstance(attribute, types.FunctionType | int | float | str | tuple | np.ndarray):
-                yield from _value_bytes(attribute, names, seen)
+                yield from _referenced_bytes(attribute, names, seen)
     elif isinstance(value, type):
         fields = getattr(value, "_fields", ())
         yield f"{value.__module__}.{value.__qualname__}{fields}".encode()
     else:
         yield from value_bytes(value)
+
+
+def value_bytes(value: Any) -> Iterator[bytes]:
+    """Encode numbers and arrays, also inside tuples, so that different values differ in bytes."""
+    if isinstance(value, tuple):
+        yield f"({len(value)}".encode()
+        for item in value:
+            yield from value_bytes(item)
+    elif isinstance(value, np.ndarray):
+        yield f"{value.dtype.str}{value.shape}".encode()
+        yield value.tobytes()
+    else:
+        yield repr(value).encode() + b"\0"

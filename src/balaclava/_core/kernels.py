@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from balaclava._core.cache import cache_directory, keep_on_disk
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.errors import PolicyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -103,7 +103,7 @@ def compiled(factory: Callable[..., Callable[..., Any]], *kernels: Callable[...,
 
 
 def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...]) -> Any:
-    require_part("numba", "simulation")
+    require_extra("numba", "simulation")
     import numba
     from numba import extending
 

@@ -5,14 +5,14 @@ All of it is made from what was released, so that it costs no epsilon.
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, overload
+from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import Range, brief, check
-from balaclava._core.markup import text_lines
+from balaclava._core.number_format import count, mean_reward
+from balaclava._core.text_tables import ResultTable, html_table
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
 from balaclava.policies.intervals import limits_within_radius
@@ -44,33 +44,26 @@ class Estimate:
     interval: tuple[float, float]
 
     def __str__(self) -> str:
-        low, high = self.interval
-        return f"{self.label}: {_number(self.mean)} in [{_number(low)}, {_number(high)}]"
+        mean, low, high = map(mean_reward, (self.mean, *self.interval))
+        return f"{self.label}: {mean} in [{low}, {high}]"
 
 
-class Estimates(Sequence[Estimate]):
+class Estimates(ResultTable[Estimate]):
     """The arms' means: one entry an arm, whose intervals hold all together and at all times.
 
     The chance that any of them ever fails to hold its arm's mean, in any round of the run, is at
     most 1 - confidence. So one may look as often as one likes, and stop when one likes.
     """
 
+    header = ("arm", "decisions", "rewards", "mean", "low", "high")
+
     def __init__(self, entries: Sequence[Estimate], confidence: float) -> None:
+        super().__init__(entries)
         self.confidence = confidence
-        self._entries = tuple(entries)
 
-    @overload
-    def __getitem__(self, index: int) -> Estimate: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Estimate, ...]: ...
-    def __getitem__(self, index: int | slice) -> Estimate | tuple[Estimate, ...]:
-        return self._entries[index]
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[Estimate]:
-        return iter(self._entries)
+    def row_cells(self, row: Estimate) -> tuple[str, ...]:
+        numbers = map(mean_reward, (row.mean, *row.interval))
+        return (row.label, count(row.decisions), count(row.rewards), *numbers)
 
     @property
     def winner(self) -> int | None:
@@ -93,36 +86,16 @@ class Estimates(Sequence[Estimate]):
         raise UnknownNameError(f"no arm is called {brief(arm)}; {hint}")
 
     def __str__(self) -> str:
-        rows = [_HEADER, *map(_cells, self)]
-        return "\n".join([*text_lines(rows), self._caption()])
-
-    __repr__ = __str__
+        return "\n".join([*self.text_lines, self._caption()])
 
     def _repr_html_(self) -> str:
-        def row(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-        body = "".join(row(_cells(entry), "td") for entry in self)
-        caption = html.escape(self._caption())
-        return f"<table><caption>{caption}</caption>{row(_HEADER, 'th')}{body}</table>"
+        return html_table(self._caption(), self.header, self.cells[1:])
 
     def _caption(self) -> str:
         held = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
         if self.winner is None:
             return f"{held}; no winner yet."
         return f"{held}; the winner is {self[self.winner].label}."
-
-
-_HEADER = ("arm", "decisions", "rewards", "mean", "low", "high")
-
-
-def _cells(entry: Estimate) -> tuple[str, ...]:
-    numbers = map(_number, (entry.mean, *entry.interval))
-    return (entry.label, f"{entry.decisions:,}", f"{entry.rewards:,}", *numbers)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}" if abs(value) < 10 else f"{value:.6g}"
 
 
 def winner_of(intervals: Sequence[tuple[float, float]]) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from balaclava._core.number_format import counted
+
 
 @dataclass(frozen=True)
 class Status:
@@ -27,21 +29,17 @@ class Status:
     awaited: str
 
     def __str__(self) -> str:
-        parts = [f"{_count(self.decisions, 'decision')}"]
+        parts = [f"{counted(self.decisions, 'decision')}"]
         if self.closed is None:
-            parts.append(f"{_count(self.rewards or 0, 'reward')}")
+            parts.append(f"{counted(self.rewards or 0, 'reward')}")
             parts.append(f"{self.given_up} given up")
             if self.cancelled:
                 parts.append(f"{self.cancelled} cancelled")
         else:
-            parts.append(f"{_count(self.closed, 'window')} closed")
+            parts.append(f"{counted(self.closed, 'window')} closed")
         parts.append(f"{self.open} open")
         if self.unlearned:
             parts.append(f"{self.unlearned} of which nothing is learned")
         if self.releases is not None:
-            parts.append(f"{_count(self.releases, 'release')} so far")
+            parts.append(f"{counted(self.releases, 'release')} so far")
         return f"{', '.join(parts)}; {self.awaited}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.number_format import rounded_up
 from balaclava.auditing.recorder import Move
 from balaclava.privacy.accounting import gaussian_epsilon
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanism import ROUNDING
-from balaclava.privacy.rounding import rounded_up
 
 _TOLERANCE = 1e-9  # of floating-point sums
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.number_format import rounded_down
 from balaclava.auditing.games import Counts, play_life
 from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recording import Game, Neighbour
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_down
 
 ERROR = 1e-4  # with which a claim is called violated though it holds
 _STEPS = 2_000_000  # rounds of a stage on one stream

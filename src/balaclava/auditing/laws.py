@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import compiled
-from balaclava._core.parts import require_part
+from balaclava._core.number_format import rounded_down, rounded_up
 from balaclava.auditing.exact import divergences
 from balaclava.auditing.limits import epsilon_lower
 from balaclava.auditing.recorder import Entry
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanism import Mechanism, Terms, mechanism_of
 from balaclava.privacy.randomness import seeded
-from balaclava.privacy.rounding import rounded_down, rounded_up
 
 DRAWS = 1_000_000
 _INTERPRETED = 20_000  # where a body cannot be compiled
@@ -165,7 +165,7 @@ def fault_of_curve(laws: list[Any], terms: Terms) -> str:
 
 def fault_without_law(samples: list[np.ndarray], terms: Terms) -> str:
     """What draws at two values show that come with no law."""
-    require_part("scipy", "an audit")
+    require_extra("scipy", "an audit")
     from scipy import stats
 
     one, other = samples

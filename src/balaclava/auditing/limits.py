@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.simulation.statistics import clopper_pearson
 
 
@@ -40,7 +40,7 @@ def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:
     positive, and the wealth, averaged over a fixed grid of stakes, exceeds 1/error at any time
     whatever with probability at most `error` (Ville).
     """
-    require_part("scipy", "an audit")
+    require_extra("scipy", "an audit")
     from scipy.special import logsumexp
 
     if epsilon > 700:  # e^epsilon overflows; nothing can be won against such a claim

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.number_format import rounded_up
 from balaclava.auditing.charges import Charge, charge
 from balaclava.auditing.duels import ERROR, fight
 from balaclava.auditing.games import warm_up
@@ -49,7 +50,6 @@ from balaclava.auditing.search import (
 from balaclava.errors import PolicyError, PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_up
 
 _BEYOND = 32  # rounds that are recorded after the first release, far ahead
 _ENOUGH = 6  # unproved pairs after which the search ends

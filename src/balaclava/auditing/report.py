@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from balaclava._core.markup import html_table
+from balaclava._core.number_format import rounded_down
+from balaclava._core.text_tables import html_table
 from balaclava.auditing.exact import ExactAudit
 from balaclava.auditing.laws import LawAudit
 from balaclava.auditing.replay import ReplayAudit
 from balaclava.auditing.statistical import BettingAudit, StatisticalAudit
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_down
 
 Verdict = Literal["consistent", "violated", "unproved", "not examined", "not private"]
 TIGHT = 0.8  # of the claimed epsilon

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from balaclava._core.number_format import rounded_up
 from balaclava.auditing.charges import charge
 from balaclava.auditing.local_reports import first_level
 from balaclava.auditing.rare import RareAnswers, numbers_of
@@ -14,7 +15,6 @@ from balaclava.auditing.search import special_values
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_up
 
 _TRIES = 200
 _FURTHEST = 1e240  # the largest level that is tried; a device refuses more

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from balaclava._core.number_format import rounded_down
 from balaclava.auditing.games import Event, count_games
 from balaclava.auditing.limits import epsilon_lower, log_wealth
 from balaclava.auditing.recorder import Recorder
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
-from balaclava.privacy.rounding import rounded_down
 from balaclava.simulation.engine import available_cores
 
 Count = Callable[..., np.ndarray]  # `count_games`, or the same on a GPU

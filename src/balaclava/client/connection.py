@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 
 
 def connection(url: str, key: str | None, timeout: float) -> dict[str, Any]:
     """The settings of an httpx client; an error if they cannot work."""
-    require_part("httpx", "the client of the service")
+    require_extra("httpx", "the client of the service")
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ParameterError(
             f"url = {url!r} is not allowed; give the service's address, such as "

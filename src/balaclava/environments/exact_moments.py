@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from balaclava._core.declared import Range, check
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 
 Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
@@ -22,7 +22,7 @@ def checked_order(order: float) -> float:
 
 def integral(function: Callable[[float], float], edges: Sequence[float]) -> float:
     """The integral of a function that is smooth between consecutive edges, kinks at the edges."""
-    require_part("scipy", "a moment")
+    require_extra("scipy", "a moment")
     from scipy.integrate import quad
 
     # full_output keeps quad from warning when it stops at rounding error instead of at 1e-12.

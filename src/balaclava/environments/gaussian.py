@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from balaclava._core.declared import Means, Range
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order
 
@@ -72,7 +72,7 @@ class Gaussian(Environment):
         return (-math.inf, math.inf)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
-        require_part("scipy", "a moment")
+        require_extra("scipy", "a moment")
         from scipy import special
 
         order, s = checked_order(order), self.scales

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import PositiveMeans, Range
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order
 
@@ -90,7 +90,7 @@ class Pareto(Environment):
             return np.full(self.arms, math.inf)
         if not central:
             return a * self.least**k / (a - k)
-        require_part("scipy", "a moment")
+        require_extra("scipy", "a moment")
         from scipy import special
 
         # With u = lam / x, E|X - mean|^k = a lam^k times the integral of |1 - m u|^k u^(a-1-k) over

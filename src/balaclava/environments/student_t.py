@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from balaclava._core.declared import Means, Range
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order, integral
 
@@ -75,7 +75,7 @@ class StudentT(Environment):
 
 def shifted_moment(shift: float, degrees: float, order: float) -> float:
     """E|shift + T|^order for shift >= 0 and order < degrees."""
-    require_part("scipy", "a moment")
+    require_extra("scipy", "a moment")
     from scipy import special
 
     if shift == 0.0:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.environments.base import Environment
 from balaclava.errors import BalaclavaError, ClusterError
 from balaclava.experiments.sweep import Cell, gpu_software, sources
@@ -144,7 +144,7 @@ def _result(future: Any, cell: Cell) -> list[Run]:
 
 
 def _distributed() -> Any:
-    require_part("distributed", "a cluster")
+    require_extra("distributed", "a cluster")
     return importlib.import_module("distributed")
 
 

@@ -27,8 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from balaclava._core.cache import fingerprint
-from balaclava._core.digest import value_bytes
+from balaclava._core.cache import fingerprint, value_bytes
 from balaclava._core.files import atomically
 from balaclava.environments.base import Environment
 from balaclava.errors import (

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError, nearest
 
 PIPE = "-"
@@ -76,7 +76,7 @@ class Columns(NamedTuple):
 
 def read_columns(source: str, wanted: Mapping[str, str], how: ReadOptions) -> Columns:
     """The columns that are wanted, given as {what it is for: its name}."""
-    require_part("pyarrow", "reading a log")
+    require_extra("pyarrow", "reading a log")
     by_name: dict[str, str] = {}
     for parameter, column in wanted.items():
         if column in by_name:

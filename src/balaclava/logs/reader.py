@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import Columns, ReadOptions, read_columns
 from balaclava.logs.numerals import FIRST_ROW, first_row, missing, read_numbers, to_array
@@ -61,7 +61,7 @@ def read_log(
         >>> log.detected
         ('text in cp1252', 'semicolons between cells', 'decimal commas')
     """
-    require_part("pyarrow", "reading a log")
+    require_extra("pyarrow", "reading a log")
     source, how = os.fspath(path), (how or ReadOptions()).checked()
     columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, how)
     columns, dropped = _without_missing(columns) if how.drop_missing else (columns, 0)

@@ -19,8 +19,8 @@ from balaclava._core.declared import (
     summary_line,
 )
 from balaclava._core.kernels import kernel
-from balaclava._core.markup import html_table
 from balaclava._core.registry import Registry
+from balaclava._core.text_tables import html_table
 from balaclava.errors import ContextError, EstimateError, ParameterError
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 from balaclava.privacy.secure import to_unit_grid

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Range, check
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 
 # Above this the log-binomials of optimal composition lose their digits.
@@ -122,7 +122,7 @@ def _worst_losses(epsilon: float, n: int) -> tuple[np.ndarray, np.ndarray]:
     Losses further than 19 sqrt(n) answers from the mean are left out: by Hoeffding's inequality
     their probability is below 1e-300.
     """
-    require_part("scipy", "composing decisions")
+    require_extra("scipy", "composing decisions")
     from scipy.special import gammaln
 
     log_true = -math.log1p(math.exp(-epsilon))
@@ -146,7 +146,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
     Balle and Wang (ICML 2018), Theorem 8. `shift` is how far one reward moves the released value,
     in standard deviations; n releases are one of shift sqrt(n) s.
     """
-    require_part("scipy", "composing decisions")
+    require_extra("scipy", "composing decisions")
     from scipy.special import log_ndtr
 
     near = float(log_ndtr(shift / 2 - epsilon / shift))
@@ -160,7 +160,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1.0, 1e-5), 4)
     4.3772
     """
-    require_part("scipy", "composing decisions")
+    require_extra("scipy", "composing decisions")
     from scipy.optimize import brentq
 
     if delta <= 0:

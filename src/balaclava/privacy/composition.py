@@ -21,7 +21,8 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from balaclava._core.declared import Delta, Range, check, check_claim
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
+from balaclava._core.number_format import rounded_down, rounded_up
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import (
     Decisions,
@@ -32,7 +33,6 @@ from balaclava.privacy.accounting import (
     spare_delta,
     zcdp_to_approx_dp,
 )
-from balaclava.privacy.rounding import rounded_down, rounded_up
 
 # What two methods that should agree, or a bound and what it bounds, may differ by.
 TOLERANCE = 0.01
@@ -330,7 +330,7 @@ def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
     """What dp-accounting's RDP accountant finds; infinite where e^epsilon is no float."""
     if law.scale >= LARGE:
         return math.inf
-    require_part("dp_accounting", "composing decisions")
+    require_extra("dp_accounting", "composing decisions")
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.secure import discrete_gaussian, vector_to_steps
@@ -80,7 +80,7 @@ def require_gaussian(terms: Terms) -> None:
         )
 
 
-def require_parts(epsilon: float, parts: int) -> float:
+def require_extras(epsilon: float, parts: int) -> float:
     """What the parts of an answer cost of epsilon; refuses an epsilon that is no more."""
     apart = _APART * parts
     if epsilon <= apart:
@@ -94,7 +94,7 @@ def require_parts(epsilon: float, parts: int) -> float:
 def exact_gaussian_vector(terms: Terms) -> list[float]:
     """The released answer of an array: OpenDP's discrete Gaussian on the grid."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 2.0)
-    apart = require_parts(terms.epsilon, len(positions))
+    apart = require_extras(terms.epsilon, len(positions))
     scale = steps / gaussian_shift(terms.epsilon - apart, terms.delta / (1.0 + apart))
     if scale < _LEAST_SCALE:
         raise PrivacyError(
@@ -116,7 +116,7 @@ def gaussian_loss(apart: float, terms: Terms) -> Loss:
 
 def gaussian_law(terms: Terms) -> Any:
     """The law of the answer, or of the noise in each part of one."""
-    require_part("scipy", "the law of a mechanism")
+    require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
     centre = 0.0 if isinstance(terms.value, tuple) else terms.value

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from balaclava._core.declared import LARGEST_EPSILON, Delta, check, check_claim
+from balaclava._core.number_format import rounded_up
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import Decisions, group_delta
-from balaclava.privacy.rounding import rounded_up
 
 if TYPE_CHECKING:
     from balaclava.privacy.composition import Composition, Law

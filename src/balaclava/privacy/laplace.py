@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.privacy.mechanism import Terms, mechanism, proportional_loss
 from balaclava.privacy.secure import discrete_laplace, to_steps, vector_to_steps
 
@@ -43,7 +43,7 @@ def exact_laplace_vector(terms: Terms) -> list[float]:
 
 def laplace_law(terms: Terms) -> Any:
     """The law of the answer, or of the noise in each part of one."""
-    require_part("scipy", "the law of a mechanism")
+    require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
     centre = 0.0 if isinstance(terms.value, tuple) else terms.value

@@ -49,8 +49,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.randomness import SystemRandomness
@@ -143,7 +143,7 @@ def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
 
 def gaussian_index_law(terms: Terms) -> Any:
     """The law of the index."""
-    require_part("scipy", "the law of a mechanism")
+    require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
     return stats.norm(terms.value, math.sqrt(2.0 * terms.sensitivity))
@@ -262,7 +262,7 @@ class BetaLaw:
 
     @property
     def _special(self) -> Any:
-        require_part("scipy", "the law of a mechanism")
+        require_extra("scipy", "the law of a mechanism")
         from scipy import special
 
         return special

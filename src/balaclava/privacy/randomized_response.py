@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.privacy.mechanism import Loss, Terms, mechanism
 from balaclava.privacy.secure import bernoulli, randomized_bit, to_unit_grid
 
@@ -49,7 +49,7 @@ def response_loss(one: Terms, other: Terms) -> Loss:
 
 def response_law(terms: Terms) -> Any:
     """The law of the report."""
-    require_part("scipy", "the law of a mechanism")
+    require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
     return stats.bernoulli(report_probability(float(terms.value), terms.epsilon))

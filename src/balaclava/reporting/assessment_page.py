@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import balaclava
+from balaclava._core.number_format import rounded_up, significant
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_up
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
-from balaclava.reporting.chart_scales import number
 from balaclava.reporting.nist_levels import NistLevel, nist_levels
 from balaclava.reporting.quick_audits import AuditSummary
 from balaclava.reporting.report_data import CURVE_QUANTILES
@@ -196,7 +195,7 @@ def _regret(dossier: AssessmentInput, results: Results | None) -> str:
 def _risk_row(results: Results, label: str) -> str:
     regret = results.final_regret(label)
     cells = (
-        *map(number, (np.median(regret), np.quantile(regret, 0.95), regret.max())),
+        *map(significant, (np.median(regret), np.quantile(regret, 0.95), regret.max())),
         f"{_share(results, label):.0%}",
     )
     return (

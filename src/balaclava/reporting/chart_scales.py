@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,31 +70,3 @@ def _round_numbers(low: float, high: float) -> list[float]:
     step = next(size * m for m in (1, 2, 5, 10) if size * m >= raw * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [step * i for i in range(first, last + 1)]
-
-
-def tick_label(value: float) -> str:
-    """A number for a tick.
-
-    >>> [short(value) for value in (0, 0.05, 250, 20_000, 1_500_000, 3e9, 1e-7)]
-    ['0', '0.05', '250', '20k', '1.5M', '3G', '1e-07']
-    """
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if size <= abs(value) < 1e12:
-            return f"{value / size:.4g}{letter}"
-    return f"{value:.4g}"
-
-
-def number(value: float | None, write: Callable[[float, str], str] = format) -> str:
-    """A number for a table: three digits that count, thousands apart, a dash if it is not known.
-
-    `write` rounds: `rounded_up` for an upper bound.
-
-    >>> [number(value) for value in (12345.6, 61.02, 3.14159, 0.01234, 0, float("nan"))]
-    ['12,346', '61.0', '3.14', '0.0123', '0', '–']
-    """
-    if value is None or math.isnan(value):
-        return "–"
-    size = abs(value)
-    if size >= 1e12 or 0 < size < 1:
-        return write(value, ".3g")
-    return write(value, f",.{0 if size >= 100 or size == 0 else 1 if size >= 10 else 2}f")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from balaclava._core.number_format import significant
 from balaclava.advice.choose.recommend import code_of
 from balaclava.advice.log.arm_estimates import is_binary
 from balaclava.advice.log.off_policy import OFF_POLICY_METHODS
@@ -13,7 +14,6 @@ from balaclava.advice.log.worlds import WORLD_LAWS
 from balaclava.advice.trial.compare import Comparison
 from balaclava.advice.trial.feature_trial import FeatureGain
 from balaclava.advice.trial.standings import AT_RANDOM, RADIUS_SCALE
-from balaclava.reporting.chart_scales import number
 from balaclava.reporting.html_tables import wide_table
 from balaclava.reporting.report_data import PageData, ResultsPanel
 from balaclava.reporting.report_page import write_page
@@ -61,8 +61,8 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
         private = row.label in comparison.candidates
         rows.append(
             (
-                *(row.label, row.guarantee, number(row.mean), number(row.plus_minus)),
-                f"{number(row.low)} to {number(row.high)}",
+                *(row.label, row.guarantee, significant(row.mean), significant(row.plus_minus)),
+                f"{significant(row.low)} to {significant(row.high)}",
                 share,
                 ("yes" if row.beats_random else "no") if private else "-",
             )
@@ -93,7 +93,7 @@ def context_table(context: FeatureGain) -> list[tuple[str, ...]]:
         header,
         *(
             (
-                *(row.label, row.guarantee, number(row.mean), number(row.plus_minus)),
+                *(row.label, row.guarantee, significant(row.mean), significant(row.plus_minus)),
                 f"{row.share:.0%} ± {row.share_plus_minus:.0%}",
             )
             for row in rows
@@ -152,8 +152,8 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
         ("promise", comparison.candidates[best].policy.guarantee.explain()),
         (
             "risk",
-            f"it loses {number(row.mean)} on average, and up to {number(row.high)} in 95 % of the "
-            f"worlds; playing at random loses {number(at_random.mean)}",
+            f"it loses {significant(row.mean)} on average, and up to {significant(row.high)} in "
+            f"95 % of the worlds; playing at random loses {significant(at_random.mean)}",
         ),
         (
             "next",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from balaclava._core.number_format import rounded_up
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, NOTIONS, Guarantee
-from balaclava.privacy.rounding import rounded_up
 from balaclava.reporting.quick_audits import AuditSummary
 
 

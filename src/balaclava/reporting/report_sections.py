@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava.privacy.rounding import rounded_up
-from balaclava.reporting.chart_scales import number
+from balaclava._core.number_format import rounded_up, significant
 from balaclava.reporting.html_tables import NUMBER, wide_table
 from balaclava.reporting.report_data import (
     CURVE_QUANTILES,
@@ -85,8 +84,8 @@ def _price(rows: Sequence[FinalRegret], policies: Mapping[str, Policy]) -> str:
     for scope, row in best.items():
         price = "–"
         if baseline is not None and baseline.mean > 0:
-            price = "1" if row is baseline else f"{number(row.mean / baseline.mean)}"
-        lines.append((scope, row.label, f"{number(row.mean)}{_plus_minus(row)}", price))
+            price = "1" if row is baseline else f"{significant(row.mean / baseline.mean)}"
+        lines.append((scope, row.label, f"{significant(row.mean)}{_plus_minus(row)}", price))
     header = ("promise", "lowest regret", "mean regret", "times the baseline")
     return (
         "<p>Of the policies that make the same promise, the one with the lowest mean regret, and "
@@ -131,7 +130,7 @@ def _promise(policy: Policy) -> tuple[int, float, float]:
 
 
 def _plus_minus(row: FinalRegret) -> str:
-    return "" if row.high != row.high else f" ± {number(row.high - row.mean)}"
+    return "" if row.high != row.high else f" ± {significant(row.high - row.mean)}"
 
 
 def _curves(panel: ResultsPanel, key: str, looks: Mapping[str, LineLook], points: int) -> str:
@@ -291,7 +290,7 @@ def _group_name(results: Any, group: np.ndarray, is_best: bool) -> str:
     if results.environment.holds_data:
         return arms  # how far it is behind is computed from somebody's rewards
     gaps = results.environment.gaps[group]
-    low, high = number(float(gaps.min())), number(float(gaps.max()))
+    low, high = significant(float(gaps.min())), significant(float(gaps.max()))
     return f"{arms}, {low if low == high else f'{low} to {high}'} below"
 
 
@@ -310,8 +309,8 @@ def _table(panel: ResultsPanel) -> str:
     rows = [
         (
             *(row.label, row.scope, str(row.repetitions)),
-            *(number(row.mean), number(row.high - row.mean), *map(number, row.quantiles)),
-            *(f"{row.best_arm_share:.1%}", number(row.bound, rounded_up)),
+            *map(significant, (row.mean, row.high - row.mean, *row.quantiles)),
+            *(f"{row.best_arm_share:.1%}", significant(row.bound, write=rounded_up)),
         )
         for row in panel.final
     ]

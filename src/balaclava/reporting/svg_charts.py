@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from balaclava._core.number_format import significant, tick_label
 from balaclava.reporting.chart_scales import (
     SCALE_KINDS,
     Scale,
     ScaleKind,
     fit_scale,
-    number,
-    tick_label,
 )
 
 WIDTH, HEIGHT = 10_000, 4_000  # of a drawing, in its own units
@@ -280,11 +279,11 @@ def _intervals_view(rows: Sequence[IntervalRow], kind: ScaleKind) -> str:
     for row in rows:
         left, right = (_x(scale, value) for value in row.spread)
         paths = f'<path class="spread {row.look.css}" d="M{left} 5H{right}"/>'
-        sure = number(row.mean)
+        sure = significant(row.mean)
         if row.high == row.high:  # not after one repetition
             left, right = _x(scale, row.low), _x(scale, row.high)
             paths += f'<path class="sure {row.look.css}" d="M{left} 5H{right}"/>'
-            sure += f" ± {number(row.high - row.mean)}"
+            sure += f" ± {significant(row.high - row.mean)}"
         spot = f'<path class="spot {row.look.css}" d="M{_x(scale, row.mean)} 5h0"/>'
         lines.append(
             f'<div class="row" data-policy="{row.look.index}">'

@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Engine
 
-from balaclava.privacy.rounding import rounded_up
+from balaclava._core.number_format import rounded_up
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.schema import Serial
 from balaclava.service.statements import change

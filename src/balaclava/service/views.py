@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from balaclava._core.number_format import rounded_down
 from balaclava.agents.estimates import Estimates, Reading
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.local import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_down
 from balaclava.service.experiment import CONFIDENCE, FINISHED, Experiment, finite
 from balaclava.service.ledger import Ledger
 

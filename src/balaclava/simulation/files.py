@@ -21,8 +21,8 @@ import numpy as np
 
 import balaclava
 from balaclava._core.declared import Range
+from balaclava._core.extras import require_extra
 from balaclava._core.files import atomically
-from balaclava._core.parts import require_part
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
 from balaclava.errors import (
@@ -52,7 +52,7 @@ def save(results: Results, path: str | os.PathLike[str]) -> None:
 
 def encode(results: Results) -> bytes:
     """The file as bytes."""
-    require_part("pyarrow", "a results file")
+    require_extra("pyarrow", "a results file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,7 +145,7 @@ def _intact(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _read(path: Path) -> Any:
-    require_part("pyarrow", "a results file")
+    require_extra("pyarrow", "a results file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -209,7 +209,7 @@ def described_feedback(feedback: Feedback) -> dict[str, Any]:
 
 def versions(device: str = "cpu") -> dict[str, str]:
     """What a simulated number depends on, beside its seed."""
-    require_part("numba", "simulation")
+    require_extra("numba", "simulation")
     return {
         "balaclava": balaclava.__version__,
         "numpy": np.__version__,

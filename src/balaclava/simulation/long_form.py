@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -33,7 +33,7 @@ def to_columns(results: Results) -> dict[str, Any]:
 
 def to_arrow(results: Results) -> Any:
     """A pyarrow table."""
-    require_part("pyarrow", "a table of results")
+    require_extra("pyarrow", "a table of results")
     import pyarrow as pa
 
     columns = to_columns(results)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from balaclava._core.declared import brief
+from balaclava._core.extras import require_extra
 from balaclava._core.files import atomically
-from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError
 from balaclava.simulation.bounds import proved_bound
 from balaclava.simulation.statistics import plus_minus
@@ -61,7 +61,7 @@ def plot(
         >>> [line.get_label() for line in results.plot().axes[0].lines]
         ['ucb1 [not private]']
     """
-    require_part("matplotlib", "a plot")
+    require_extra("matplotlib", "a plot")
     from matplotlib.figure import Figure
 
     _check_band(band)

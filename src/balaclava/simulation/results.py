@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import Range, check
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.environments.base import Environment
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
@@ -176,12 +176,12 @@ class Results:
 
     def to_pandas(self) -> Any:
         """The same as a pandas frame."""
-        require_part("pandas", "a pandas frame")
+        require_extra("pandas", "a pandas frame")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The same as a polars frame."""
-        require_part("polars", "a polars frame")
+        require_extra("polars", "a polars frame")
         import polars
 
         return polars.from_arrow(self.to_arrow())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -28,7 +28,7 @@ def plus_minus(values: np.ndarray) -> Any:
     count = len(values)
     if count < 2:
         return np.full(np.shape(values)[1:], math.nan)[()]
-    require_part("scipy", "an interval for a mean")
+    require_extra("scipy", "an interval for a mean")
     from scipy.special import stdtrit
 
     reach = stdtrit(count - 1, (1 + CONFIDENCE) / 2)
@@ -39,7 +39,7 @@ def clopper_pearson(
     successes: np.ndarray | int, trials: np.ndarray | int, error: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """One-sided bounds on a probability, each wrong with probability at most `error`."""
-    require_part("scipy", "an interval for a share")
+    require_extra("scipy", "an interval for a share")
     from scipy.stats import beta
 
     successes = np.asarray(successes, dtype=np.float64)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from balaclava._core.markup import html_table, text_lines
+from balaclava._core.number_format import decimal, percent
+from balaclava._core.text_tables import ResultTable, html_table, text_lines
 from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
 from balaclava.simulation.tails import HEADER, tail_cells
 from balaclava.simulation.winners import Winners, recorded
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _HEADER = (
     *("policy", "privacy", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
-    *(f"{100 * q:g} %" for q in QUANTILES),
+    *(percent(q, "g") for q in QUANTILES),
     "best arm",
 )
-_LEFT = 2  # the first columns hold text
 
 
 class SummaryRow(NamedTuple):
@@ -41,8 +41,11 @@ class SummaryRow(NamedTuple):
     best_arm_share: float  # of all pulls, those of an arm with the highest mean
 
 
-class Summary(Sequence[SummaryRow]):
-    """The rows, and a table of them as text; with tails and winners, where there are any."""
+class Summary(ResultTable[SummaryRow]):
+    """The final regret of each policy; prints with tails and winners if there are any."""
+
+    header = _HEADER
+    text_columns = 2
 
     def __init__(
         self,
@@ -51,39 +54,23 @@ class Summary(Sequence[SummaryRow]):
         winners: Winners | None = None,
         tails: Sequence[tuple[str, ...]] = (),
     ) -> None:
+        super().__init__(rows)
         self.title = title
         self.winners = winners
         self.tails = tuple(tails)
-        self._rows = tuple(rows)
 
-    @overload
-    def __getitem__(self, index: int) -> SummaryRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[SummaryRow, ...]: ...
-    def __getitem__(self, index: int | slice) -> SummaryRow | tuple[SummaryRow, ...]:
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[SummaryRow]:
-        return iter(self._rows)
-
-    @property
-    def cells(self) -> list[tuple[str, ...]]:
-        """The table as text, its header first."""
-        return [_HEADER, *(_cells(row) for row in self._rows)]
+    def row_cells(self, row: SummaryRow) -> tuple[str, ...]:
+        label, guarantee, repetitions, *numbers, share = row
+        return (label, guarantee, str(repetitions), *map(decimal, numbers), percent(share))
 
     def __str__(self) -> str:
         winners = [] if self.winners is None else ["", str(self.winners)]
-        tails = ["", *text_lines([HEADER, *self.tails], _LEFT)] if self.tails else []
-        return "\n".join([self.title, "", *text_lines(self.cells, _LEFT), *tails, *winners])
-
-    __repr__ = __str__
+        tails = ["", *text_lines([HEADER, *self.tails], self.text_columns)] if self.tails else []
+        return "\n".join([super().__str__(), *tails, *winners])
 
     def _repr_html_(self) -> str:
         tails = html_table("Tails", HEADER, self.tails) if self.tails else ""
-        return html_table(self.title, _HEADER, map(_cells, self._rows)) + tails
+        return super()._repr_html_() + tails
 
 
 def summarise(results: Results) -> Summary:
@@ -104,17 +91,3 @@ def _row(results: Results, label: str) -> SummaryRow:
         quantiles, share = np.quantile(final, QUANTILES), best_arm_share(results, label)
         numbers = [*mean_of_regret(results, label), *quantiles, share]
     return SummaryRow(label, results.guarantee(label), n, *map(float, numbers))
-
-
-def _cells(row: SummaryRow) -> tuple[str, ...]:
-    label, guarantee, repetitions, *numbers, share = row
-    best = "-" if math.isnan(share) else f"{100 * share:.1f} %"
-    return (label, guarantee, str(repetitions), *map(_number, numbers), best)
-
-
-def _number(value: float) -> str:
-    """At least three digits that count, without exponents."""
-    if math.isnan(value):
-        return "-"
-    decimals = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 or value == 0 else 3
-    return f"{value:.{decimals}f}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
+from balaclava._core.number_format import percent
 from balaclava.simulation.statistics import CONFIDENCE, share_interval
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def tails_of(values: np.ndarray, levels: Sequence[float] = LEVELS) -> tuple[Tail
     levels = [level for level in levels if level**n <= error]  # else no run need be above it
     if not levels:
         return ()
-    require_part("scipy", "an interval for a quantile")
+    require_extra("scipy", "an interval for a quantile")
     from scipy.stats import binom
 
     ordered, tails = np.sort(values), []
@@ -81,7 +82,7 @@ def bad_runs_of(values: np.ndarray, threshold: float) -> BadRuns:
 def tail_cells(results: Results) -> list[tuple[str, ...]]:
     """Rows of a table: what the runs of each policy allow for."""
     return [
-        (label, f"{100 * tail.level:g} %", *(f"{number:,.5g}" for number in tail[1:]))
+        (label, percent(tail.level, "g"), *(f"{number:,.5g}" for number in tail[1:]))
         for label in results.labels
         for tail in tails_of(results.final_regret(label))
     ]

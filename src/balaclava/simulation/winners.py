@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import check
 from balaclava._core.kernels import compiled
-from balaclava._core.markup import text_lines
+from balaclava._core.number_format import count, percent
+from balaclava._core.text_tables import ResultTable
 from balaclava.agents.estimates import Confidence
 from balaclava.errors import EstimateError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results, Run
 
 NOBODY = -1
-HEADER = ("policy", "right", "wrong", "none", "median round")
 
 
 class WinnersRow(NamedTuple):
@@ -32,46 +32,19 @@ class WinnersRow(NamedTuple):
     median_round: float  # of the checkpoints at which runs first named an arm; NaN if none did
 
 
-class Winners(Sequence[WinnersRow]):
-    """The rows, and a table of them as text."""
+class Winners(ResultTable[WinnersRow]):
+    """The share of runs of each policy that named an arm, and when."""
+
+    header = ("policy", "right", "wrong", "none", "median round")
 
     def __init__(self, confidence: float, rows: Sequence[WinnersRow]) -> None:
+        super().__init__(rows)
         self.confidence = confidence
-        self._rows = tuple(rows)
+        self.title = f"winners named at {confidence:.6g} confidence, stopping at the first"
 
-    @overload
-    def __getitem__(self, index: int) -> WinnersRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[WinnersRow, ...]: ...
-    def __getitem__(self, index: int | slice) -> WinnersRow | tuple[WinnersRow, ...]:
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[WinnersRow]:
-        return iter(self._rows)
-
-    @property
-    def cells(self) -> list[tuple[str, ...]]:
-        """The table as text, its header first."""
-        return [HEADER, *map(_cells, self._rows)]
-
-    @property
-    def title(self) -> str:
-        """What the table shows."""
-        return f"winners named at {self.confidence:.6g} confidence, stopping at the first"
-
-    def __str__(self) -> str:
-        return "\n".join([self.title, "", *text_lines(self.cells)])
-
-    __repr__ = __str__
-
-
-def _cells(row: WinnersRow) -> tuple[str, ...]:
-    label, *shares, median = row
-    percentages = ("-" if math.isnan(share) else f"{100 * share:.1f} %" for share in shares)
-    return (label, *percentages, "-" if math.isnan(median) else f"{median:,.0f}")
+    def row_cells(self, row: WinnersRow) -> tuple[str, ...]:
+        label, *shares, median = row
+        return (label, *map(percent, shares), count(median))
 
 
 def recorded(results: Results) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from balaclava._core.markup import text_lines
+from balaclava._core.number_format import percent, significant
+from balaclava._core.text_tables import text_lines
 from balaclava.policies.base import Policy
 
 
@@ -65,7 +66,7 @@ class Calibration:
     @property
     def table(self) -> str:
         """The rows as text."""
-        quantile = [] if self.risk is None else [percent(self.risk)]
+        quantile = [] if self.risk is None else [percent(self.risk, ".8g")]
         before, after = ("before", *quantile, "worst run"), ("after", "± (95 %)", *quantile)
         cells: list[tuple[str, ...]] = [("environment", *before, *after, "worst run")]
         for row in self.rows:
@@ -81,7 +82,7 @@ class Calibration:
         header = ("scale", "environment", "mean", "± (95 %)", "median", "95 %", "worst run")
         cells: list[tuple[str, ...]] = [header]
         if self.risk is not None:
-            cells = [(*header, percent(self.risk))]
+            cells = [(*header, percent(self.risk, ".8g"))]
         for scale, environment, *numbers in self.finalists:
             cells.append((f"{scale:.3g}", environment, *_figures(numbers)))
         return "\n".join(text_lines(cells))
@@ -108,9 +109,5 @@ class Calibration:
     __repr__ = __str__
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.8g} %"
-
-
 def _figures(numbers: Iterable[float | None]) -> list[str]:
-    return [f"{number:.4g}" for number in numbers if number is not None]
+    return [significant(number, 4) for number in numbers if number is not None]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from balaclava._core.declared import Arms, Delta, Epsilon, Experts, Horizon, check
+from balaclava._core.number_format import rounded_up
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
-from balaclava.privacy.rounding import rounded_up
 
 LEARNING_RATE_SCALES = (1.0, *(2.0 ** (i / 4) for i in range(-40, 41)))
 EXPERT_POLICIES = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")

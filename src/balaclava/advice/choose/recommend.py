@@ -22,6 +22,7 @@ from balaclava._core.declared import (
     RewardRange,
     check,
 )
+from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import plausible
@@ -29,7 +30,6 @@ from balaclava.advice.choose.rules import Rewards, Rule, Trust, WantedScope, fin
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.rounding import rounded_up
 from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.engine import simulate as play

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from balaclava.advice.choose.calibration import CalibrationRow, ScaleFinalist, ScaleTrial, percent
+from balaclava._core.number_format import percent
+from balaclava.advice.choose.calibration import CalibrationRow, ScaleFinalist, ScaleTrial
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
@@ -134,8 +135,8 @@ class ScaleSearch:
                 0
             ]
             notes.append(
-                f"chosen by the {percent(self.risk)} quantile of the regret; by the mean and the "
-                f"worst run it would be {cheapest:.3g}"
+                f"chosen by the {percent(self.risk, '.8g')} quantile of the regret; by the mean "
+                f"and the worst run it would be {cheapest:.3g}"
             )
         notes.append(
             "closer arms, a longer horizon or a smaller epsilon would want a larger scale, arms "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 from balaclava.logs.numerals import FIRST_ROW, first_row, to_array
 
@@ -24,7 +24,7 @@ UNFIT = (  # what is said where rewards drift
 
 def read_times(where: str, column: Any) -> np.ndarray:
     """Moments as numbers that grow: from numbers, dates, or text such as 2026-01-31 or ISO 8601."""
-    require_part("pyarrow", "looking for drift")
+    require_extra("pyarrow", "looking for drift")
     import pyarrow as pa
 
     with_zone = (pa.timestamp("us", "UTC"), pa.int64())
@@ -48,7 +48,7 @@ def drift_findings(
     labels: list[str], arms: np.ndarray, rewards: np.ndarray, times: np.ndarray
 ) -> list[str]:
     """What changes over time, in sentences."""
-    require_part("scipy", "looking for drift")
+    require_extra("scipy", "looking for drift")
     from scipy.stats import chi2, chi2_contingency
 
     order = np.argsort(times, kind="stable")

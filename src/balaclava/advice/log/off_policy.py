@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava._core.parts import require_part
+from balaclava._core.extras import require_extra
 from balaclava.simulation.statistics import NORMAL_REACH
 
 OFF_POLICY_METHODS = ("doubly robust", "SNIPS", "IPS")
@@ -197,7 +197,7 @@ class PropensityModel(NamedTuple):
 
 def fit_propensities(rows: np.ndarray, arms: np.ndarray, count: int) -> PropensityModel:
     """Multinomial logistic regression, with a ridge of one row on the coefficients."""
-    require_part("scipy", "estimating propensities")
+    require_extra("scipy", "estimating propensities")
     from scipy.optimize import minimize
 
     rows, arms = rows[:_MOST_ROWS], arms[:_MOST_ROWS]

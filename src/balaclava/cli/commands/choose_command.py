@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava._core.number_format import significant
 from balaclava.cli.options import delay_options, lateness
 from balaclava.cli.prompts import MORE, answer_options, read_answers, say, usual_answers
 from balaclava.cli.terminal import progress_bar
@@ -113,13 +114,13 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
     outlook = advice.expect(**late)
     say(
         "regret",
-        f"{_number(outlook.regret)} ± {_number(outlook.plus_minus)} after {outlook.rounds:,} "
-        f"rounds, simulated on {outlook.instance}; choosing at random "
-        f"{_number(outlook.random_regret)}",
+        f"{significant(outlook.regret)} ± {significant(outlook.plus_minus)} after "
+        f"{outlook.rounds:,} rounds, simulated on {outlook.instance}; choosing at random "
+        f"{significant(outlook.random_regret)}",
     )
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
-    other = f"the {_number(outlook.baseline_regret)} of {baseline}"
+    other = f"the {significant(outlook.baseline_regret)} of {baseline}"
     if tuned and "radius_scale" in advice.policy.annotations:
         say(
             "price",
@@ -139,8 +140,3 @@ def _expectation(advice: Recommendation, **late: Any) -> None:
         )
     if outlook.in_vain and advice.policy is advice.learner:
         say("warning", "hardly better than at random: raise epsilon or the horizon")
-
-
-def _number(value: float) -> str:
-    """Whole from 10 on; smaller ones, as of rewards on a small scale, with three digits."""
-    return f"{value:,.0f}" if value == 0 or value >= 10 else f"{value:.3g}"

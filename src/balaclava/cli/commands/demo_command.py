@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava._core.number_format import rounded_down
 from balaclava.cli.terminal import print_table, progress_bar, waiting
-from balaclava.privacy.rounding import rounded_down
 
 if TYPE_CHECKING:
     from balaclava.auditing.report import AuditReport

@@ -48,13 +48,13 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     Example: balaclava serve --database postgresql://host/balaclava --workers 4
     Example: balaclava serve --demo
     """
-    from balaclava._core.parts import require_part
+    from balaclava._core.extras import require_extra
     from balaclava.errors import BalaclavaError
 
-    require_part("fastapi", "the service")
-    require_part("uvicorn", "the service")
+    require_extra("fastapi", "the service")
+    require_extra("uvicorn", "the service")
     if options["database"].startswith("postgresql"):
-        require_part("psycopg", "PostgreSQL")
+        require_extra("psycopg", "PostgreSQL")
     from balaclava.service.demo import serve_demo
     from balaclava.service.problems import StartError
     from balaclava.service.server import Settings

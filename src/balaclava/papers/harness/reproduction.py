@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from balaclava._core.declared import brief
+from balaclava._core.extras import require_extra
 from balaclava._core.files import require_folder
-from balaclava._core.parts import require_part
 from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.papers.harness.figure_registry import figures
 from balaclava.papers.harness.figure_run import FigureRun
@@ -76,7 +76,7 @@ def reproduce(
         raise ParameterError(
             f"scale = {brief(scale)} is not allowed; give one of {', '.join(FIGURE_SCALES)}"
         )
-    require_part("matplotlib", "a figure")
+    require_extra("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
     require_folder(folder)
     run = FigureRun(figure, scale, folder, workers, progress, device)

@@ -6,8 +6,8 @@ import math
 from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava._core.parts import require_part
 from balaclava.frames.start_phase import count_reward, starting_arm
 from balaclava.frames.tally import Tally, begin_tally
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
@@ -117,7 +117,7 @@ class DPFTPLGauss(PrivateBoundedPolicy):
 
     def index_law(self, pulls: int, total: float) -> IndexLaw:
         """The law of the index of an arm with so many rewards and such a sum of them."""
-        require_part("scipy", "the law of an index")
+        require_extra("scipy", "the law of an index")
         from scipy import stats
 
         law: IndexLaw = stats.norm(total / pulls, math.sqrt(2.0 / pulls))

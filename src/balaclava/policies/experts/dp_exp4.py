@@ -10,6 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
+from balaclava._core.number_format import rounded_up
 from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.estimators.weights import (
     Weights,
@@ -24,9 +25,8 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
-from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release, require_parts
+from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release, require_extras
 from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.rounding import rounded_up
 from balaclava.privacy.secure import grid_step
 
 MOST_MIXING = 0.5
@@ -260,7 +260,7 @@ class DPExp4(PrivateExpertPolicy):
         if self.noise == "gaussian":
             if self.delta == 0.0:
                 raise self.refuse("delta", 'must be above 0 for noise = "gaussian"; raise it')
-            require_parts(self.epsilon, self.experts)
+            require_extras(self.epsilon, self.experts)
             shift = gaussian_shift(self.epsilon, self.delta)
             return self.experts / 18.0 * (self.epsilon / shift) ** 2
         if self.delta == 0.0:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from balaclava.reporting.chart_scales import Scale, tick_label
+from balaclava._core.number_format import tick_label
+from balaclava.reporting.chart_scales import Scale
 from balaclava.service.dashboard.words import clock
 
 HEIGHT = 220  # pixels, of a drawing over time

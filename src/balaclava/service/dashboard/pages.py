@@ -13,6 +13,7 @@ import jinja2
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
+from balaclava._core.number_format import count, within_interval
 from balaclava.service.dashboard import charts, words
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters |= {
-            "count": words.count,
+            "count": count,
             "percent": words.percent,
-            "figure": words.figure,
+            "figure": within_interval,
             "most": words.most,
             "least": words.least,
             "plain": words.plain,

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime
 
-from balaclava.privacy.rounding import rounded_down, rounded_up
+from balaclava._core.number_format import UNKNOWN, rounded_down, rounded_up
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-_FINEST = 6  # digits after the point
-
-
-def count(value: int | None) -> str:
-    """Thousands apart.
-
-    >>> count(12400), count(None)
-    ('12,400', '–')
-    """
-    return "–" if value is None else f"{value:,}"
 
 
 def percent(share: float | None) -> str:
@@ -28,23 +17,9 @@ def percent(share: float | None) -> str:
     ['45 %', '3.1 %', '5 %', '–']
     """
     if share is None:
-        return "–"
+        return UNKNOWN
     digits = f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.1f}".removesuffix(".0")
     return f"{digits}\xa0%"
-
-
-def figure(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A number with the digits that its interval leaves meaning to, two digits of the width.
-
-    >>> figure(0.61234, 0.58, 0.64), figure(12.3456, 3.0, 21.0), figure(0.5), figure(None)
-    ('0.612', '12', '0.5', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    if low is None or high is None or not 0 < high - low < math.inf:
-        return f"{value:,.4g}"
-    digits = 1 - math.floor(math.log10(high - low))
-    return f"{value:,.{min(max(digits, 0), _FINEST)}f}"
 
 
 def most(value: float | None) -> str:
@@ -53,7 +28,7 @@ def most(value: float | None) -> str:
     >>> most(0.12341), most(1.0), most(None)
     ('0.1235', '1', '–')
     """
-    return "–" if value is None else rounded_up(value, ",.4g")
+    return UNKNOWN if value is None else rounded_up(value, ",.4g")
 
 
 def least(value: float | None) -> str:
@@ -62,7 +37,7 @@ def least(value: float | None) -> str:
     >>> least(0.87659), least(1.0), least(None)
     ('0.8765', '1', '–')
     """
-    return "–" if value is None else rounded_down(value, ",.4g")
+    return UNKNOWN if value is None else rounded_down(value, ",.4g")
 
 
 def plain(value: object) -> str:
@@ -85,7 +60,7 @@ def span(seconds: float | None) -> str:
     ('7 days', '1 hour 30 minutes', '1 minute 30 seconds', '0.25 seconds', '–')
     """
     if seconds is None:
-        return "–"
+        return UNKNOWN
     parts: list[str] = []
     rest = seconds
     for size, name in _UNITS:
@@ -105,7 +80,7 @@ def about(seconds: float | None) -> str:
     ('5.7 min', '48 min', '0.14 s', '11 d', '–')
     """
     if seconds is None:
-        return "–"
+        return UNKNOWN
     size, name = next((unit for unit in _UNITS if seconds >= unit[0]), _UNITS[-1])
     letters = "min" if name == "minute" else name[0]
     amount = seconds / size

@@ -27,7 +27,7 @@ EXTRAS = {
 }
 
 
-def require_part(module: str, purpose: str) -> None:
+def require_extra(module: str, purpose: str) -> None:
     """Refuse to go on without `module`, which `purpose` needs; called before it is imported."""
     if sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None:
         return

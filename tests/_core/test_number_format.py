@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava._core.number_format import rounded_down, rounded_up, significant
 from balaclava.auditing.charges import Charge
 from balaclava.auditing.duels import Duel
 from balaclava.auditing.report import AuditReport
 from balaclava.auditing.statistical import StatisticalAudit
 from balaclava.privacy.composition import AnyMechanism, Bound, Composition
-from balaclava.privacy.rounding import rounded_down, rounded_up
-from balaclava.reporting.chart_scales import number
 
 SPECS = [".0f", ".3f", ".2g", ".3g", ".6g", ",.0f", ",.4g"]
 RECORD = Path(__file__).parents[2] / "benchmarks" / "audit.json"
@@ -73,7 +72,7 @@ def test_a_bound_is_rounded_by_its_role() -> None:
         ("0.999999", "lower"),
         ("1.00001", "upper"),
     ]
-    assert (number(1234.2), number(1234.2, rounded_up)) == ("1,234", "1,235")
+    assert (significant(1234.2), significant(1234.2, write=rounded_up)) == ("1,234", "1,235")
 
 
 def test_the_record_of_the_audits_says_what_was_measured() -> None:

@@ -1,0 +1,94 @@
+"""Tables of results: as plain text, and as HTML for notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, TypeVar, overload
+
+from balaclava._core.number_format import UNKNOWN
+
+Row = TypeVar("Row")
+
+
+class ResultTable(Sequence[Row]):
+    """A sequence of rows that prints as a table. A subclass says what the cells of a row are."""
+
+    header: ClassVar[tuple[str, ...]]
+    text_columns: ClassVar[int] = 1  # the first columns, aligned to the left; the rest are numbers
+    title: str = ""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = tuple(rows)
+
+    def row_cells(self, row: Row) -> tuple[str, ...]:
+        """The cells of a row, as many as the header has."""
+        raise NotImplementedError
+
+    @property
+    def cells(self) -> list[tuple[str, ...]]:
+        """The table as strings, header first."""
+        return [self.header, *map(self.row_cells, self)]
+
+    @property
+    def text_lines(self) -> list[str]:
+        """The lines of the table as plain text, without its title."""
+        return text_lines(self.cells, self.text_columns)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, "", *self.text_lines])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, self.header, self.cells[1:])
+
+
+def html_table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table in HTML; the first column names the row.
+
+    >>> html_table("a < b", ["x"], [[1]]).partition("</caption>")[0]
+    '<table><caption>a &lt; b'
+    """
+    head = "".join(f"<th>{html.escape(str(cell))}</th>" for cell in header)
+    body = "".join(
+        f"<tr><th>{html.escape(str(first))}</th>"
+        + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in others)
+        + "</tr>"
+        for first, *others in rows
+    )
+    return (
+        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def text_lines(rows: Sequence[Sequence[str]], text_columns: int = 1) -> list[str]:
+    """The lines of a plain-text table; all but the first `text_columns` are aligned to the right.
+
+    >>> text_lines([("arm", "mean"), ("a", "0.25")])
+    ['arm  mean', 'a    0.25']
+    """
+    plain = [["-" if cell == UNKNOWN else cell for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*plain, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < text_columns else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in plain
+    ]
