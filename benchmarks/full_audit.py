@@ -20,7 +20,7 @@ from typing import Any
 import balaclava as bl
 from balaclava._core.number_format import rounded_down
 from balaclava.auditing.audit import plan_games
-from balaclava.auditing.report import AuditReport
+from balaclava.auditing.audit_report import AuditReport
 from balaclava.policies.contextual.features import ContextualPolicy
 from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL, completed

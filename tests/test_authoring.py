@@ -20,7 +20,7 @@ from balaclava import authoring
 from balaclava.authoring import Environment, Epsilon, Policy, PositiveMeans, Range, kernel
 from balaclava.errors import ParameterError
 from balaclava.testing import ConformanceError, check_environment
-from balaclava.testing.environments import says_where_rounds_differ
+from balaclava.testing.environment_checks import says_where_rounds_differ
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

@@ -241,7 +241,7 @@ def test_a_device_reports_with_numpy_and_opendp_alone(device: Path) -> None:
 DOORS = {
     "_core/cache.py": "_core/kernels.py",
     "_core/inner.py": "_core/kernels.py",
-    "auditing/device_games.py": "simulation/gpu/device.py",
+    "auditing/games/device_games.py": "simulation/gpu/device.py",
     "client/": "client/connection.py",
     "logs/numerals.py": "logs/reader.py",
     "papers/": "papers/harness/reproduction.py",

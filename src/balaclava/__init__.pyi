@@ -16,7 +16,7 @@ from balaclava.agents.estimates import Estimates as Estimates
 from balaclava.agents.restoring import restore as restore
 from balaclava.agents.status import Status as Status
 from balaclava.auditing.audit import audit as audit
-from balaclava.auditing.report import AuditReport as AuditReport
+from balaclava.auditing.audit_report import AuditReport as AuditReport
 from balaclava.environments.base import Environment as Environment
 from balaclava.environments.base import EnvironmentName as EnvironmentName
 from balaclava.environments.base import list_environments as list_environments

@@ -13,10 +13,10 @@ import pytest
 
 import balaclava as bl
 from balaclava._core.number_format import rounded_down, rounded_up, significant
-from balaclava.auditing.charges import Charge
-from balaclava.auditing.duels import Duel
-from balaclava.auditing.report import AuditReport
-from balaclava.auditing.statistical import StatisticalAudit
+from balaclava.auditing.audit_report import AuditReport
+from balaclava.auditing.games.pair_test import PairTest
+from balaclava.auditing.games.statistical_audit import StatisticalAudit
+from balaclava.auditing.replay.composed_loss import ComposedLoss
 from balaclava.privacy.composition import AnyMechanism, Bound, Composition
 
 SPECS = [".0f", ".3f", ".2g", ".3g", ".6g", ",.0f", ",.4g"]
@@ -46,12 +46,12 @@ def test_an_audit_never_says_more_than_it_showed() -> None:
     report = AuditReport("a policy", {}, claim, 0.95, None, None, games)
     assert not report.tight
     assert "loose: the bound reaches 79% of the claim" in str(report)
-    assert str(Duel(True, 1.2759, 10)).endswith("at least 1.275")
+    assert str(PairTest(True, 1.2759, 10)).endswith("at least 1.275")
 
 
 def test_a_loss_beyond_the_claim_does_not_read_like_the_claim() -> None:
     assert "epsilon 1.001 and delta 1.24e-06 (declared: 0.3334)" in str(
-        Charge(1.00001, 1.2301e-6, 1 / 3, 2)
+        ComposedLoss(1.00001, 1.2301e-6, 1 / 3, 2)
     )
 
 

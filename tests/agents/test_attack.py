@@ -21,7 +21,7 @@ import pytest
 import balaclava as bl
 from balaclava.agents.decisions import HAS_REWARD, WAS_GIVEN_UP
 from balaclava.agents.reception import Window
-from balaclava.auditing.recorder import Player, Recorder
+from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import BalaclavaError, DecisionError
 from balaclava.policies.base import REGISTRY
 from balaclava.testing.examples import completed
@@ -196,7 +196,7 @@ def check_neighbours(name: str, place: int, change: str, judge: tuple[int, ...] 
     tape, lines = first_run(name, place, judge)
     events = story(policy, place)
     events[place] = CHANGES[change](events[place], *bounds(policy))
-    player = Player(tape, 0)
+    player = Replayer(tape, 0)
     assert view(policy, events, player, judge=judge, **windowed(policy)) == lines
     cost = sum(move.share * move.terms.epsilon for move in player.moves)
     assert cost <= policy.guarantee.epsilon * (1 + 1e-9)
@@ -227,7 +227,7 @@ def test_by_arrival_neighbours_of_the_same_arrival_look_alike(name):
     lines = view(policy, events, recorder, patience=WINDOW)
     place = next(i for i in range(20, ROUNDS) if events[i].reward == high)
     events[place] = events[place]._replace(reward=low)
-    assert view(policy, events, Player(recorder.tape, 0), patience=WINDOW) == lines
+    assert view(policy, events, Replayer(recorder.tape, 0), patience=WINDOW) == lines
     events[place] = Event(10**6, low)
     assert not looks_alike(policy, events, recorder.tape, lines, patience=WINDOW)
 
@@ -237,7 +237,7 @@ def looks_alike(
 ) -> bool:
     """Whether the run is seen as that one; a mechanism asked for something else shows too."""
     try:
-        return view(policy, events, Player(tape, 0), **settings) == lines
+        return view(policy, events, Replayer(tape, 0), **settings) == lines
     except Exception:
         return False
 

@@ -10,7 +10,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.agents.estimates import winner_of
-from balaclava.auditing.recorder import Player, Recorder
+from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
 from balaclava.policies.intervals import FROM_TALLY
 from balaclava.testing.examples import examples
@@ -243,7 +243,7 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
     low, high = policy.accepts if policy.rewards == "bounded" else (0.0, 1.0)
     recorder = Recorder(seed=place)
     lines: list[list[Any]] = []
-    for rng, other in ((recorder, False), (Player(recorder.tape, 0), True)):
+    for rng, other in ((recorder, False), (Replayer(recorder.tape, 0), True)):
         agent = policy.agent()
         agent._player.rng = rng
         rewards = np.random.default_rng(place)

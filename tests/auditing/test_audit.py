@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.audit import both_at_once, plan_games
-from balaclava.auditing.games import Start, play_block
-from balaclava.auditing.limits import epsilon_lower, log_wealth
-from balaclava.auditing.lives import copy_state, fingerprint, plain_life
-from balaclava.auditing.recording import record
-from balaclava.auditing.replay import audit_by_replay
-from balaclava.auditing.search import choose_neighbours
-from balaclava.auditing.statistical import (
+from balaclava.auditing.audit import plan_games, run_concurrently
+from balaclava.auditing.games.compiled_games import GameStart, play_block
+from balaclava.auditing.games.statistical_audit import (
     audit_by_betting,
     audit_statistically,
     bet,
     choose_attack,
-    find_neighbours,
+    find_stream_pair,
     tail_counts,
 )
+from balaclava.auditing.replay.recorded_run import record
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.replay.scenario_kinds import choose_neighbours
+from balaclava.auditing.scenario import copy_state, fingerprint, plain_scenario
+from balaclava.auditing.two_sample_bounds import epsilon_lower, log_wealth
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.randomness import seeded
 from balaclava.testing import examples
@@ -117,7 +117,7 @@ def test_no_false_alarm_in_many_bets(bets, allowed):
     More than 1 in 60 then has probability 1.7e-3, more than 5 in 1,000 6e-4.
     """
     policy = HONEST["one-release"](arms=2, epsilon=1.0)
-    neighbours = find_neighbours(policy, 0.0, 16, 1_000, seed=3)
+    neighbours = find_stream_pair(policy, 0.0, 16, 1_000, seed=3)
     attack = choose_attack(policy, neighbours, 0.0, 16, 16_000, 1_000, seed=3)
     alarms = sum(
         bet(policy, attack, 1.0, 0.0, pairs=1_000, seed=seed).verdict == "violated"
@@ -174,7 +174,7 @@ def test_tight_at_two_million_games(name):
 def test_every_phase_boundary_is_among_the_places():
     policy = HONEST["honest"](arms=2, epsilon=1.0)
     rng = np.random.default_rng(0)
-    life = plain_life(policy, rng.integers(0, 2, (ROUNDS, 2)).astype(float))
+    life = plain_scenario(policy, rng.integers(0, 2, (ROUNDS, 2)).astype(float))
     game = record(policy, life, seed=0)
     places = {
         neighbour.slot + 1 for neighbour in choose_neighbours(policy, game, 200, (0.0, 1.0), rng)
@@ -287,8 +287,8 @@ def test_rounds_that_draw_nothing_are_played_once() -> None:
     """The same games, to the last one, as when each is played from its beginning."""
     policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
     rounds, probes = 2 * policy.start_phase + 3, np.array([5, 2 * policy.start_phase + 3])
-    life = plain_life(policy, np.linspace(0.0, 1.0, 2 * rounds).reshape(rounds, 2))
-    start = Start.of(policy, life)
+    life = plain_scenario(policy, np.linspace(0.0, 1.0, 2 * rounds).reshape(rounds, 2))
+    start = GameStart.of(policy, life)
     later = start.after_quiet(policy, life, life.rewards)
     assert later.quiet == 2 * policy.start_phase
     counts = [
@@ -311,7 +311,7 @@ def test_ctrl_c_among_the_games_ends_the_replay_too():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        both_at_once(proof, games)
+        run_concurrently(proof, games)
     assert ends == ["proof"]
 
 
@@ -323,15 +323,15 @@ def test_an_error_of_the_replay_is_said_before_one_of_the_games():
         raise ValueError("of the games")
 
     with pytest.raises(PrivacyError, match="of the replay"):
-        both_at_once(proof, games)
+        run_concurrently(proof, games)
     with pytest.raises(ValueError, match="of the games"):
-        both_at_once(lambda ended: None, games)
+        run_concurrently(lambda ended: None, games)
 
 
 def test_a_recorded_game_keeps_no_copies_of_its_states():
     """It kept the state after many of its releases: gigabytes, where many decisions may wait."""
     policy = bl.policy("dp-htinf", arms=3, horizon=10**6, epsilon=1.0, outstanding=65_536)
-    game = record(policy, plain_life(policy, np.full((40, 3), 0.5)), seed=1)
+    game = record(policy, plain_scenario(policy, np.full((40, 3), 0.5)), seed=1)
     assert len(game.fingerprints) >= 16
     assert sum(map(len, game.fingerprints.values())) < 10_000
 

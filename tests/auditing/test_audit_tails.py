@@ -12,14 +12,14 @@ import pytest
 
 import balaclava as bl
 from balaclava.auditing.audit import plan_games
-from balaclava.auditing.charges import charge
-from balaclava.auditing.recorder import Player, Recorder
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.composed_loss import compose
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.report import truncated_report
 from balaclava.testing.examples import examples
-from balaclava.testing.policies import round_of
+from balaclava.testing.policy_checks import round_of
 from tests.effort import but_slow, looks
 from tests.oracles.violators_tails import HONEST, VIOLATORS
 
@@ -106,10 +106,10 @@ def test_a_reward_costs_epsilon_once_whatever_becomes_of_the_others(name):
         for _ in range(12):
             place = chance.randrange(260)
             other = [*rewards[:place], chance.uniform(low, high), *rewards[place + 1 :]]
-            player = Player(tape.tape, 0)
+            player = Replayer(tape.tape, 0)
             assert lived(policy, script, player, other, 260) == told
             assert player.position == len(tape.tape)
-            assert charge(player.moves, policy.guarantee).within(policy.guarantee)
+            assert compose(player.moves, policy.guarantee).within(policy.guarantee)
             moved += bool(player.moves)
     assert moved > 0
 

@@ -10,16 +10,16 @@ import pytest
 import balaclava as bl
 from balaclava._core.declared import Epsilon
 from balaclava.auditing.audit import plan_games
-from balaclava.auditing.charges import charge
-from balaclava.auditing.laws import audit_laws
-from balaclava.auditing.lives import plain_life
-from balaclava.auditing.rare import RareAnswers, numbers_of
-from balaclava.auditing.recorder import Move, Player, Recorder
-from balaclava.auditing.recording import Neighbour, record, replay_all
-from balaclava.auditing.redraws import readers
-from balaclava.auditing.replay import audit_by_replay
-from balaclava.auditing.scan import suspicious_rounds
-from balaclava.auditing.search import Kind
+from balaclava.auditing.laws.mechanism_laws import audit_laws
+from balaclava.auditing.rare_answers import RareAnswers, code_numbers
+from balaclava.auditing.replay.answer_dependence import reading_rounds
+from balaclava.auditing.replay.composed_loss import compose
+from balaclava.auditing.replay.leak_scan import scan_for_leaks
+from balaclava.auditing.replay.recorded_run import record, replay_all
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.replay.scenario_kinds import ScenarioKind
+from balaclava.auditing.scenario import Neighbour, plain_scenario
+from balaclava.auditing.tape import MovedInput, Recorder, Replayer
 from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.accounting import gaussian_delta
@@ -130,7 +130,7 @@ def test_rare_answers_of_a_mechanism_without_a_law_are_ones_that_it_draws():
 
 
 def test_the_numbers_of_the_code_and_of_the_parameters_are_known():
-    numbers = numbers_of(BROKEN["raw-after-a-window"])
+    numbers = code_numbers(BROKEN["raw-after-a-window"])
     assert {7.30, 7.31, float(broken_frame.LENGTH)} <= set(numbers)
 
 
@@ -138,37 +138,37 @@ def test_the_numbers_of_the_code_and_of_the_parameters_are_known():
 
 
 def move(loss, epsilon=1.0, share=1.0):
-    return Move("a mechanism", Terms(0.0, 1.0, epsilon, 0.0), loss, share=share)
+    return MovedInput("a mechanism", Terms(0.0, 1.0, epsilon, 0.0), loss, share=share)
 
 
 def test_a_move_is_charged_what_it_costs():
     claim = Guarantee(epsilon=1.0)
-    half = charge([move(Loss(0.5), share=0.5)], claim)
+    half = compose([move(Loss(0.5), share=0.5)], claim)
     assert (half.epsilon, half.declared, half.within(claim)) == (0.5, 1.0, True)
-    both = charge([move(Loss(0.5)), move(Loss(0.6))], claim)
+    both = compose([move(Loss(0.5)), move(Loss(0.6))], claim)
     assert both.epsilon == pytest.approx(1.1)
     assert not both.within(claim)
-    assert not charge([move(Loss(0.5), share=2.0)], claim).declared_within(claim)
-    assert charge([move(Loss(0.5))], claim, [2.0]).epsilon == 1.0
+    assert not compose([move(Loss(0.5), share=2.0)], claim).declared_within(claim)
+    assert compose([move(Loss(0.5))], claim, [2.0]).epsilon == 1.0
 
 
 def test_gaussians_are_composed_by_their_shifts():
     """Four shifts of 0.1 are one of 0.2, not four epsilons."""
     claim = Guarantee(epsilon=1.0, delta=gaussian_delta(0.2, 1.0) * 1.001)
     moves = [move(Loss(shift=0.1)) for _ in range(4)]
-    assert charge(moves, claim).epsilon == pytest.approx(1.0, rel=1e-3)
-    assert charge(moves, claim).within(claim)
-    assert not charge([*moves, move(Loss(shift=0.1))], claim).within(claim)
-    assert not charge(moves, Guarantee(epsilon=1.0)).within(Guarantee(epsilon=1.0))
+    assert compose(moves, claim).epsilon == pytest.approx(1.0, rel=1e-3)
+    assert compose(moves, claim).within(claim)
+    assert not compose([*moves, move(Loss(shift=0.1))], claim).within(claim)
+    assert not compose(moves, Guarantee(epsilon=1.0)).within(Guarantee(epsilon=1.0))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_no_number_costs_everything(bad):
     recorder = Recorder(0)
     laplace_release(recorder, 1.0, 1.0, 1.0)
-    player = Player(recorder.tape, 0)
+    player = Replayer(recorder.tape, 0)
     laplace_release(player, bad, 1.0, 1.0)
-    assert charge(player.moves, Guarantee(epsilon=1e6)).epsilon == math.inf
+    assert compose(player.moves, Guarantee(epsilon=1e6)).epsilon == math.inf
 
 
 # Memory
@@ -177,9 +177,9 @@ def test_what_is_no_number_costs_everything(bad):
 def test_a_release_that_is_read_again_is_charged_to_its_readers():
     policy = BROKEN["old-draws"]
     rewards = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
-    game = record(policy, plain_life(policy, rewards), seed=0)
+    game = record(policy, plain_scenario(policy, rewards), seed=0)
     place = next(i for i, entry in enumerate(game.tape) if i >= game.marks[9])
-    assert readers(policy, game, place, 0).nonzero()[0].tolist() == [9, 10, 11, 12, 13]
+    assert reading_rounds(policy, game, place, 0).nonzero()[0].tolist() == [9, 10, 11, 12, 13]
 
 
 # Laws
@@ -188,7 +188,7 @@ def test_a_release_that_is_read_again_is_charged_to_its_readers():
 @pytest.mark.parametrize("name", ["own-gaussian", "own-uniform", "own-cut-laplace"])
 def test_a_mechanism_with_another_law_is_caught(name):
     policy = BROKEN[name]
-    game = record(policy, plain_life(policy, np.ones((30, 2))), seed=0)
+    game = record(policy, plain_scenario(policy, np.ones((30, 2))), seed=0)
     found = audit_laws(game.tape[:1], seed=0, draws=200_000)
     assert found.verdict == "unproved", str(found)
 
@@ -238,7 +238,7 @@ def test_a_policy_that_nothing_moves_is_not_examined():
 
 def test_a_neighbour_whose_reward_never_comes_moves_nothing():
     policy = CORRECT["truncated"]
-    life = plain_life(policy, np.ones((24, 2)))
+    life = plain_scenario(policy, np.ones((24, 2)))
     life.items[3] = -4  # the fourth decision is given up
     game = record(policy, life, seed=0)
     ((_, outcome),) = replay_all(policy, game, [Neighbour(3, -5.0)])
@@ -246,12 +246,12 @@ def test_a_neighbour_whose_reward_never_comes_moves_nothing():
 
 
 def test_a_scan_finds_the_round_from_which_raw_sums_decide():
-    assert suspicious_rounds(BROKEN["raw-after-5000"], 0, math.inf)[0] == 5001
+    assert scan_for_leaks(BROKEN["raw-after-5000"], 0, math.inf)[0] == 5001
 
 
 def test_a_scan_finds_nothing_where_all_goes_through_mechanisms():
     policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
-    assert suspicious_rounds(policy, 0, math.inf) == []
+    assert scan_for_leaks(policy, 0, math.inf) == []
 
 
 @bl.kernel
@@ -273,7 +273,7 @@ class CountsTwice(bl.Policy):
 def test_a_restored_agent_is_restored_by_bl_restore(monkeypatch):
     monkeypatch.setattr(REGISTRY, "_classes", REGISTRY.classes() | {"counts-twice": CountsTwice})
     policy = CountsTwice(arms=2, epsilon=1.0)
-    kinds = (Kind(("a restored agent",), restored=True),)
+    kinds = (ScenarioKind(("a restored agent",), restored=True),)
     report = audit_by_replay(policy, policy.guarantee, rounds=40, pairs=10, seed=0, kinds=kinds)
     assert report.verdict == "unproved"
     assert "saved agent" in report.fault

@@ -8,7 +8,7 @@ import pytest
 
 import balaclava as bl
 from balaclava._core.kernels import kernel
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.frames.episodes import take_in, take_reward
 from balaclava.frames.pools import NOTHING
 from balaclava.policies.base import Kernels

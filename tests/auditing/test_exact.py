@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import balaclava as bl
-from balaclava.auditing.exact import audit_exactly, divergences, sample_sizes
+from balaclava.auditing.laws.exact_audit import audit_exactly, hockey_stick, sample_sizes
 from balaclava.policies.bounded.dp_ftpl_gauss import DPFTPLGauss
 from balaclava.policies.bounded.dp_ftpl_new import DPFTPLNew
 from balaclava.privacy.guarantee import Guarantee
@@ -26,7 +26,7 @@ def gaussian_delta(shift, epsilon):
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 4.0])
 @pytest.mark.parametrize("shift", [0.02, 0.25, 1.5])
 def test_gaussian_divergence_is_the_closed_form(epsilon, shift):
-    found = divergences(stats.norm(0, 1), stats.norm(shift, 1), epsilon)
+    found = hockey_stick(stats.norm(0, 1), stats.norm(shift, 1), epsilon)
     expected = gaussian_delta(shift, epsilon)
     assert found.delta == pytest.approx(expected, rel=1e-3, abs=1e-25)
     assert found.half_lines == pytest.approx(found.delta, rel=1e-6, abs=1e-16)
@@ -36,7 +36,7 @@ def test_gaussian_divergence_is_the_closed_form(epsilon, shift):
 @pytest.mark.parametrize("shift", [1.0, 0.5])
 def test_truncated_laplace_divergence_is_exactly_delta(epsilon, delta, shift):
     one, other = (TruncatedLaplaceLaw(c, 1.0, epsilon, delta) for c in (0.0, shift))
-    found = divergences(one, other, epsilon)
+    found = hockey_stick(one, other, epsilon)
     if shift == 1.0:
         assert found.delta == pytest.approx(delta, rel=1e-9)
         assert found.half_lines == pytest.approx(delta, rel=1e-9)
@@ -47,7 +47,7 @@ def test_truncated_laplace_divergence_is_exactly_delta(epsilon, delta, shift):
 def test_half_lines_are_not_all_events():
     """Uniform on [0, 1] against its two halves pushed outwards: a half-line sees half of it."""
     spread = stats.uniform(-0.25, 1.5)
-    found = divergences(stats.uniform(0, 1), spread, 0.0)
+    found = hockey_stick(stats.uniform(0, 1), spread, 0.0)
     assert found.delta == pytest.approx(1 / 3, rel=1e-6)
     assert found.half_lines == pytest.approx(1 / 6, rel=1e-6)
 

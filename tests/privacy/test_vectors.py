@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from balaclava._core.kernels import compiled
-from balaclava.auditing.recorder import Player, Recorder
+from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.gaussian import (
@@ -51,7 +51,7 @@ def test_the_tape_gives_an_array_back(name):
     release, first, again = RELEASES[name], np.empty(3), np.empty(3)
     recorder = Recorder(1)
     release(recorder, VALUE, first)
-    player = Player(recorder.tape, 0)
+    player = Replayer(recorder.tape, 0)
     release(player, VALUE + np.array([0.0, 0.5, 0.0]), again)
     assert (first == again).all()
     (move,) = player.moves

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from balaclava.auditing.limits import epsilon_lower
-from balaclava.auditing.recorder import Player, Recorder
+from balaclava.auditing.tape import Recorder, Replayer
+from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service import work
 from balaclava.service.app import create_app
@@ -123,7 +123,7 @@ def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **
     changes = {"policy": policy, "parameters": POLICIES[policy], **more}
     recorder = Recorder(seed=1)
     one = play(stages(recorder), happenings, place, **changes)
-    player = Player(recorder.tape, 0)
+    player = Replayer(recorder.tape, 0)
     other = play(stages(player), others, place, **changes)
     for mine, theirs in zip(one.seen, other.seen, strict=True):
         assert mine == theirs

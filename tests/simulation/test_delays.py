@@ -33,7 +33,7 @@ from balaclava.simulation.delays import LOST, draw_delay
 from balaclava.simulation.engine import player
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.loops import make_late_play
-from balaclava.testing.policies import SEED, late_run
+from balaclava.testing.policy_checks import SEED, late_run
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
 UCB = bl.policy("ucb1", arms=3)

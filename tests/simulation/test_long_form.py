@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.report import AuditReport
+from balaclava.auditing.audit_report import AuditReport
 
 WORLD = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
 POLICIES = {"<one>": bl.policy("ucb1", arms=3), "two": bl.policy("ucb1", arms=3, radius_scale=0.5)}

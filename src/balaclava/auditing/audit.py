@@ -13,20 +13,20 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from balaclava._core.declared import Range, brief, check
-from balaclava.auditing.exact import ExactAudit, audit_exactly
-from balaclava.auditing.games import warm_up
-from balaclava.auditing.laws import LawAudit, audit_laws
-from balaclava.auditing.local_reports import audit_reports
-from balaclava.auditing.recorder import Recorder
-from balaclava.auditing.replay import ReplayAudit, audit_by_replay
-from balaclava.auditing.report import AuditReport
-from balaclava.auditing.search import AS_IT_IS, KINDS
-from balaclava.auditing.statistical import (
+from balaclava.auditing.audit_report import AuditReport
+from balaclava.auditing.games.compiled_games import warm_up
+from balaclava.auditing.games.statistical_audit import (
     BettingAudit,
     StatisticalAudit,
     audit_by_betting,
     audit_statistically,
 )
+from balaclava.auditing.laws.exact_audit import ExactAudit, audit_exactly
+from balaclava.auditing.laws.local_reports import audit_reports
+from balaclava.auditing.laws.mechanism_laws import LawAudit, audit_laws
+from balaclava.auditing.replay.replay_audit import ReplayAudit, audit_by_replay
+from balaclava.auditing.replay.scenario_kinds import SCENARIO_KINDS, UNSCALED_KINDS
+from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError, PrivacyError, require_arm
 from balaclava.policies.base import Policy
 from balaclava.policies.contextual.features import ContextualPolicy
@@ -102,7 +102,7 @@ def audit(
     pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
     times_more = _MORE if more else 1
     warm_up(plan.policy)
-    (replay, laws, exact), statistical = both_at_once(
+    (replay, laws, exact), statistical = run_concurrently(
         lambda ended: check_proof(plan, policy, pairs, seed, seconds, ended),
         lambda: play_games(plan, policy, trials, seed, confidence, quick, on_gpu, times_more),
     )
@@ -129,7 +129,7 @@ def audit(
     )
 
 
-def both_at_once(
+def run_concurrently(
     proof: Callable[[Ended], Proof], games: Callable[[], Games]
 ) -> tuple[Proof, Games]:
     """Both at once: compiled games leave the interpreter to the proof. Ctrl-C ends both."""
@@ -171,13 +171,13 @@ def replay_plan(
     claim = policy.guarantee
     replay = audit_by_replay(
         plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed, seconds=seconds,
-        kinds=KINDS, games=True, entries=entries, ended=ended,
+        kinds=SCENARIO_KINDS, games=True, entries=entries, ended=ended,
     )  # fmt: skip
     if plan.policy is policy or replay.verdict in ("violated", "unproved"):
         return replay
     itself = audit_by_replay(
         policy, claim, rounds=_SHORT, pairs=min(pairs, _AS_IT_IS), seed=seed,
-        seconds=seconds / 3, kinds=AS_IT_IS, games=True, entries=entries, ended=ended,
+        seconds=seconds / 3, kinds=UNSCALED_KINDS, games=True, entries=entries, ended=ended,
     )  # fmt: skip
     if itself.verdict in ("violated", "unproved"):
         return itself
@@ -232,7 +232,7 @@ def play_games(
         )
     games: dict[str, Any] = {}
     if on_gpu:
-        from balaclava.auditing.device_games import count_on_device, heat_of
+        from balaclava.auditing.games.device_games import count_on_device, heat_of
 
         games = {"count": count_on_device, "heat": heat_of(policy)}
     return audit_statistically(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from balaclava._core.cache import cache_directory
 from balaclava._core.files import atomically
 from balaclava.auditing.audit import audit
-from balaclava.auditing.report import AuditReport
+from balaclava.auditing.audit_report import AuditReport
 from balaclava.errors import ResultsFileError
 from balaclava.policies.base import Policy
 

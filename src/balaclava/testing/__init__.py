@@ -13,10 +13,10 @@ Run it on your own, alone or from pytest::
 
 from __future__ import annotations
 
-from balaclava.testing.environments import ENVIRONMENT_CHECKS, check_environment
+from balaclava.testing.conformance import ConformanceError
+from balaclava.testing.environment_checks import ENVIRONMENT_CHECKS, check_environment
 from balaclava.testing.examples import examples, matching_environment
-from balaclava.testing.policies import POLICY_CHECKS, check_policy
-from balaclava.testing.require import ConformanceError
+from balaclava.testing.policy_checks import POLICY_CHECKS, check_policy
 
 __all__ = [
     "ENVIRONMENT_CHECKS",

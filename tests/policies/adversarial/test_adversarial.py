@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import balaclava as bl
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.authoring import Epsilon, compiled
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.errors import ParameterError, RewardError

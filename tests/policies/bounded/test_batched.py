@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.errors import ParameterError
 from balaclava.policies.bounded.batched import pulls_after
 from balaclava.policies.bounded.dp_imed import DPIMED, Batching, Index

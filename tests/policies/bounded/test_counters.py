@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.recorder import Recorder
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.tape import Recorder
 from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.privacy.accounting import interval_epsilon
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import seeded
-from balaclava.testing.policies import interpreted_arms
+from balaclava.testing.policy_checks import interpreted_arms
 from tests.effort import looks
 
 COUNTERS = ["dp-ucb", "dp-ucb-bound", "private-ucb"]

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import balaclava as bl
-from balaclava.auditing.recorder import Recorder
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.perturbation import (
     TruncatedLaplaceLaw,
@@ -23,7 +23,7 @@ from balaclava.privacy.perturbation import (
 )
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.privacy.truncated_laplace import truncated_laplace_magnitude
-from balaclava.testing.policies import round_of
+from balaclava.testing.policy_checks import round_of
 from balaclava.theory.gaussian_index import missed_best
 from tests.effort import looks
 

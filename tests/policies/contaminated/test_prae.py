@@ -10,7 +10,7 @@ import pytest
 
 import balaclava as bl
 import radius_coverage
-from balaclava.auditing import replay
+from balaclava.auditing.replay import replay_audit
 from balaclava.errors import ParameterError
 from balaclava.policies.contaminated.prae import level_of, radius_of
 from balaclava.privacy.randomness import seeded
@@ -442,8 +442,8 @@ def test_replay_at_the_scale_of_the_truncation(number, monkeypatch):
     policies = [p for make in (raw, central) for p in examples(type(make()))]
     policy = policies[number]
     level = level_of(policy.constants(), 8)
-    monkeypatch.setattr(replay, "reward_limits", lambda _: (-level, level))
-    found = replay.audit_by_replay(policy, policy.guarantee, rounds=160, pairs=120, seed=1)
+    monkeypatch.setattr(replay_audit, "reward_limits", lambda _: (-level, level))
+    found = replay_audit.audit_by_replay(policy, policy.guarantee, rounds=160, pairs=120, seed=1)
     assert (found.verdict, found.fault) == ("consistent", "")
     assert found.moved > 20
     assert 0.5 < found.epsilon <= 1.0 + 1e-6

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.recorder import Recorder
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.tape import Recorder
 from balaclava.environments.simulated_experts import (
     advice_from_log,
     bad,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.recorder import Recorder
-from balaclava.auditing.replay import audit_by_replay
+from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.tape import Recorder
 from balaclava.authoring import Epsilon
 from balaclava.environments.hard_instances import hard_arms, hard_local_arms, hard_pair
 from balaclava.errors import DecisionError, MomentWarning, ParameterError, RewardError
@@ -25,7 +25,7 @@ from balaclava.privacy.laplace import laplace_report
 from balaclava.privacy.report import truncated_report
 from balaclava.privacy.truncation import exact_step, truncated, truncated_onto
 from balaclava.simulation.moments import warn_of_moments
-from balaclava.testing.policies import interpreted_arms, played
+from balaclava.testing.policy_checks import interpreted_arms, played
 from balaclava.theory.moments import central_moment_bound, raw_moment_bound
 
 NAMES = ["dpr-ucb", "dpr-se", "ldpr-se"]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import balaclava as bl
-from balaclava.auditing.device_games import make_count, state_of
-from balaclava.auditing.lives import plain_life
+from balaclava.auditing.games.device_games import make_count, state_of
+from balaclava.auditing.scenario import plain_scenario
 from balaclava.simulation.gpu import laws
 from balaclava.simulation.gpu.loop import make_kernels_known, make_play, set_up
 from balaclava.simulation.gpu.state import access_of, mapped
@@ -46,7 +46,7 @@ def audit_to_ptx(policy: bl.Policy) -> str:
     """The loop of an audit's games in NVIDIA's assembly."""
     origin = state_of(policy)
     states = mapped(origin, lambda array: np.stack([array, array], axis=-1))
-    life = plain_life(policy, np.zeros((2, policy.arms)))
+    life = plain_scenario(policy, np.zeros((2, policy.arms)))
     contexts = np.zeros(1) if life.contexts is None else np.ascontiguousarray(life.contexts)
     histogram = np.zeros((1, 3, 2, 1, 3), np.uint64)
     probes, faults = np.array([2]), np.zeros(1, np.int64)

@@ -11,7 +11,7 @@ from balaclava._core.number_format import rounded_down
 from balaclava.cli.terminal import print_table, progress_bar, waiting
 
 if TYPE_CHECKING:
-    from balaclava.auditing.report import AuditReport
+    from balaclava.auditing.audit_report import AuditReport
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results
 

@@ -32,7 +32,7 @@ _SMALLEST_DELTA = 1e-12  # what rounding may add up to
 _TAIL = np.concatenate([np.geomspace(1e-30, 0.02, 60), np.linspace(0.03, 0.5, 20)])
 
 
-class Case(NamedTuple):
+class IndexCase(NamedTuple):
     """One comparison: so many rewards of sum `total`, and of sum `total` + 1."""
 
     pulls: int
@@ -52,7 +52,7 @@ class ExactAudit:
     first: int  # the smallest,
     last: int  # the largest,
     all_until: int  # and the one up to which none was left out
-    worst: Case
+    worst: IndexCase
 
     def __str__(self) -> str:
         where = f"{self.sizes:,} sample sizes from {self.first:,} to {self.last:,}"
@@ -95,12 +95,12 @@ def audit_exactly(
     if getattr(policy, "start_phase", 1) >= NEVER:
         return None
     sizes, all_until = sample_sizes(policy, horizon, dense)
-    worst, delta, half_lines, verdict = Case(sizes[0], 0), 0.0, 0.0, "consistent"
+    worst, delta, half_lines, verdict = IndexCase(sizes[0], 0), 0.0, 0.0, "consistent"
     for case in cases(sizes):
         # Rounding moves a mean by about 2^-53, which is this large a part of one reward's share.
         rounding = 1e-9 + case.pulls * 2.0**-49
         epsilon = claim.epsilon * (1.0 + rounding)
-        divergence = divergences(law(*case), law(case.pulls, case.total + 1), epsilon)
+        divergence = hockey_stick(law(*case), law(case.pulls, case.total + 1), epsilon)
         if divergence.delta > delta * (1.0 + rounding):
             worst, delta = case, divergence.delta
         half_lines = max(half_lines, divergence.half_lines)
@@ -122,21 +122,21 @@ def sample_sizes(policy: Policy, horizon: int | None, dense: int) -> tuple[list[
     return sorted({*range(first, all_until + 1), *beyond}), all_until
 
 
-def cases(sizes: list[int]) -> Iterator[Case]:
+def cases(sizes: list[int]) -> Iterator[IndexCase]:
     """For each size the smallest and the largest total, and one between."""
     for pulls in sizes:
         for total in sorted({0, pulls // 2, pulls - 1}):
-            yield Case(pulls, total)
+            yield IndexCase(pulls, total)
 
 
-class Divergences(NamedTuple):
+class HockeyStick(NamedTuple):
     """How much delta two laws need, whichever of the two is the true one."""
 
     delta: float  # over all events
     half_lines: float  # over events of the form "below x" or "above x"
 
 
-def divergences(one: Any, other: Any, epsilon: float) -> Divergences:
+def hockey_stick(one: Any, other: Any, epsilon: float) -> HockeyStick:
     """The delta that tells two laws apart at epsilon.
 
     On cells between grid points, so never too large; the cells in which the laws cross are cut
@@ -144,9 +144,10 @@ def divergences(one: Any, other: Any, epsilon: float) -> Divergences:
     """
     weight = math.exp(epsilon)
     grid = starting_grid(one, other)
-    a, b = Tails.of(one, grid), Tails.of(other, grid)
+    a, b = LawOnGrid.of(one, grid), LawOnGrid.of(other, grid)
     grid = np.union1d(
-        finer(grid, a.masses - weight * b.masses), finer(grid, b.masses - weight * a.masses)
+        refine_sign_changes(grid, a.masses - weight * b.masses),
+        refine_sign_changes(grid, b.masses - weight * a.masses),
     )
     a, b = a.joined(one, grid), b.joined(other, grid)
     pairs = [(a, b), (b, a)]
@@ -155,7 +156,7 @@ def divergences(one: Any, other: Any, epsilon: float) -> Divergences:
         max(float((p.below - weight * q.below).max()), float((p.above - weight * q.above).max()))
         for p, q in pairs
     )
-    return Divergences(delta, max(half_lines, 0.0))
+    return HockeyStick(delta, max(half_lines, 0.0))
 
 
 def starting_grid(one: Any, other: Any) -> np.ndarray:
@@ -165,7 +166,7 @@ def starting_grid(one: Any, other: Any) -> np.ndarray:
     return np.unique(grid)
 
 
-class Tails(NamedTuple):
+class LawOnGrid(NamedTuple):
     """A law on a grid."""
 
     grid: np.ndarray
@@ -173,15 +174,15 @@ class Tails(NamedTuple):
     above: np.ndarray
 
     @classmethod
-    def of(cls, law: Any, grid: np.ndarray) -> Tails:
+    def of(cls, law: Any, grid: np.ndarray) -> LawOnGrid:
         return cls(grid, law.cdf(grid), law.sf(grid))
 
-    def joined(self, law: Any, more: np.ndarray) -> Tails:
+    def joined(self, law: Any, more: np.ndarray) -> LawOnGrid:
         """On this grid and on more points."""
         grid, places = np.unique(np.concatenate([self.grid, more]), return_index=True)
         below = np.concatenate([self.below, law.cdf(more)])[places]
         above = np.concatenate([self.above, law.sf(more)])[places]
-        return Tails(grid, below, above)
+        return LawOnGrid(grid, below, above)
 
     @property
     def masses(self) -> np.ndarray:
@@ -192,7 +193,7 @@ class Tails(NamedTuple):
         return masses
 
 
-def finer(grid: np.ndarray, excess: np.ndarray) -> np.ndarray:
+def refine_sign_changes(grid: np.ndarray, excess: np.ndarray) -> np.ndarray:
     """Points within the cells on either side of a change of sign."""
     edges = np.concatenate([grid[:1], grid, grid[-1:]])
     changes = np.flatnonzero(np.diff(excess > 0.0))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_down
-from balaclava.auditing.games import Counts, play_life
-from balaclava.auditing.limits import epsilon_lower
-from balaclava.auditing.recording import Game, Neighbour
+from balaclava.auditing.games.compiled_games import GameCounts, play_scenario
+from balaclava.auditing.scenario import Neighbour, Scenario
+from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
@@ -21,7 +21,7 @@ _PROBES = 24
 _TRAIN, _TEST = 20, 21  # names of random streams
 
 
-class Duel(NamedTuple):
+class PairTest(NamedTuple):
     """What games on a pair showed."""
 
     refuted: bool
@@ -36,11 +36,17 @@ class Duel(NamedTuple):
         )
 
 
-def fight(
-    policy: Policy, game: Game, neighbour: Neighbour, claim: Guarantee, seed: int, error: float
-) -> Duel:
+def test_pair(
+    policy: Policy,
+    scenario: Scenario,
+    reference: np.ndarray,
+    neighbour: Neighbour,
+    claim: Guarantee,
+    seed: int,
+    error: float,
+) -> PairTest:
     """Choose an event with some games on both streams, and measure it with others."""
-    life, slot = game.life, neighbour.slot
+    life, slot = scenario, neighbour.slot
     games = min(max(_STEPS // life.rounds, _LEAST), _MOST)
     if life.start is not None:
         games = min(games, _AHEAD)
@@ -50,12 +56,11 @@ def fight(
     place = slot + 1 if slot < life.rounds else 1
     spaced = place + np.ceil(np.geomspace(1, max(life.rounds - place, 1), _PROBES))
     probes = np.unique(np.clip(spaced, 1, life.rounds)).astype(np.int64)
-    reference = np.array(game.decisions[: life.rounds], np.int64).reshape(-1, 2)
     decision = claim.scope == "decision"
 
     def play(stage: int) -> list[tuple[np.ndarray, np.ndarray]]:
         counts = [
-            play_life(policy, life, stream, games, place, probes, reference, seed, stage, side)
+            play_scenario(policy, life, stream, games, place, probes, reference, seed, stage, side)
             for side, stream in enumerate(streams)
         ]
         return [events(each, games, decision) for each in counts]
@@ -68,16 +73,16 @@ def fight(
             best, bound = (side, int(promise.argmax())), float(promise.max())
     side, event = best
     if bound < 0.0:
-        return Duel(False, 0.0, 2 * games)
+        return PairTest(False, 0.0, 2 * games)
     fresh = play(_TEST)
     (likely, a), (unlikely, b) = fresh[side], fresh[1 - side]
     low = float(
         epsilon_lower(likely[event], unlikely[event], a[event], claim.delta, error, b[event])
     )
-    return Duel(low > claim.epsilon, low, 4 * games)
+    return PairTest(low > claim.epsilon, low, 4 * games)
 
 
-def events(counts: Counts, games: int, decision: bool) -> tuple[np.ndarray, np.ndarray]:
+def events(counts: GameCounts, games: int, decision: bool) -> tuple[np.ndarray, np.ndarray]:
     """How often each event happened, and out of how many games.
 
     For a claim on single decisions: that a round was decided as in the reference, or not, given

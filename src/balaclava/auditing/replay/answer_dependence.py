@@ -7,22 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from balaclava.auditing.recorder import Divergence, Player, Recorder
-from balaclava.auditing.recording import Course, Game, Neighbour, Outcome, Seen
+from balaclava.auditing.replay.recorded_run import (
+    Observation,
+    RecordedRun,
+    ReplayOutcome,
+    ScenarioRunner,
+)
+from balaclava.auditing.scenario import Neighbour
+from balaclava.auditing.tape import Divergence, Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
 _FAILURES = (PrivacyError, ArithmeticError, IndexError, ValueError)
 
 
-def forced(
-    policy: Policy, game: Game, rng: Any, rounds: int, neighbour: Neighbour | None = None
-) -> Iterator[tuple[int, Seen]]:
+def rerun(
+    policy: Policy, game: RecordedRun, rng: Any, rounds: int, neighbour: Neighbour | None = None
+) -> Iterator[tuple[int, Observation]]:
     """Each round's decision with other answers, and after the last one what an agent shows.
 
     Whatever is decided, it goes on by the recorded decisions.
     """
-    course = Course(policy, game.life)
+    course = ScenarioRunner(policy, game.life)
     state = course.begin()
     for i in range(rounds):
         yield i, course.choose(state, i, rng)
@@ -34,8 +40,13 @@ def forced(
     yield rounds, course.shown(state, game.decisions[rounds - 1][0])
 
 
-def chance_decides(
-    policy: Policy, game: Game, neighbour: Neighbour, outcome: Outcome, seed: int, times: int = 48
+def depends_on_chance(
+    policy: Policy,
+    game: RecordedRun,
+    neighbour: Neighbour,
+    outcome: ReplayOutcome,
+    seed: int,
+    times: int = 48,
 ) -> bool:
     """Whether randomness reaches what was seen: with other answers something else is.
 
@@ -51,7 +62,7 @@ def chance_decides(
     for number in range(times):
         side = number % 2
         expected = outcome.seen if side else before
-        other = forced(policy, game, Recorder(seed, number), at + 1, neighbour if side else None)
+        other = rerun(policy, game, Recorder(seed, number), at + 1, neighbour if side else None)
         try:
             if any(i == place and seen != expected for i, seen in other):
                 return True
@@ -60,7 +71,9 @@ def chance_decides(
     return False
 
 
-def readers(policy: Policy, game: Game, place: int, seed: int, redraws: int = 3) -> np.ndarray:
+def reading_rounds(
+    policy: Policy, game: RecordedRun, place: int, seed: int, redraws: int = 3
+) -> np.ndarray:
     """Which rounds' decisions change when one answer of the tape is another: [rounds] of bool."""
     entry, rounds = game.tape[place], game.life.rounds
     changed = np.zeros(rounds, bool)
@@ -74,7 +87,7 @@ def readers(policy: Policy, game: Game, place: int, seed: int, redraws: int = 3)
         value = float(other) if other.ndim == 0 else tuple(other.tolist())
         tape = [*game.tape[:place], entry._replace(answer=value), *game.tape[place + 1 :]]
         try:
-            for i, seen in forced(policy, game, Player(tape, 0, lenient=True), rounds):
+            for i, seen in rerun(policy, game, Replayer(tape, 0, lenient=True), rounds):
                 if i < rounds:
                     changed[i] |= seen != game.decisions[i]
         except Divergence:

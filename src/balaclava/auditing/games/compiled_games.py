@@ -17,20 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import compiled, compiling, kernel
-from balaclava.auditing.lives import Life, packed, plain_life
+from balaclava.auditing.scenario import Scenario, pack_state, plain_scenario
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
 
-WATCHED = 4  # arms whose pulls are counted: the streams differ in the first two
+COUNTED_ARMS = 4  # arms whose pulls are counted: the streams differ in the first two
 _BLOCKS = 16  # a random stream serves a block of games
 _FEW_STEPS = 300_000  # that are not worth a thread
 _BEGINNING = 100  # steps that the beginning of a game costs, about
 _NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint64)
 
 
-class Event(NamedTuple):
+class OutputEvent(NamedTuple):
     """Arm `arm` was pulled at least (or at most) `pulls` times in the first `round` rounds.
 
     And arm `branch` was pulled in the round that differs, unless that is the number of arms that
@@ -48,7 +48,7 @@ class Event(NamedTuple):
         return f"arm {self.arm} is pulled {how} {self.pulls} times in the first {self.round} rounds"
 
 
-class Counts(NamedTuple):
+class GameCounts(NamedTuple):
     """What is counted over games."""
 
     pulls: np.ndarray  # [branch, arm, probe, n]: games with n pulls of the arm by the probe
@@ -152,14 +152,14 @@ def make_play(
     return play
 
 
-def player_of(policy: Policy) -> Callable[..., int]:
+def compiled_loop(policy: Policy) -> Callable[..., int]:
     """The compiled loop of a policy."""
     context = no_context if policy.practice_context is None else context_of_round
     loop: Callable[..., int] = compiled(make_play, *policy.kernels, policy.prepare(), context)
     return loop
 
 
-class Start(NamedTuple):
+class GameStart(NamedTuple):
     """Where games begin: a state, and the rounds that led to it and need not be played again."""
 
     params: Any
@@ -170,27 +170,27 @@ class Start(NamedTuple):
     fresh: bool = False  # whether each game begins at the policy's beginning
     quiet: int = 0  # rounds that are already in the state
 
-    def copied(self) -> Start:
+    def copied(self) -> GameStart:
         """The same with memory of its own."""
-        state, memory = packed(self.state)
+        state, memory = pack_state(self.state)
         return self._replace(state=state, memory=memory, decisions=self.decisions.copy())
 
     @classmethod
-    def of(cls, policy: Policy, life: Life) -> Start:
+    def of(cls, policy: Policy, life: Scenario) -> GameStart:
         """At the beginning of a life; every game begins there."""
         params = policy.constants()
         origin = policy.kernels.begin(params) if life.start is None else life.start
-        state, memory = packed(origin)
+        state, memory = pack_state(origin)
         fresh = life.start is None  # untouched memory costs nothing, a copy of it would
         begun = memory[:0] if fresh else memory.copy()
         return cls(params, state, memory, begun, decisions_of(life), fresh)
 
     @classmethod
-    def going_on(cls, params: Any, state: Any, life: Life) -> Start:
+    def going_on(cls, params: Any, state: Any, life: Scenario) -> GameStart:
         """In a state that is to be changed: one game, which goes on from there."""
         return cls(params, state, _EMPTY, _EMPTY, decisions_of(life))
 
-    def after_quiet(self, policy: Policy, life: Life, rewards: np.ndarray) -> Start:
+    def after_quiet(self, policy: Policy, life: Scenario, rewards: np.ndarray) -> GameStart:
         """Past the rounds in which nothing is drawn: they are the same in every game.
 
         They are looked for if they fill at least half of the life.
@@ -212,7 +212,7 @@ class Start(NamedTuple):
         return start
 
 
-def decisions_of(life: Life) -> np.ndarray:
+def decisions_of(life: Scenario) -> np.ndarray:
     """Room for the decisions of a life, with those that were made before it."""
     decisions = np.zeros((2, len(life.times)), np.int64)
     decisions[:, life.rounds :] = life.held.T
@@ -221,39 +221,39 @@ def decisions_of(life: Life) -> np.ndarray:
 
 def play_block(
     policy: Policy,
-    life: Life,
+    life: Scenario,
     rewards: np.ndarray,
     games: int,
     place: int,
     probes: np.ndarray,
     reference: np.ndarray | None,
-    start: Start,
+    start: GameStart,
     rng: Any,
-) -> Counts:
+) -> GameCounts:
     """Some games on one random stream; the decisions of the last are in `start`."""
     return play_blocks(policy, life, rewards, [(games, rng)], place, probes, reference, start)
 
 
 def play_blocks(
     policy: Policy,
-    life: Life,
+    life: Scenario,
     rewards: np.ndarray,
     blocks: list[tuple[int, Any]],
     place: int,
     probes: np.ndarray,
     reference: np.ndarray | None,
-    start: Start,
-) -> Counts:
+    start: GameStart,
+) -> GameCounts:
     """Blocks of games, each on a random stream of its own, all counted together."""
-    watched = min(policy.arms, WATCHED)
+    watched = min(policy.arms, COUNTED_ARMS)
     deepest = int(probes[-1]) + 1 if probes.size else 1
-    counts = Counts(
+    counts = GameCounts(
         np.zeros((watched + 1, watched, probes.size, deepest), np.int64),
         np.zeros(life.rounds, np.int64),
         np.zeros(life.rounds, np.int64),
     )
     columns = (_NOTHING, _NOTHING) if reference is None else np.ascontiguousarray(reference.T)
-    loop = player_of(policy)
+    loop = compiled_loop(policy)
     for games, rng in blocks:
         lost = loop(
             start.params, start.state, start.memory, start.origin, start.fresh, start.quiet,
@@ -268,15 +268,15 @@ def play_blocks(
 
 def warm_up(policy: Policy) -> None:
     """Compile the loop of a policy."""
-    life = plain_life(policy, np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts))))
-    start = Start.of(policy, life)
+    life = plain_scenario(policy, np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts))))
+    start = GameStart.of(policy, life)
     with compiling(policy.name):
         play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, start, seeded(0))
 
 
-def play_life(
+def play_scenario(
     policy: Policy,
-    life: Life,
+    life: Scenario,
     rewards: np.ndarray,
     games: int,
     place: int,
@@ -284,14 +284,14 @@ def play_life(
     reference: np.ndarray | None,
     seed: int,
     *path: int,
-) -> Counts:
+) -> GameCounts:
     """Many games on a life with these rewards. No probe comes before `place`."""
-    start = Start.of(policy, life).after_quiet(policy, life, rewards)
+    start = GameStart.of(policy, life).after_quiet(policy, life, rewards)
     sizes = np.full(_BLOCKS, games // _BLOCKS)
     sizes[: games % _BLOCKS] += 1
     blocks = [(int(size), seeded(seed, *path, number)) for number, size in enumerate(sizes)]
 
-    def part(own: Start, mine: list[tuple[int, Any]]) -> Counts:
+    def part(own: GameStart, mine: list[tuple[int, Any]]) -> GameCounts:
         return play_blocks(policy, life, rewards, mine, place, probes, reference, own)
 
     if games * (_BEGINNING + life.rounds - start.quiet) < _FEW_STEPS:
@@ -300,10 +300,10 @@ def play_life(
     starts = [start.copied() for _ in range(cores)]
     with ThreadPoolExecutor(cores) as pool:
         parts = list(pool.map(part, starts, [blocks[i::cores] for i in range(cores)]))
-    return Counts(*(functools.reduce(np.add, each) for each in zip(*parts, strict=True)))
+    return GameCounts(*(functools.reduce(np.add, each) for each in zip(*parts, strict=True)))
 
 
-def count_games(
+def count_pulls_in_games(
     policy: Policy,
     rewards: np.ndarray,
     games: int,
@@ -317,6 +317,6 @@ def count_games(
     `branch` is the arm that was pulled in round `place`; the last row is the sum over all of them.
     No probe comes before `place`.
     """
-    life = plain_life(policy, rewards[: int(probes[-1])])
-    counts = play_life(policy, life, life.rewards, games, place, probes, None, seed, *path)
+    life = plain_scenario(policy, rewards[: int(probes[-1])])
+    counts = play_scenario(policy, life, life.rewards, games, place, probes, None, seed, *path)
     return counts.pulls

@@ -127,7 +127,7 @@ class RareAnswers:
         return 4.0 * answer if method in ("standard_normal", "standard_exponential") else answer
 
 
-def numbers_of(policy: Policy) -> tuple[float, ...]:
+def code_numbers(policy: Policy) -> tuple[float, ...]:
     """The numbers in the code of the policy's kernels and among its parameters."""
     numbers = {*_COMMON, *_numbers(policy.constants())}
     waiting, codes = [*policy.kernels, policy.prepare(), policy.report_kernel], set()

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_down
-from balaclava.auditing.games import Event, count_games
-from balaclava.auditing.limits import epsilon_lower, log_wealth
-from balaclava.auditing.recorder import Recorder
+from balaclava.auditing.games.compiled_games import OutputEvent, count_pulls_in_games
+from balaclava.auditing.tape import Recorder
+from balaclava.auditing.two_sample_bounds import epsilon_lower, log_wealth
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import available_cores
 
-Count = Callable[..., np.ndarray]  # `count_games`, or the same on a GPU
+Count = Callable[..., np.ndarray]  # `count_pulls_in_games`, or the same on a GPU
 
 _SEARCH, _TRAIN, _TEST, _BET = range(4)  # names of random streams
 _GAPS, _FEW_GAPS = 21, 11
@@ -43,7 +43,7 @@ class BestEvent(NamedTuple):
     """An event, the bound it promises, and the stream (0 or 1) on which it is likelier."""
 
     bound: float
-    event: Event
+    event: OutputEvent
     side: int
 
 
@@ -51,11 +51,11 @@ class Attack(NamedTuple):
     """Two neighbouring streams and an event that is likelier on the first."""
 
     streams: np.ndarray  # [2, rounds, arms]
-    event: Event
+    event: OutputEvent
     place: int
 
 
-class Neighbours(NamedTuple):
+class StreamPair(NamedTuple):
     """Two reward streams that differ in round `place` alone."""
 
     streams: np.ndarray  # [2, rounds, arms]
@@ -94,7 +94,7 @@ def audit_statistically(
     trials: int,
     seed: int,
     confidence: float,
-    count: Count = count_games,
+    count: Count = count_pulls_in_games,
     heat: int = _HEAT,
     times_more: int = 1,
 ) -> StatisticalAudit:
@@ -104,8 +104,8 @@ def audit_statistically(
     something shows, games of their own, `times_more` as many, measure it on the same streams.
     """
     half = max(trials // 4, 1)  # of the games on each stream
-    _, planned = parts_of(half)
-    neighbours = find_neighbours(policy, delta, rounds, planned, seed, count, heat)
+    _, planned = split_games(half)
+    neighbours = find_stream_pair(policy, delta, rounds, planned, seed, count, heat)
     result = measure(policy, neighbours, epsilon, delta, rounds, half, seed, confidence, count)
     if times_more > 1 and result.epsilon_lower > 0.0:
         half *= times_more
@@ -115,7 +115,7 @@ def audit_statistically(
     return result
 
 
-def parts_of(half: int) -> tuple[int, int]:
+def split_games(half: int) -> tuple[int, int]:
     """Of 2 half games on a stream: how many choose the event, and how many measure it."""
     choice = min(half, _CHOICE)
     return choice, 2 * half - choice
@@ -123,7 +123,7 @@ def parts_of(half: int) -> tuple[int, int]:
 
 def measure(
     policy: Policy,
-    neighbours: Neighbours,
+    neighbours: StreamPair,
     epsilon: float,
     delta: float,
     rounds: int,
@@ -136,7 +136,7 @@ def measure(
 
     At most half of them choose.
     """
-    choice, games = parts_of(half)
+    choice, games = split_games(half)
     attack = choose_attack(policy, neighbours, delta, rounds, choice, games, seed, count)
     likely, unlikely = (
         count_event(policy, attack, stream, games, seed, _TEST, side, count=count)
@@ -184,7 +184,7 @@ def audit_by_betting(
     significance: float = 1e-3,
 ) -> BettingAudit:
     """An anytime-valid test: stops as soon as the claim is refuted, or after `pairs` pairs."""
-    neighbours = find_neighbours(policy, delta, rounds, pairs, seed)
+    neighbours = find_stream_pair(policy, delta, rounds, pairs, seed)
     attack = choose_attack(policy, neighbours, delta, rounds, 32 * _FEW_GAMES, pairs, seed)
     return bet(policy, attack, epsilon, delta, pairs=pairs, seed=seed, significance=significance)
 
@@ -226,13 +226,13 @@ def bet(
 
 def choose_attack(
     policy: Policy,
-    neighbours: Neighbours,
+    neighbours: StreamPair,
     delta: float,
     rounds: int,
     games: int,
     planned: int,
     seed: int,
-    count: Count = count_games,
+    count: Count = count_pulls_in_games,
 ) -> Attack:
     """The event that tells two streams apart best, found with games of its own."""
     probes = probe_rounds(rounds, neighbours.place)
@@ -245,15 +245,15 @@ def choose_attack(
     return Attack(streams, event, neighbours.place)
 
 
-def find_neighbours(
+def find_stream_pair(
     policy: Policy,
     delta: float,
     rounds: int,
     planned: int,
     seed: int,
-    count: Count = count_games,
+    count: Count = count_pulls_in_games,
     most: int = _HEAT,
-) -> Neighbours:
+) -> StreamPair:
     """The pair of streams, among some, that `planned` games on each will tell apart best.
 
     Arm 0 and arm 1 pay constant rewards whose difference is chosen by bisection so that the game
@@ -266,7 +266,7 @@ def find_neighbours(
     if planned >= _MANY_GAMES:
         places |= {max(rounds // part, 1) for part in (8, 4, 2)}
     candidates = [
-        neighbours_at(policy, gap, place, rounds)
+        constant_pair(policy, gap, place, rounds)
         for gap in undecided_gaps(policy, rounds, seed)
         for place in sorted(places)
     ]
@@ -285,7 +285,7 @@ def find_neighbours(
 
     while len(candidates) > 1:
         numbers = range(len(candidates))
-        if count is count_games:
+        if count is count_pulls_in_games:
             with ThreadPoolExecutor(available_cores()) as pool:
                 scores = list(pool.map(score, numbers))
         else:  # a GPU is busy with one
@@ -302,8 +302,8 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
     probes = np.array([rounds])
 
     def share(gap: float) -> float:
-        stream = neighbours_at(policy, gap, 1, rounds).streams[0]
-        counts = count_games(policy, stream, games, 1, probes, seed, _SEARCH)[-1, 0, 0]
+        stream = constant_pair(policy, gap, 1, rounds).streams[0]
+        counts = count_pulls_in_games(policy, stream, games, 1, probes, seed, _SEARCH)[-1, 0, 0]
         return float(counts @ np.arange(rounds + 1)) / (games * rounds)
 
     least, most = share(-1.0), share(1.0)
@@ -324,22 +324,22 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
     return sorted({-1.0, 0.0, 1.0, *np.clip(spread, -1.0, 1.0).tolist()})
 
 
-def neighbours_at(policy: Policy, gap: float, place: int, rounds: int) -> Neighbours:
+def constant_pair(policy: Policy, gap: float, place: int, rounds: int) -> StreamPair:
     """Constant rewards, arm 0 `gap` above arm 1; in round `place` the least or the largest."""
     low, high = policy.accepts
     if not (math.isfinite(low) and math.isfinite(high)):
-        high = 1.0 if policy.rewards == "loss" else reach(policy, rounds)
+        high = 1.0 if policy.rewards == "loss" else largest_counted_reward(policy, rounds)
         low = 0.0 if policy.rewards == "loss" else -high
     unit = np.zeros((rounds, policy.arms))
     unit[:, 0] = 0.5 + gap / 2
     unit[:, 1:2] = 0.5 - gap / 2
     streams = np.stack([unit, unit])
     streams[0, place - 1], streams[1, place - 1] = 0.0, 1.0
-    return Neighbours(low + (high - low) * streams, place)
+    return StreamPair(low + (high - low) * streams, place)
 
 
 @functools.lru_cache(maxsize=64)
-def reach(policy: Policy, rounds: int) -> float:
+def largest_counted_reward(policy: Policy, rounds: int) -> float:
     """The largest first reward, a power of two, that gets past truncation; 1 if there is none."""
     params, prepare = policy.constants(), policy.prepare()
     begin, choose, learn, _ = policy.kernels
@@ -375,7 +375,7 @@ def best_event(
     planned: int,
 ) -> BestEvent:
     """The event that promises the highest bound from `planned` games on each stream."""
-    best = BestEvent(-1.0, Event(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
+    best = BestEvent(-1.0, OutputEvent(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
     seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
     left, right = left[..., seen], right[..., seen]
     for at_least in (True, False):
@@ -388,7 +388,7 @@ def best_event(
             bound = float(bounds[branch, arm, probe, pulls])
             if bound > best.bound:
                 pulls = min(int(least[pulls]), int(probes[probe]))  # at most all: always so
-                event = Event(branch, arm, int(probes[probe]), pulls, at_least)
+                event = OutputEvent(branch, arm, int(probes[probe]), pulls, at_least)
                 best = BestEvent(bound, event, side)
     return best
 
@@ -423,7 +423,7 @@ def count_event(
     games: int,
     seed: int,
     *path: int,
-    count: Count = count_games,
+    count: Count = count_pulls_in_games,
 ) -> int:
     """In how many fresh games the event of an attack happened."""
     event = attack.event

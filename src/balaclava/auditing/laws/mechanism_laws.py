@@ -18,9 +18,9 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import compiled
 from balaclava._core.number_format import rounded_down, rounded_up
-from balaclava.auditing.exact import divergences
-from balaclava.auditing.limits import epsilon_lower
-from balaclava.auditing.recorder import Entry
+from balaclava.auditing.laws.exact_audit import hockey_stick
+from balaclava.auditing.tape import Entry
+from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanism import Mechanism, Terms, mechanism_of
 from balaclava.privacy.randomness import seeded
@@ -154,7 +154,7 @@ def fault_of_curve(laws: list[Any], terms: Terms) -> str:
         sides = ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p))
         needed = max(0.0, *(one - grown * other for one, other in sides))
     else:
-        needed = divergences(laws[0], laws[1], terms.epsilon * (1 + 1e-9)).half_lines
+        needed = hockey_stick(laws[0], laws[1], terms.epsilon * (1 + 1e-9)).half_lines
     if needed > terms.delta * (1 + 1e-6) + 1e-12:
         return (
             f"its law needs delta {rounded_up(needed, '.3g')} at epsilon "

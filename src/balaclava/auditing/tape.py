@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.auditing.rare import RareAnswers
+from balaclava.auditing.rare_answers import RareAnswers
 from balaclava.privacy.budget import check_budget
 from balaclava.privacy.mechanism import Loss, Terms, distance, mechanism_of
 from balaclava.privacy.randomness import seeded
@@ -77,7 +77,7 @@ def _plain(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]
     return tuple(value.tolist() if isinstance(value, np.ndarray) else value for value in values)
 
 
-class Move(NamedTuple):
+class MovedInput(NamedTuple):
     """A mechanism whose input the neighbouring stream moved, and what that costs."""
 
     name: str
@@ -89,7 +89,7 @@ class Move(NamedTuple):
 
 
 @dataclass
-class Player:
+class Replayer:
     """Answers from a tape, whatever the input; notes which mechanisms' inputs have moved.
 
     A `lenient` one does not mind that a question has other terms or arguments than before. One
@@ -98,7 +98,7 @@ class Player:
 
     tape: list[Entry]
     position: int
-    moves: list[Move] = field(default_factory=list)
+    moves: list[MovedInput] = field(default_factory=list)
     lenient: bool = False
     charging: bool = True
 
@@ -120,7 +120,9 @@ class Player:
             if self.charging and now.value != then.value:
                 apart = distance(then.value, now.value, mechanism.norm) / now.sensitivity
                 loss, place = mechanism.loss(then, now), self.position - 1
-                self.moves.append(Move(mechanism.name, now, loss, mechanism.local, place, apart))
+                self.moves.append(
+                    MovedInput(mechanism.name, now, loss, mechanism.local, place, apart)
+                )
         return mechanism.deliver(arguments, entry.answer)
 
     def __getattr__(self, method: str) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,15 @@ _ALIGNED = 64  # bytes
 _CONTEXTS = 400  # different ones in a life; then they come again
 
 
+class Neighbour(NamedTuple):
+    """Another reward in one slot of a scenario."""
+
+    slot: int
+    reward: float
+
+
 @dataclass
-class Life:
+class Scenario:
     """What happens, round after round.
 
     Decisions have a slot each: those of this life by round, then those that were made before it
@@ -66,29 +73,29 @@ class Life:
             for row in events
         ]
         self.times, self.rewards = self.times[slots], self.rewards[slots]
-        self.offsets, self.items = as_arrays(events)
+        self.offsets, self.items = event_arrays(events)
         self.contexts = None if self.contexts is None else self.contexts[:rounds]
 
 
-def as_arrays(events: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def event_arrays(events: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Offsets and items of a list for each round."""
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in events])]).astype(np.int64)
     return offsets, np.array([item for row in events for item in row], np.int64)
 
 
-def plain_life(policy: Policy, rewards: np.ndarray, first: int = 0) -> Life:
+def plain_scenario(policy: Policy, rewards: np.ndarray, first: int = 0) -> Scenario:
     """Every reward comes at once, and every context is the practice one."""
     rounds = len(rewards)
-    return Life(
+    return Scenario(
         times=np.arange(first + 1, first + rounds + 1),
         rewards=np.ascontiguousarray(rewards),
-        contexts=contexts_of(policy, rounds, None),
+        contexts=scenario_contexts(policy, rounds, None),
         offsets=np.arange(rounds + 1),
         items=np.arange(1, rounds + 1),
     )
 
 
-def late_events(
+def delayed_events(
     rounds: int, delay: int, lost: float, rng: np.random.Generator, held: int = 0
 ) -> list[list[int]]:
     """Rewards up to `delay` rounds late, in any order; a share is given up instead."""
@@ -105,7 +112,7 @@ def late_events(
     return events
 
 
-def contexts_of(policy: Policy, rounds: int, rng: np.random.Generator | None) -> Any:
+def scenario_contexts(policy: Policy, rounds: int, rng: np.random.Generator | None) -> Any:
     """The practice context in every round, or, with an rng, another one in each."""
     practice = policy.practice_context
     if practice is None:
@@ -143,7 +150,7 @@ def copy_state(state: Any) -> Any:
     )
 
 
-def packed(state: Any) -> tuple[Any, np.ndarray]:
+def pack_state(state: Any) -> tuple[Any, np.ndarray]:
     """A copy of a state whose arrays lie in one stretch of memory, and that memory.
 
     Then one copy of the memory puts the whole state back.

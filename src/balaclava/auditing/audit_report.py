@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from balaclava._core.number_format import rounded_down
 from balaclava._core.text_tables import html_table
-from balaclava.auditing.exact import ExactAudit
-from balaclava.auditing.laws import LawAudit
-from balaclava.auditing.replay import ReplayAudit
-from balaclava.auditing.statistical import BettingAudit, StatisticalAudit
+from balaclava.auditing.games.statistical_audit import BettingAudit, StatisticalAudit
+from balaclava.auditing.laws.exact_audit import ExactAudit
+from balaclava.auditing.laws.mechanism_laws import LawAudit
+from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.privacy.guarantee import Guarantee
 
 Verdict = Literal["consistent", "violated", "unproved", "not examined", "not private"]

@@ -30,8 +30,8 @@ from balaclava.simulation.engine import (
     simulate,
 )
 from balaclava.simulation.feedback import Feedback
+from balaclava.testing.conformance import require, require_error
 from balaclava.testing.examples import matching_environment
-from balaclava.testing.require import require, require_error
 
 SEED = 20_240
 ROUNDS = 300

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_up
-from balaclava.auditing.recorder import Move
+from balaclava.auditing.tape import MovedInput
 from balaclava.privacy.accounting import gaussian_epsilon
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanism import ROUNDING
@@ -17,7 +17,7 @@ from balaclava.privacy.mechanism import ROUNDING
 _TOLERANCE = 1e-9  # of floating-point sums
 
 
-class Charge(NamedTuple):
+class ComposedLoss(NamedTuple):
     """The loss of one neighbour, and beside it what was declared for the mechanisms it moved.
 
     >>> str(Charge(epsilon=2.0, declared=2.0, moves=1))
@@ -51,9 +51,9 @@ class Charge(NamedTuple):
         )
 
 
-def charge(
-    moves: Sequence[Move], claim: Guarantee, weights: Sequence[float] | None = None
-) -> Charge:
+def compose(
+    moves: Sequence[MovedInput], claim: Guarantee, weights: Sequence[float] | None = None
+) -> ComposedLoss:
     """What the moved mechanisms cost at the claimed delta.
 
     Pure losses add up, or come to less by advanced composition; Gaussians are one whose shift is
@@ -72,9 +72,9 @@ def charge(
         declared = math.inf  # what was declared bounds nothing
     if shift > 0.0:
         gaussian = gaussian_epsilon(shift, spare) if math.isfinite(shift) else math.inf
-        return Charge(float(pure.sum()) + gaussian, claim.delta, declared, len(moves))
+        return ComposedLoss(float(pure.sum()) + gaussian, claim.delta, declared, len(moves))
     epsilon = _pure_loss(pure, spare, claim.epsilon)
-    return Charge(
+    return ComposedLoss(
         epsilon, claim.delta if epsilon < float(pure.sum()) else delta, declared, len(moves)
     )
 

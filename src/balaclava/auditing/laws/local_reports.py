@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import compiled
-from balaclava.auditing.limits import epsilon_lower
-from balaclava.auditing.statistical import VIOLATED, StatisticalAudit
+from balaclava.auditing.games.statistical_audit import VIOLATED, StatisticalAudit
+from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import compiling
-from balaclava.auditing.games import WATCHED, context_of_round, no_context
-from balaclava.auditing.lives import plain_life
+from balaclava.auditing.games.compiled_games import COUNTED_ARMS, context_of_round, no_context
+from balaclava.auditing.scenario import plain_scenario
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.device import on_device
@@ -73,8 +73,8 @@ def make_count(policy: Policy) -> Callable[..., None]:
         game = cuda.grid(1)
         if game >= games:
             return
-        pulls = cuda.local.array(WATCHED, int64)
-        for arm in range(WATCHED):
+        pulls = cuda.local.array(COUNTED_ARMS, int64)
+        for arm in range(COUNTED_ARMS):
             pulls[arm] = 0
         whole = view(states, game)
         restart(whole, origin)
@@ -110,7 +110,7 @@ def _loop_of(policy: Policy) -> Any:
     return _loops[key]
 
 
-class Table(NamedTuple):
+class GameMemory(NamedTuple):
     """The memory of all games of a launch."""
 
     games: int
@@ -119,13 +119,13 @@ class Table(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)  # an audit asks for one policy, many times
-def _table_of(policy: Policy) -> Table:
+def _table_of(policy: Policy) -> GameMemory:
     from numba import cuda
 
     origin = state_of(policy)
     games = max(1, min(_AT_ONCE, int(_MEMORY) // bytes_of(origin)))
     states = mapped(origin, lambda array: cuda.device_array((*array.shape, games), array.dtype))
-    return Table(games, mapped(origin, cuda.to_device), states)
+    return GameMemory(games, mapped(origin, cuda.to_device), states)
 
 
 def count_on_device(
@@ -147,9 +147,9 @@ def _count(
 ) -> np.ndarray:
     from numba import cuda
 
-    life = plain_life(policy, rewards[: int(probes[-1])])
+    life = plain_scenario(policy, rewards[: int(probes[-1])])
     count, table = _loop_of(policy), _table_of(policy)
-    watched = min(policy.arms, WATCHED)
+    watched = min(policy.arms, COUNTED_ARMS)
     shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)
     room = min(_COPIES, games // _GAMES_A_COPY, _COUNTERS // int(np.prod(shape)))
     histogram = cuda.to_device(np.zeros((max(room, 1), *shape), np.uint64))

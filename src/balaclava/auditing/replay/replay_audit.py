@@ -19,34 +19,34 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_up
-from balaclava.auditing.charges import Charge, charge
-from balaclava.auditing.duels import ERROR, fight
-from balaclava.auditing.games import warm_up
-from balaclava.auditing.rare import RareAnswers, numbers_of
-from balaclava.auditing.recorder import Entry, Move
-from balaclava.auditing.recording import (
-    Game,
-    Neighbour,
-    Outcome,
-    find_stray,
+from balaclava.auditing.games.compiled_games import warm_up
+from balaclava.auditing.games.pair_test import ERROR, test_pair
+from balaclava.auditing.rare_answers import RareAnswers, code_numbers
+from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
+from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
+from balaclava.auditing.replay.leak_scan import scan_for_leaks
+from balaclava.auditing.replay.recorded_run import (
+    RecordedRun,
+    ReplayOutcome,
+    find_leaking_pair,
     record,
     replay_all,
 )
-from balaclava.auditing.redraws import chance_decides, readers
-from balaclava.auditing.report_replay import fault_of_reports
-from balaclava.auditing.scan import suspicious_rounds
-from balaclava.auditing.search import (
-    AS_IT_IS,
-    NEAR,
-    RARE,
-    Kind,
-    about,
+from balaclava.auditing.replay.report_replay import report_fault
+from balaclava.auditing.replay.scenario_kinds import (
+    RARE_ANSWER_KINDS,
+    START_KINDS,
+    UNSCALED_KINDS,
+    ScenarioKind,
     about_truncation,
     choose_neighbours,
-    make_life,
+    kind_around,
+    make_scenario,
     other_streams,
     reward_limits,
 )
+from balaclava.auditing.scenario import Neighbour
+from balaclava.auditing.tape import Entry, MovedInput
 from balaclava.errors import PolicyError, PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
@@ -88,16 +88,16 @@ class ReplayAudit:
         )
 
 
-class Doubt(NamedTuple):
+class UnprovedPair(NamedTuple):
     """An unproved pair."""
 
-    game: Game
+    game: RecordedRun
     neighbour: Neighbour
     fault: str
     excess: float
 
 
-class Search:
+class PairAuditor:
     """What was found so far."""
 
     def __init__(
@@ -106,9 +106,9 @@ class Search:
         self.policy, self.claim, self.seed, self.games = policy, claim, seed, games
         self.ended = ended
         self.tried = self.moved = 0
-        self.worst = Charge()
+        self.worst = ComposedLoss()
         self.delta = self.declared = 0.0
-        self.doubts: list[Doubt] = []
+        self.doubts: list[UnprovedPair] = []
         self.violation = ""
         self.reached: set[str] = set()
         self.tried_features: set[str] = set()
@@ -121,7 +121,7 @@ class Search:
 
     def examine(
         self,
-        game: Game,
+        game: RecordedRun,
         neighbours: list[Neighbour],
         others: list[np.ndarray],
         deadline: float,
@@ -135,7 +135,7 @@ class Search:
         for number, rewards in enumerate(others):
             if self.done or (number >= _STREAMS and time.thread_time() > deadline):
                 break
-            stray = find_stray(self.policy, game, rewards)
+            stray = find_leaking_pair(self.policy, game, rewards)
             if stray is not None:
                 self.reached |= set(game.life.features)
                 self.judge(*stray, {})
@@ -151,19 +151,23 @@ class Search:
                 return
 
     def judge(
-        self, game: Game, neighbour: Neighbour, outcome: Outcome, reading: dict[int, np.ndarray]
+        self,
+        game: RecordedRun,
+        neighbour: Neighbour,
+        outcome: ReplayOutcome,
+        reading: dict[int, np.ndarray],
     ) -> None:
         """Within the claim, unproved, or violated."""
         where = f"round {game.life.times[neighbour.slot]}"
         if outcome.fault:
-            deterministic = outcome.differs is not None and not chance_decides(
+            deterministic = outcome.differs is not None and not depends_on_chance(
                 self.policy, game, neighbour, outcome, self.seed
             )
             # What comes before it may have less than delta's probability, on a rare tape.
             if deterministic and (self.claim.delta == 0.0 or not game.rare):
                 self.violation = f"{where}: {outcome.fault}, and no randomness reaches it"
             else:
-                self.doubts.append(Doubt(game, neighbour, f"{where}: {outcome.fault}", 1e9))
+                self.doubts.append(UnprovedPair(game, neighbour, f"{where}: {outcome.fault}", 1e9))
             return
         if fault := self.foreign(game, neighbour, outcome.moves):
             self.violation = f"{where}: {fault}"
@@ -176,10 +180,10 @@ class Search:
             if not cost.within(self.claim) or not cost.declared_within(self.claim):
                 terms = rounded_up(self.claim.epsilon, ".4g"), rounded_up(self.claim.delta, ".3g")
                 fault = f"{where}: {cost}; claimed are {' and '.join(terms)}"
-                self.doubts.append(Doubt(game, neighbour, fault, cost.epsilon))
+                self.doubts.append(UnprovedPair(game, neighbour, fault, cost.epsilon))
                 return
 
-    def foreign(self, game: Game, neighbour: Neighbour, moves: list[Move]) -> str:
+    def foreign(self, game: RecordedRun, neighbour: Neighbour, moves: list[MovedInput]) -> str:
         """What a reward moved beside its owner's report of it, for scope "report"."""
         if self.claim.scope == "report":
             for move in moves:
@@ -188,15 +192,15 @@ class Search:
         return ""
 
     def charges(
-        self, game: Game, moves: list[Move], reading: dict[int, np.ndarray]
-    ) -> list[Charge]:
+        self, game: RecordedRun, moves: list[MovedInput], reading: dict[int, np.ndarray]
+    ) -> list[ComposedLoss]:
         """The loss of a run, or that of each decision."""
         if not moves or self.claim.scope != "decision":
-            return [charge(moves, self.claim)]
+            return [compose(moves, self.claim)]
         most = max(_READ // game.life.rounds, 2)
         for move in moves:
             if move.place not in reading and len(reading) < most:
-                reading[move.place] = readers(self.policy, game, move.place, self.seed)
+                reading[move.place] = reading_rounds(self.policy, game, move.place, self.seed)
         costs = []
         for i in range(game.life.rounds):
             fresh = game.chosen[i - 1] if i else 0
@@ -209,7 +213,7 @@ class Search:
                     read.append(move)
                     weights.append(2.0)  # earlier decisions, which are known, tell of it too
             if read:
-                costs.append(charge(read, self.claim, weights))
+                costs.append(compose(read, self.claim, weights))
         return costs
 
     def verdict(self) -> ReplayAudit:
@@ -234,9 +238,10 @@ class Search:
         if not self.games:
             return "unproved", fault
         for number, doubt in enumerate(ranked[:_DUELS]):
-            duel = fight(
+            duel = test_pair(
                 self.policy,
-                doubt.game,
+                doubt.game.life,
+                np.array(doubt.game.decisions[: doubt.game.life.rounds], np.int64).reshape(-1, 2),
                 doubt.neighbour,
                 self.claim,
                 self.seed + number,
@@ -249,11 +254,17 @@ class Search:
         return "unproved", fault
 
 
-class Tour:
+class ScenarioSearch:
     """Lives, one after the other, for a search."""
 
     def __init__(
-        self, search: Search, rounds: int, pairs: int, rare_lives: int, seed: int, seconds: float
+        self,
+        search: PairAuditor,
+        rounds: int,
+        pairs: int,
+        rare_lives: int,
+        seed: int,
+        seconds: float,
     ) -> None:
         self.search, self.rounds, self.pairs, self.rare_lives = search, rounds, pairs, rare_lives
         self.seed, self.seconds = seed, seconds
@@ -261,7 +272,7 @@ class Tour:
         self.rng = np.random.default_rng([seed, 0])
         self.widths: list[float] = []  # sensitivities that rewards of any size were truncated for
 
-    def all_kinds(self, kinds: tuple[Kind, ...]) -> None:
+    def all_kinds(self, kinds: tuple[ScenarioKind, ...]) -> None:
         """Each kind once, and again as long as there are pairs and time."""
         lives, end = (
             max(len(kinds), self.pairs // 20),
@@ -279,22 +290,29 @@ class Tour:
     def rare_answers(self) -> None:
         """Lives with answers that seldom come: few neighbours each, but many tapes."""
         lives, end = self.rare_lives, time.thread_time() + _RARE_SHARE * self.seconds
-        numbers = numbers_of(self.search.policy)
+        numbers = code_numbers(self.search.policy)
         for number in range(lives):
-            late = time.thread_time() > end and number >= len(RARE)
+            late = time.thread_time() > end and number >= len(RARE_ANSWER_KINDS)
             if not self.search.done and not late:
                 answers = RareAnswers(numbers, number, self.seed)
-                self.live(RARE[number % len(RARE)], _RARE_PAIRS, self.seconds / lives, answers)
+                self.live(
+                    RARE_ANSWER_KINDS[number % len(RARE_ANSWER_KINDS)],
+                    _RARE_PAIRS,
+                    self.seconds / lives,
+                    answers,
+                )
 
     def around(self, rounds: list[int]) -> None:
         """Lives about rounds in which rewards may go around the mechanisms."""
         for round_ in _EACH * rounds:
             if not self.search.done:
                 wanted = max(self.pairs - self.search.tried, 1)
-                self.live(about(round_), wanted, max(self.seconds / (self.pairs // 20 + 1), 0.05))
+                self.live(
+                    kind_around(round_), wanted, max(self.seconds / (self.pairs // 20 + 1), 0.05)
+                )
 
     def live(
-        self, kind: Kind, wanted: int, seconds: float, rare: RareAnswers | None = None
+        self, kind: ScenarioKind, wanted: int, seconds: float, rare: RareAnswers | None = None
     ) -> None:
         """Record a life, and examine some neighbours of it."""
         policy, search, rng, number = self.search.policy, self.search, self.rng, self.number
@@ -303,7 +321,7 @@ class Tour:
         limits = about_truncation(self.widths, rng) if aimed else reward_limits(policy)
         deadline = time.thread_time() + seconds
         seed = self.seed + number
-        life = make_life(policy, kind, number, self.rounds, limits, seed, rng)
+        life = make_scenario(policy, kind, number, self.rounds, limits, seed, rng)
         if life is None:
             return
         beyond = _BEYOND if kind.start and not kind.quiet else None
@@ -332,7 +350,7 @@ def audit_by_replay(
     pairs: int,
     seed: int,
     seconds: float = float("inf"),
-    kinds: tuple[Kind, ...] = NEAR,
+    kinds: tuple[ScenarioKind, ...] = START_KINDS,
     games: bool = False,
     entries: dict[tuple[object, ...], Entry] | None = None,
     ended: Callable[[], bool] = lambda: False,
@@ -355,20 +373,20 @@ def audit_by_replay(
         fault = "claims that each reward is reported by its owner, but has no report_kernel"
         return ReplayAudit("violated", 0, 0, 0.0, 0.0, fault)
     if policy.report_kernel is not None:
-        verdict, fault = fault_of_reports(policy, claim, seed)
+        verdict, fault = report_fault(policy, claim, seed)
         if verdict != "consistent":
             return ReplayAudit(verdict, 0, 0, 0.0, 0.0, fault)
     far = any(kind.start for kind in kinds)
     if far:
         warm_up(policy)  # compiling does not count
-    search = Search(policy, claim, seed, games, ended)
-    rare = 0 if kinds is AS_IT_IS else pairs // _RARE
-    tour = Tour(search, rounds, pairs, rare, seed, seconds)
+    search = PairAuditor(policy, claim, seed, games, ended)
+    rare = 0 if kinds is UNSCALED_KINDS else pairs // _RARE
+    tour = ScenarioSearch(search, rounds, pairs, rare, seed, seconds)
     try:
         tour.all_kinds(kinds)
         tour.rare_answers()
         if far and not search.done:
-            tour.around(suspicious_rounds(policy, seed, seconds / 4))
+            tour.around(scan_for_leaks(policy, seed, seconds / 4))
     except (PrivacyError, SavedStateError) as error:
         return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
     if entries is not None:

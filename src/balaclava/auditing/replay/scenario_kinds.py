@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.auditing.games import Start, play_block
-from balaclava.auditing.lives import (
-    Life,
-    as_arrays,
-    contexts_of,
+from balaclava.auditing.games.compiled_games import GameStart, play_block
+from balaclava.auditing.replay.recorded_run import RecordedRun
+from balaclava.auditing.scenario import (
+    Neighbour,
+    Scenario,
     copy_state,
-    late_events,
-    plain_life,
+    delayed_events,
+    event_arrays,
+    plain_scenario,
+    scenario_contexts,
 )
-from balaclava.auditing.recording import Game, Neighbour
 from balaclava.policies.base import Policy, unregistered_part
 from balaclava.privacy.randomness import seeded
 
@@ -35,7 +36,7 @@ _SPECIAL = (
 )  # fmt: skip
 
 
-class Kind(NamedTuple):
+class ScenarioKind(NamedTuple):
     """One kind of life."""
 
     features: tuple[str, ...] = ()
@@ -50,45 +51,51 @@ class Kind(NamedTuple):
     several: bool = False  # long enough for several releases
 
 
-KINDS = (
-    Kind(),
-    Kind(("late rewards",), delay=_DELAY),
-    Kind(("cancelled decisions", "late rewards"), delay=_DELAY, lost=0.2),
-    Kind(("special values",), special=True),
-    Kind(("past the horizon",), start="horizon"),
-    Kind(("after 3,000 rounds", "rewards 3,000 rounds late"), start=3_000, held=4),
-    Kind(("a thousand rounds",), far=True),
-    Kind(("a restored agent", "late rewards"), delay=_DELAY, restored=True),
-    Kind(("after 30,000 rounds",), start=30_000),
-    Kind(("rewards in any order",), delay=-1),
-    Kind(("special values", "cancelled decisions"), lost=0.1, delay=3, special=True),
-    Kind(("past the horizon", "cancelled decisions"), start="horizon", lost=0.1, delay=_DELAY),
+SCENARIO_KINDS = (
+    ScenarioKind(),
+    ScenarioKind(("late rewards",), delay=_DELAY),
+    ScenarioKind(("cancelled decisions", "late rewards"), delay=_DELAY, lost=0.2),
+    ScenarioKind(("special values",), special=True),
+    ScenarioKind(("past the horizon",), start="horizon"),
+    ScenarioKind(("after 3,000 rounds", "rewards 3,000 rounds late"), start=3_000, held=4),
+    ScenarioKind(("a thousand rounds",), far=True),
+    ScenarioKind(("a restored agent", "late rewards"), delay=_DELAY, restored=True),
+    ScenarioKind(("after 30,000 rounds",), start=30_000),
+    ScenarioKind(("rewards in any order",), delay=-1),
+    ScenarioKind(("special values", "cancelled decisions"), lost=0.1, delay=3, special=True),
+    ScenarioKind(
+        ("past the horizon", "cancelled decisions"), start="horizon", lost=0.1, delay=_DELAY
+    ),
 )
-NEAR = tuple(kind for kind in KINDS if not kind.start)  # that need no compiled play
-RARE = (
-    Kind(("rare answers",), several=True),
-    Kind(("rare answers", "late rewards"), delay=_DELAY, several=True),
-    Kind(("rare answers", "cancelled decisions"), delay=3, lost=0.1, several=True),
+START_KINDS = tuple(kind for kind in SCENARIO_KINDS if not kind.start)  # that need no compiled play
+RARE_ANSWER_KINDS = (
+    ScenarioKind(("rare answers",), several=True),
+    ScenarioKind(("rare answers", "late rewards"), delay=_DELAY, several=True),
+    ScenarioKind(("rare answers", "cancelled decisions"), delay=3, lost=0.1, several=True),
 )
-AS_IT_IS = (Kind(("the first release",), start="release"), *KINDS[4:6], KINDS[8])
+UNSCALED_KINDS = (
+    ScenarioKind(("the first release",), start="release"),
+    *SCENARIO_KINDS[4:6],
+    SCENARIO_KINDS[8],
+)
 
 
-def about(round_: int) -> Kind:
+def kind_around(round_: int) -> ScenarioKind:
     """Lives from shortly before a round on."""
-    return Kind((f"around round {round_:,}",), start=max(round_ - 20, 1), quiet=True)
+    return ScenarioKind((f"around round {round_:,}",), start=max(round_ - 20, 1), quiet=True)
 
 
-def make_life(
+def make_scenario(
     policy: Policy,
-    kind: Kind,
+    kind: ScenarioKind,
     number: int,
     rounds: int,
     limits: tuple[float, float],
     seed: int,
     rng: np.random.Generator,
-) -> Life | None:
+) -> Scenario | None:
     """A life of that kind; None where the policy has no such thing."""
-    target, features = target_of(policy, kind), list(kind.features)
+    target, features = start_round(policy, kind), list(kind.features)
     if target is None or (kind.restored and unregistered_part(policy)):
         return None
     length = max(rounds, _FAR) if kind.far else rounds
@@ -99,21 +106,21 @@ def make_life(
     if kind.start:
         length = max(min(_AHEAD, 4 * rounds), 300)
         most = _FURTHEST if kind.start == "release" else 50 * _CHUNK
-        state, first, held, held_times = ahead(
+        state, first, held, held_times = fast_forward(
             policy, target, kind.held, most, limits, seed, kind.quiet or number % 2 == 0
         )
     delay = length // 2 if kind.delay == -1 else kind.delay
-    events = late_events(length, delay, kind.lost, rng, len(held))
+    events = delayed_events(length, delay, kind.lost, rng, len(held))
     rewards = reward_stream(policy, length + len(held), number, limits, rng, kind.special)
     varies = policy.practice_context is not None and number % 2 == 1
     if varies:
         features.append("changing contexts")
-    offsets, items = as_arrays(events)
+    offsets, items = event_arrays(events)
     restored = rng.integers(0, length, 2).tolist() if kind.restored else []
-    return Life(
+    return Scenario(
         times=np.concatenate([np.arange(first + 1, first + length + 1), held_times]).astype(int),
         rewards=rewards,
-        contexts=contexts_of(policy, length, rng if varies else None),
+        contexts=scenario_contexts(policy, length, rng if varies else None),
         offsets=offsets,
         items=items,
         start=state,
@@ -123,7 +130,7 @@ def make_life(
     )
 
 
-def target_of(policy: Policy, kind: Kind) -> int | None:
+def start_round(policy: Policy, kind: ScenarioKind) -> int | None:
     """How many rounds are played before the life; None where it cannot be."""
     if kind.start == "release":
         return 0
@@ -135,7 +142,7 @@ def target_of(policy: Policy, kind: Kind) -> int | None:
     return int(kind.start)
 
 
-def ahead(
+def fast_forward(
     policy: Policy,
     target: int,
     hold: int,
@@ -158,11 +165,11 @@ def ahead(
         size = min(_CHUNK, target - round_ if round_ < target else last - round_)
         number = 2 if quiet else round_ // _CHUNK  # all least: nothing drowns what comes later
         table = reward_stream(policy, size, number, limits, data, False)
-        life = plain_life(policy, table, round_)
+        life = plain_scenario(policy, table, round_)
         if round_ == 0 and hold:
             events = [[] if i < hold else [i + 1] for i in range(size)]
-            life.offsets, life.items = as_arrays(events)
-        start = Start.going_on(params, state, life)
+            life.offsets, life.items = event_arrays(events)
+        start = GameStart.going_on(params, state, life)
         play_block(policy, life, life.rewards, 1, 1, _NO_PROBES, None, start, rng)
         if round_ == 0:
             held = start.decisions.T[:hold].copy()
@@ -243,7 +250,7 @@ def about_truncation(widths: list[float], rng: np.random.Generator) -> tuple[flo
 
 def choose_neighbours(
     policy: Policy,
-    game: Game,
+    game: RecordedRun,
     wanted: int,
     limits: tuple[float, float],
     rng: np.random.Generator,
@@ -268,7 +275,7 @@ def choose_neighbours(
 
 
 def other_streams(
-    policy: Policy, game: Game, limits: tuple[float, float], rng: np.random.Generator
+    policy: Policy, game: RecordedRun, limits: tuple[float, float], rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Streams that differ in every reward: turned over, drawn anew, special, about a middle."""
     (low, high), rewards = limits, game.life.rewards
@@ -285,7 +292,7 @@ def other_streams(
 
 def other_reward(
     policy: Policy,
-    game: Game,
+    game: RecordedRun,
     slot: int,
     limits: tuple[float, float],
     rng: np.random.Generator,

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from balaclava._core.number_format import rounded_up
-from balaclava.auditing.charges import charge
-from balaclava.auditing.local_reports import first_level
-from balaclava.auditing.rare import RareAnswers, numbers_of
-from balaclava.auditing.recorder import Divergence, Player, Recorder
-from balaclava.auditing.search import special_values
+from balaclava.auditing.laws.local_reports import first_level
+from balaclava.auditing.rare_answers import RareAnswers, code_numbers
+from balaclava.auditing.replay.composed_loss import compose
+from balaclava.auditing.replay.scenario_kinds import special_values
+from balaclava.auditing.tape import Divergence, Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
@@ -20,14 +20,14 @@ _TRIES = 200
 _FURTHEST = 1e240  # the largest level that is tried; a device refuses more
 
 
-def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]:
+def report_fault(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]:
     """The verdict on reports, and what is wrong with them."""
     params, prepare, report = policy.constants(), policy.prepare(), policy.report_kernel
     assert report is not None  # the caller has looked
     rng = np.random.default_rng([seed, 1])
     low, high = policy.accepts
     bounded = math.isfinite(low) and math.isfinite(high)
-    numbers = numbers_of(policy)
+    numbers = code_numbers(policy)
     for number in range(_TRIES):
         # A server may send any level: the report must be private at all of them.
         reach = 6 if rng.random() < 0.8 else 180
@@ -42,14 +42,14 @@ def fault_of_reports(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, 
         recorder = Recorder(int(rng.integers(2**32)), rare=rare)
         try:
             answer = report(params, prepare(params, float(one)), level, recorder)
-            player = Player(recorder.tape, 0)
+            player = Replayer(recorder.tape, 0)
             again = report(params, prepare(params, float(other)), level, player)
         except (Divergence, PrivacyError) as error:
             return "unproved", f"a report: {error}"
         if again != answer:
             fault = "a report depends on the reward though every mechanism answered alike"
             return ("unproved" if recorder.tape else "violated"), fault
-        cost = charge(player.moves, claim)
+        cost = compose(player.moves, claim)
         if not cost.within(claim):
             return "unproved", f"a report: {cost}; claimed is {rounded_up(claim.epsilon, '.4g')}"
     return "consistent", ""

@@ -15,7 +15,7 @@ from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.policies.base import policy as make_policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import simulate
-from balaclava.testing.require import require, require_error
+from balaclava.testing.conformance import require, require_error
 
 SEED = 20_241
 DRAWS = 200

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.agents.restoring import carried_over
-from balaclava.auditing.lives import Life, copy_state, fingerprint
-from balaclava.auditing.rare import RareAnswers
-from balaclava.auditing.recorder import Divergence, Entry, Move, Player, Recorder
+from balaclava.auditing.rare_answers import RareAnswers
+from balaclava.auditing.scenario import Neighbour, Scenario, copy_state, fingerprint
+from balaclava.auditing.tape import Divergence, Entry, MovedInput, Recorder, Replayer
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
 
@@ -32,21 +32,14 @@ _LOOKS = 8  # as long as there were no more looks than that
 
 _CLOSE = 16  # releases after each of which a state is kept; of later ones, one in so many
 
-Seen = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
-
-
-class Neighbour(NamedTuple):
-    """Another reward in one slot of a life."""
-
-    slot: int
-    reward: float
+Observation = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
 
 
 @dataclass
-class Game:
+class RecordedRun:
     """A recorded run: what was decided, what was answered, and where the tape stood."""
 
-    life: Life
+    life: Scenario
     decisions: list[tuple[int, int]]  # by slot
     tape: list[Entry]
     marks: list[int] = field(default_factory=list)  # length of the tape before each choice; end
@@ -57,19 +50,19 @@ class Game:
     rare: bool = False  # whether answers were chosen that seldom come
 
 
-class Outcome(NamedTuple):
+class ReplayOutcome(NamedTuple):
     """What became of a neighbour."""
 
-    moves: list[Move] = []  # noqa: RUF012 (never changed)
+    moves: list[MovedInput] = []  # noqa: RUF012 (never changed)
     fault: str = ""  # how it went another way, though every answer was the same
     differs: int | None = None  # the round, from 0, in which something else was seen
-    seen: Seen = (0, 0)  # what it was
+    seen: Observation = (0, 0)  # what it was
 
 
-class Course:
+class ScenarioRunner:
     """The kernels of a policy at work on a life."""
 
-    def __init__(self, policy: Policy, life: Life) -> None:
+    def __init__(self, policy: Policy, life: Scenario) -> None:
         self.policy, self.life = policy, life
         self.params, self.prepare = policy.constants(), policy.prepare()
 
@@ -123,20 +116,20 @@ class Course:
 
 def record(
     policy: Policy,
-    life: Life,
+    life: Scenario,
     seed: int,
     beyond: int | None = None,
     rare: RareAnswers | None = None,
-) -> Game:
+) -> RecordedRun:
     """Play a life once and write everything down, with rare answers where given.
 
     With `beyond`, the life ends so many rounds after the first release, if there is one.
     """
-    course, recorder = Course(policy, life), Recorder(seed, rare=rare)
+    course, recorder = ScenarioRunner(policy, life), Recorder(seed, rare=rare)
     state, before = course.begin(), fingerprint(course.params)
     rounds, last = life.rounds, life.rounds
     held = [(int(arm), int(phase)) for arm, phase in life.held]
-    game = Game(life, [*([(0, 0)] * rounds), *held], recorder.tape, rare=rare is not None)
+    game = RecordedRun(life, [*([(0, 0)] * rounds), *held], recorder.tape, rare=rare is not None)
     for i in range(rounds):
         if i >= last:
             life.shortened(last)
@@ -164,10 +157,10 @@ def record(
 
 
 def replay_all(
-    policy: Policy, game: Game, neighbours: list[Neighbour]
-) -> Iterator[tuple[Neighbour, Outcome]]:
+    policy: Policy, game: RecordedRun, neighbours: list[Neighbour]
+) -> Iterator[tuple[Neighbour, ReplayOutcome]]:
     """What becomes of each neighbour when every question gets the recorded answer."""
-    course, player = Course(policy, game.life), Player(game.tape, 0)
+    course, player = ScenarioRunner(policy, game.life), Replayer(game.tape, 0)
     state = course.begin()
     waiting = defaultdict(list)
     for neighbour in neighbours:
@@ -177,7 +170,7 @@ def replay_all(
         for order, item in enumerate(game.life.happenings(i)):
             if item > 0:
                 for neighbour in waiting.pop(item - 1, ()):
-                    branch = Player(game.tape, player.position)
+                    branch = Replayer(game.tape, player.position)
                     begun = copy_state(state)
                     yield neighbour, replay_one(course, begun, game, neighbour, i, order, branch)
             course.happen(state, item, game.decisions[abs(item) - 1], player, None)
@@ -185,18 +178,18 @@ def replay_all(
         if not waiting:
             return
     for neighbour in (neighbour for late in waiting.values() for neighbour in late):
-        yield neighbour, Outcome()  # its reward was never told
+        yield neighbour, ReplayOutcome()  # its reward was never told
 
 
 def replay_one(
-    course: Course,
+    course: ScenarioRunner,
     state: Any,
-    game: Game,
+    game: RecordedRun,
     neighbour: Neighbour,
     first: int,
     order: int,
-    player: Player,
-) -> Outcome:
+    player: Replayer,
+) -> ReplayOutcome:
     """Go on from a changed reward until the state is the recorded one again, or to the end."""
     life = game.life
     for i in range(first, life.rounds):
@@ -205,23 +198,23 @@ def replay_one(
             if i > first:
                 decision = course.choose(state, i, player)
                 if decision != game.decisions[i]:
-                    return Outcome(player.moves, DIFFERS.format(t), i, decision)
+                    return ReplayOutcome(player.moves, DIFFERS.format(t), i, decision)
             for item in life.happenings(i)[order if i == first else 0 :]:
                 reward = neighbour.reward if item == neighbour.slot + 1 else None
                 course.happen(state, item, game.decisions[abs(item) - 1], player, reward)
         except Divergence as divergence:
-            return Outcome(player.moves, f"in round {t} {divergence}")
+            return ReplayOutcome(player.moves, f"in round {t} {divergence}")
         if player.position != game.marks[i + 1]:
-            return Outcome(player.moves, FEWER.format(t))
+            return ReplayOutcome(player.moves, FEWER.format(t))
         state = course.restore(state, i)
         if i in game.fingerprints and fingerprint(state) == game.fingerprints[i]:
             break
-        if (seen := other_show(course, state, game, i)) is not None:
-            return Outcome(player.moves, SHOWS.format(t), i, seen)
-    return Outcome(player.moves)
+        if (seen := changed_display(course, state, game, i)) is not None:
+            return ReplayOutcome(player.moves, SHOWS.format(t), i, seen)
+    return ReplayOutcome(player.moves)
 
 
-def other_show(course: Course, state: Any, game: Game, i: int) -> bytes | None:
+def changed_display(course: ScenarioRunner, state: Any, game: RecordedRun, i: int) -> bytes | None:
     """What an agent shows after the i-th round, if it was looked at and is another now."""
     if i not in game.shown:
         return None
@@ -229,38 +222,38 @@ def other_show(course: Course, state: Any, game: Game, i: int) -> bytes | None:
     return None if seen == game.shown[i] else seen
 
 
-def strays(policy: Policy, game: Game, rewards: np.ndarray) -> Outcome:
+def replay_stream(policy: Policy, game: RecordedRun, rewards: np.ndarray) -> ReplayOutcome:
     """How other rewards show though every answer is the recorded one; no fault if they do not."""
     life = dataclasses.replace(game.life, rewards=rewards)
-    course, player = Course(policy, life), Player(game.tape, 0, charging=False)
+    course, player = ScenarioRunner(policy, life), Replayer(game.tape, 0, charging=False)
     state = course.begin()
     for i in range(life.rounds):
         t = life.times[i]
         try:
             decision = course.choose(state, i, player)
             if decision != game.decisions[i]:
-                return Outcome([], DIFFERS.format(t), i, decision)
+                return ReplayOutcome([], DIFFERS.format(t), i, decision)
             for item in life.happenings(i):
                 course.happen(state, item, game.decisions[abs(item) - 1], player, None)
         except Divergence as divergence:
-            return Outcome([], f"in round {t} {divergence}")
+            return ReplayOutcome([], f"in round {t} {divergence}")
         if player.position != game.marks[i + 1]:
-            return Outcome([], FEWER.format(t))
+            return ReplayOutcome([], FEWER.format(t))
         state = course.restore(state, i)
-        if (seen := other_show(course, state, game, i)) is not None:
-            return Outcome([], SHOWS.format(t), i, seen)
-    return Outcome()
+        if (seen := changed_display(course, state, game, i)) is not None:
+            return ReplayOutcome([], SHOWS.format(t), i, seen)
+    return ReplayOutcome()
 
 
-def find_stray(
-    policy: Policy, game: Game, rewards: np.ndarray
-) -> tuple[Game, Neighbour, Outcome] | None:
+def find_leaking_pair(
+    policy: Policy, game: RecordedRun, rewards: np.ndarray
+) -> tuple[RecordedRun, Neighbour, ReplayOutcome] | None:
     """Two neighbouring streams, between the game's and this one, of which one goes another way.
 
     All rewards are changed at once. If that shows, they are changed one after the other, and the
     one with which it begins to show is found by bisection.
     """
-    if not strays(policy, game, rewards).fault:
+    if not replay_stream(policy, game, rewards).fault:
         return None
     low, high = 0, len(game.life.times)  # so many rewards are changed: does not show, shows
 
@@ -269,7 +262,7 @@ def find_stray(
 
     while high - low > 1:
         middle = (low + high) // 2
-        if strays(policy, game, hybrid(middle)).fault:
+        if replay_stream(policy, game, hybrid(middle)).fault:
             high = middle
         else:
             low = middle
@@ -277,4 +270,4 @@ def find_stray(
     base = dataclasses.replace(game, life=life)
     slot = high - 1
     neighbour = Neighbour(slot, float(rewards[slot, game.decisions[slot][0]]))
-    return base, neighbour, strays(policy, game, hybrid(high))
+    return base, neighbour, replay_stream(policy, game, hybrid(high))

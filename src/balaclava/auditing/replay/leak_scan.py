@@ -14,9 +14,9 @@ import time
 
 import numpy as np
 
-from balaclava.auditing.games import Start, play_block
-from balaclava.auditing.lives import Life, as_arrays, contexts_of, late_events
-from balaclava.auditing.search import reward_limits, reward_stream
+from balaclava.auditing.games.compiled_games import GameStart, play_block
+from balaclava.auditing.replay.scenario_kinds import reward_limits, reward_stream
+from balaclava.auditing.scenario import Scenario, delayed_events, event_arrays, scenario_contexts
 from balaclava.errors import BalaclavaError
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
@@ -29,7 +29,7 @@ _LOST = (0.0, 0.1, 0.0)  # decisions that are given up; with some, rewards are l
 _NO_PROBES = np.zeros(0, np.int64)
 
 
-def suspicious_rounds(policy: Policy, seed: int, seconds: float) -> list[int]:
+def scan_for_leaks(policy: Policy, seed: int, seconds: float) -> list[int]:
     """The first rounds that rewards reach around the mechanisms, one for each pair of streams.
 
     Each pair is played for 200,000 rounds, or for its share of the seconds of processor time.
@@ -54,16 +54,16 @@ def first_difference(policy: Policy, number: int, seed: int, until: float) -> in
     states = [policy.kernels.begin(params) for _ in range(2)]
     rngs = [seeded(seed, number) for _ in range(2)]
     data, limits = np.random.default_rng([seed, number]), reward_limits(policy)
-    contexts = contexts_of(policy, _CHUNK, data)
+    contexts = scenario_contexts(policy, _CHUNK, data)
     delay = 8 if _LOST[number] else 0
-    offsets, items = as_arrays(late_events(_CHUNK, delay, _LOST[number], data))
+    offsets, items = event_arrays(delayed_events(_CHUNK, delay, _LOST[number], data))
     for first in range(0, _ROUNDS, _CHUNK):
         decisions = []
         for state, rng, kind in zip(states, rngs, _STREAMS[number], strict=True):
             rewards = reward_stream(policy, _CHUNK, kind, limits, data, False)
             times = np.arange(first + 1, first + _CHUNK + 1)
-            life = Life(times, rewards, contexts, offsets, items)
-            start = Start.going_on(params, state, life)
+            life = Scenario(times, rewards, contexts, offsets, items)
+            start = GameStart.going_on(params, state, life)
             play_block(policy, life, rewards, 1, 1, _NO_PROBES, None, start, rng)
             decisions.append(start.decisions)
         differs = (decisions[0] != decisions[1]).any(axis=0)

@@ -1,0 +1,1 @@
+"""Laws: compare what mechanisms, indices and reports draw with what is claimed for them."""

@@ -1,0 +1,1 @@
+"""Replay: check the privacy proof on recorded runs of neighbouring reward streams."""
