@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: `make docs`. Nothing is fetched, neither then nor by a reader."""
+"""Sphinx configuration of `make docs`. Neither the build nor a reader fetches anything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "builder"))
+sys.path.insert(0, str(HERE / "extensions"))
 
 import balaclava as bl  # noqa: E402
 
@@ -15,15 +15,23 @@ author = "the balaclava developers"
 project_copyright = f"2026, {author}"
 version = release = bl.__version__
 
-extensions = ["myst_nb", "generated_pages", "policy_links", "mathml"]
+extensions = [
+    *("sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"),
+    *("reference_pages", "policy_links", "mathml"),
+]
 root_doc = "index"
-exclude_patterns = ["builder", "gallery"]
+exclude_patterns = ["extensions", "gallery"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
-myst_disable_syntax = ["html_inline", "html_block"]  # <theta, x> in a docstring is a product
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the tests run notebooks, and compare what is kept in them
 nb_ipywidgets_js = {}  # these would be fetched
+
+default_role = "code"  # `name` in a docstring
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Privacy", "notes_style"), ("Proof", "notes_style")]
 
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures, many of them other packages'
@@ -34,7 +42,7 @@ smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"balaclava {release}"
 html_math_renderer = "mathml"
-html_static_path = ["builder/static"]
+html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -27,7 +27,7 @@ PAGES = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING
 OUTSIDE = [  # what only uses the package, or plays somebody who does
     *PAGES,
     *(ROOT / "docs").glob("*.py"),
-    *(ROOT / "docs" / "builder").glob("*.py"),
+    *(ROOT / "docs" / "extensions").glob("*.py"),
     *(ROOT / "examples").iterdir(),
     *(ROOT / "benchmarks").glob("*.py"),
     *(ROOT / "tests" / "oracles").glob("*.py"),

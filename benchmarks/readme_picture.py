@@ -1,4 +1,4 @@
-"""The picture of README: `python docs/builder/picture.py` measures what it shows and writes it.
+"""The picture of README: `python benchmarks/readme_picture.py` measures what it shows and writes it.
 
 What the next letter says about one person, Ann, to somebody who knows all other answers, at a
 decision that depends on hers; and how many people do not come because a worse letter was sent.
@@ -12,7 +12,7 @@ from pathlib import Path
 import balaclava as bl
 from balaclava._core.number_format import rounded_up
 
-HERE = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 INK, SOFT, YES, NO = "#1c2024", "#5b6570", "#2b6cb0", "#c05621"
 LIVES = 1_000
 RELEASE = 80  # decisions until the first averages are released, hers in one of them
@@ -120,4 +120,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    (HERE / "picture.svg").write_text(draw(), encoding="utf-8")
+    (ROOT / "docs" / "picture.svg").write_text(draw(), encoding="utf-8")

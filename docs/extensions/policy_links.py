@@ -9,7 +9,7 @@ from itertools import cycle
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from generated_pages import selection
+from reference_pages import selection
 
 APART = (nodes.reference, nodes.title, nodes.literal_block, nodes.rubric, nodes.math)
 
