@@ -35,6 +35,7 @@ napoleon_custom_sections = [("Privacy", "notes_style"), ("Proof", "notes_style")
 
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures, many of them other packages'
+suppress_warnings = ["ref.python"]  # a class is documented under its public and its inner name
 python_maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
 smartquotes = False  # two hyphens begin an option

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def pages_of(source: Path, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield f"reference/environments/{each.name}.md", page(each.environment, [])
     yield "reference/policies.md", policy_list(names)
     yield "reference/environments.md", environment_list()
+    yield "reference/authoring.md", authoring_list()
     for name, file in PROJECT.items():
         text = (ROOT / file).read_text(encoding="utf-8").replace("](docs/", "](../")
         yield f"project/{name}.md", project_links(text, "")
@@ -167,6 +169,18 @@ def environment_list() -> str:
     ]
     names = toctree("environments", [entry.name for entry in entries])
     return f"# Environments\n\n{table(('name', 'rewards', 'parameters'), rows)}\n\n{names}"
+
+
+def authoring_list() -> str:
+    """Names of `balaclava.authoring`, each with the first line of its docstring."""
+    rows = []
+    for name in bl.authoring.__all__:
+        thing = getattr(bl.authoring, name)
+        declared = getattr(thing, "__metadata__", ())[:1]  # a kind of parameter
+        documented = isinstance(thing, type | types.FunctionType | types.ModuleType)
+        title = (thing.__doc__ or "").strip().partition("\n")[0] if documented else ""
+        rows.append((f"`{name}`", declared[0].meaning if declared else title))
+    return f"---\norphan: true\n---\n\n# Names for authors\n\n{table(('name', 'what it is'), rows)}"
 
 
 def toctree(folder: str, names: Sequence[str]) -> str:

@@ -58,7 +58,7 @@ class Environment(Declared):
     """A source of rewards, or of losses: parameters and a kernel.
 
     Subclass it to add one of your own; `register_environment` makes it usable by its name
-    everywhere (simulation, experiment files, command line)::
+    everywhere (simulation, experiment files, command line):
 
     >>> import math, balaclava as bl
     >>> from balaclava.authoring import Environment, PositiveMeans, kernel, register_environment

@@ -104,7 +104,7 @@ class Policy(Declared):
     """A rule for choosing arms: immutable parameters and three kernels.
 
     Subclass it to add a policy of your own; `bl.register` makes it usable by its name
-    everywhere (simulation, audit, command line)::
+    everywhere (simulation, audit, command line):
 
     >>> import balaclava as bl, numpy as np
     >>> from balaclava.authoring import begin_tally, learn_tally

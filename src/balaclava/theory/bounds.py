@@ -161,11 +161,11 @@ def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: floa
 def private_kl_instance(
     means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float
 ) -> float:
-    """As `instance`, with the exact price (Azize, Wu, Honda, Orabona, Ito, Basu 2025).
+    r"""As `instance`, with the exact price (Azize, Wu, Honda, Orabona, Ito, Basu 2025).
 
     Sum over the arms below the best of gap log(T) / d_eps(mean, best), where
 
-        d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
+    .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y)
 
     Their paper has policies that reach it up to their batch ratio, and dp-imed with index="exact"
     and batches="ratio" does (`theory.imed`).
