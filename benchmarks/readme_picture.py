@@ -1,7 +1,7 @@
-"""The picture of README: `python benchmarks/readme_picture.py` measures what it shows and writes it.
+"""README's picture: `python benchmarks/readme_picture.py` measures what it shows and writes it.
 
-What the next letter says about one person, Ann, to somebody who knows all other answers, at a
-decision that depends on hers; and how many people do not come because a worse letter was sent.
+Left: what the next letter tells about one participant, Ann, to an observer who knows all other
+answers. Right: how many participants are lost because they were sent a worse letter.
 """
 
 from __future__ import annotations

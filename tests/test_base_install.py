@@ -90,9 +90,9 @@ def test_the_oldest_versions_are_those_that_are_tried() -> None:
         requirement = Requirement(line)
         (least,) = [part.version for part in requirement.specifier if part.operator == ">="] or [""]
         if least:
-            assert Version(tried[requirement.name.lower()]).release[: len(least.split("."))] == tuple(
-                int(part) for part in least.split(".")
-            ), requirement.name
+            assert Version(tried[requirement.name.lower()]).release[
+                : len(least.split("."))
+            ] == tuple(int(part) for part in least.split(".")), requirement.name
 
 
 def test_the_base_is_alone(base: Path) -> None:

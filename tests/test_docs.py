@@ -205,10 +205,14 @@ def generated() -> dict[str, str]:
         "names = [entry.name for entry in bl.list_policies()]\n"
         "print(json.dumps(dict(g.pages_of(pathlib.Path('docs'), names))))"
     )
+    extensions = ROOT / "docs" / "extensions"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT / "docs/extensions")])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT / "docs/extensions")]),
+        },
         check=True,
         capture_output=True,
         text=True,

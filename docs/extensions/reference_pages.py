@@ -118,8 +118,8 @@ def audit_rows(text: str) -> dict[str, str]:
     header, *rows = [line for line in text.splitlines() if line.startswith("|")] or [""]
     rule = "|" + "---|" * (header.count("|") - 1)
     return {
-        name: f"{header}\n{rule}\n{row}\n\nPlayed with two arms: [full report](../../audit.md#{name}), "
-        "[what an audit can show](../../privacy.md#audits)."
+        name: f"{header}\n{rule}\n{row}\n\nPlayed with two arms: "
+        f"[full report](../../audit.md#{name}), [what an audit can show](../../privacy.md#audits)."
         for row in rows[1:]
         for name in (row.strip("| ").split(" |")[0],)
     }

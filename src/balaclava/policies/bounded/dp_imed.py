@@ -155,7 +155,7 @@ class DPIMED(GrowingBatchPolicy):
         R_a + log n_a,
 
     where R_a says how unlikely x_a is if the arm's mean is y. The paper's R_a = n_a d_eps(x_a, y),
-    d_eps(x, y) = min over z between x and y of epsilon |z - x| + kl(z, y), allows for one draw of
+    d_eps(x, y) = min over z between x and y of `epsilon |z - x| + kl(z, y)`, allows for one draw of
     noise, but the sum holds m. So the best arm may be in debt for the rest of the run
     (`GrowingBatchPolicy`). By default R_a is the paper's, but
 
