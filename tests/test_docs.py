@@ -209,10 +209,7 @@ def generated() -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT / "docs/extensions")]),
-        },
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(extensions)])},
         check=True,
         capture_output=True,
         text=True,
