@@ -1,4 +1,4 @@
-"""The house keeps its own rules: sizes, layers, lists that say the same, and the map."""
+"""The rules of the code base: sizes, names, words, layers, and lists that must agree."""
 
 from __future__ import annotations
 
@@ -15,10 +15,24 @@ from tests.conftest import LAYERS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+FAMILIES = [path.parent for path in (ROOT / "src/balaclava/policies").glob("*/__init__.py")]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-RARE_WORDS = re.compile(  # baseline, except with, plausible, one after the other, fix
+# Phrases that hide a plain idea, and words that the field does not use.
+UNCLEAR = re.compile(
     r"\byardstick|\bsave with\b|\bhold(s|ing)? for plausible|\bon end\b|\bmend(s|ed)?\b"
+    r"|\bof which\b|\bsomebody\b|\bwhoever\b|\bnobody\b|\bmanieth\b|\bput back\b"
+    r"|\bin the midst\b|\bthe more the more\b",
+    re.IGNORECASE,
 )
+COINED = {  # names that needed a dictionary of our own
+    *("Desk", "Findings", "Story", "Dossier", "Telling", "Life", "Tour", "Work", "Needs", "Door"),
+    *("Visitor", "Books", "pyramid", "happenings", "duel", "fight", "heat", "strays", "deaf"),
+    *("goes_on", "go_on", "go_by", "came", "heard", "silent_arm", "stand_alone", "require_part"),
+}
+INSIDE_A_FILE = {"Params", "State", "World"}  # of a policy or an environment
+MOST_LINES = 50_000  # .py and .pyi in the package; the wheel adds what the build writes
+MOST_MODULES = 12  # in a folder, but for folders of one-algorithm files
+ONE_ALGORITHM_FILES = {"environments", *(f"policies/{p.name}" for p in FAMILIES)}
 PARTICIPLES = {"found", "given", "told", "said"}
 LONGEST = 60  # lines of a function, without its documentation and the functions inside it
 
@@ -62,10 +76,88 @@ def test_variables_are_nouns(folder: str) -> None:
     assert [place for name, *place in names if name.strip("_") in PARTICIPLES] == []
 
 
-def test_words_are_the_common_ones() -> None:
+def test_words_are_the_trades_own() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *SOURCES]
     texts = {path: " ".join(path.read_text(encoding="utf-8").split()) for path in pages}
-    assert [path for path, text in texts.items() if RARE_WORDS.search(text)] == []
+    places = {
+        path.relative_to(ROOT).as_posix(): found[0]
+        for path, text in texts.items()
+        if (found := UNCLEAR.search(text))
+    }
+    assert places == {}
+
+
+def trees() -> dict[str, ast.Module]:
+    """The modules of the package by path."""
+    return {
+        path.relative_to(ROOT / "src" / "balaclava").as_posix(): ast.parse(
+            path.read_text(encoding="utf-8")
+        )
+        for path in SOURCES
+    }
+
+
+def test_no_name_needs_a_dictionary_of_ours() -> None:
+    places = []
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            defined = isinstance(node, FUNCTIONS | ast.ClassDef) and node.name
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id
+            name = defined or stored or ""
+            if name.strip("_") in COINED:
+                places.append((path, name))
+    assert places == []
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path, tree in trees().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path)
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if name not in INSIDE_A_FILE} == {}
+
+
+def test_a_module_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in trees():
+        homes.setdefault(Path(path).stem, []).append(path)
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert set(twice) <= {"__init__", "base"}, twice
+
+
+def test_a_constant_name_has_one_value() -> None:
+    """A leading underscore does not make it another name."""
+    values: dict[str, dict[str, str]] = {}
+    for path, tree in trees().items():
+        for node in tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            target = node.target if isinstance(node, ast.AnnAssign) else target
+            if isinstance(target, ast.Name) and target.id.strip("_").isupper() and node.value:
+                values.setdefault(target.id.strip("_"), {})[path] = ast.unparse(node.value)
+    several = {name: homes for name, homes in values.items() if len(set(homes.values())) > 1}
+    assert several == {}
+
+
+def test_no_folder_holds_more_than_one_can_take_in() -> None:
+    counts: dict[str, int] = {}
+    for path in trees():
+        folder = Path(path).parent.as_posix()
+        counts[folder] = counts.get(folder, 0) + (Path(path).name != "__init__.py")
+    full = {folder: n for folder, n in counts.items() if n > MOST_MODULES}
+    assert {folder: n for folder, n in full.items() if folder not in ONE_ALGORITHM_FILES} == {}
+
+
+def test_the_package_does_not_grow() -> None:
+    files = [*SOURCES, ROOT / "src" / "balaclava" / "__init__.pyi"]
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in files) <= MOST_LINES
+
+
+def test_what_is_asked_of_a_policy_is_declared() -> None:
+    """`getattr(policy, "name", default)` asks for what no base class promises."""
+    asks = re.compile(r"""getattr\((policy|self\.policy|environment|cls), f?["']""")
+    assert [p for p in SOURCES if asks.search(p.read_text(encoding="utf-8"))] == []
 
 
 def test_every_test_has_one_layer(request: pytest.FixtureRequest) -> None:
