@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero
@@ -32,18 +33,27 @@ class Params(NamedTuple):
     start: int
 
 
-@kernel(borrows=True)
-def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    best = starting_arm(state, params.start)
-    if best < 0:
-        best, highest = 0, -math.inf
-        for arm in range(params.arms):
-            step = 1.0 / state.pulls[arm]  # one reward moves the mean by this much
-            theta = gaussian_index(rng, state.sums[arm] * step, step, params.epsilon, params.delta)
-            if theta > highest:
-                best, highest = arm, theta
-    state.asked[best] += 1
-    return best, 0
+def highest_draw(draw: Callable[..., float]) -> Callable[..., Any]:
+    """`choose`: pull each arm `start` times, then play the arm with the highest draw.
+
+    `draw` is a mechanism of (rng, mean, step, epsilon, delta); one reward moves the mean by at most
+    `step`.
+    """
+
+    @kernel(borrows=True)
+    def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        best = starting_arm(state, params.start)
+        if best < 0:
+            best, highest = 0, -math.inf
+            for arm in range(params.arms):
+                step = 1.0 / state.pulls[arm]
+                theta = draw(rng, state.sums[arm] * step, step, params.epsilon, params.delta)
+                if theta > highest:
+                    best, highest = arm, theta
+        state.asked[best] += 1
+        return best, 0
+
+    return choose
 
 
 @kernel(borrows=True)
@@ -53,13 +63,35 @@ def learn(
     count_reward(state, arm, reward, params.start)
 
 
+class StartPhasePolicy(PrivateBoundedPolicy):
+    """A policy that pulls each arm `start_phase` times, then follows the highest random draw."""
+
+    scope: ClassVar[Scope] = "decision"
+    threshold: ClassVar[Callable[..., float]]  # of (epsilon, delta): rewards that a draw needs
+    epsilon: EpsilonOrZero
+    delta: Delta
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta == 0.0:
+            raise self.refuse("delta", "is too small; give one above 0, or use dp-ftpl-new")
+
+    def constants(self) -> Params:
+        return Params(self.arms, self.reward_range, self.epsilon, self.delta, self.start_phase)
+
+    @property
+    def start_phase(self) -> int:
+        """Pulls of each arm before any index is drawn."""
+        return whole_pulls(type(self).threshold(self.epsilon, self.delta))
+
+
 @register
-class DPFTPLGauss(PrivateBoundedPolicy):
+class DPFTPLGauss(StartPhasePolicy):
     """Pull each arm often enough, then play the highest Gaussian draw: each decision is private.
 
-    Thompson sampling whose own randomness hides single rewards. It wants a delta that is not
-    tiny and protects one decision at a time. For delta = 0 or a small epsilon take dp-ftpl-new;
-    to protect a whole run take dp-imed or dp-klucb.
+    Thompson sampling whose own randomness hides single rewards. It needs a delta that is not
+    tiny and protects one decision at a time. For delta = 0 or a small epsilon use dp-ftpl-new; to
+    protect a whole run use dp-imed or dp-klucb.
 
     Pull each arm, in turn, until it has at least
 
@@ -70,16 +102,16 @@ class DPFTPLGauss(PrivateBoundedPolicy):
 
     Privacy:
         (epsilon, delta)-differential privacy of each decision (Theorem 11). The start phase does
-        not look at rewards; afterwards a changed reward moves one mean by 1/n at most, and the
-        index drawn around it keeps the inequalities of Lemma 8. Decisions add up: n of them
-        together leak more, and the run as a whole is not protected.
+        not depend on rewards. Afterwards a changed reward moves one mean by at most 1/n, and the
+        index drawn around it satisfies the inequalities of Lemma 8. The losses of decisions add
+        up: the run as a whole is not protected.
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
         delta: probability outside it, above 0.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
-    A horizon that ends in the start phase is allowed: then the arms are just pulled in turn.
+    The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
     Example:
         >>> import balaclava as bl
@@ -96,27 +128,12 @@ class DPFTPLGauss(PrivateBoundedPolicy):
 
     name = "dp-ftpl-gauss"
     reference = "Wang, Zhu 2024"
-    scope: ClassVar[Scope] = "decision"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
-    epsilon: EpsilonOrZero
-    delta: Delta
+    kernels: ClassVar[Kernels] = Kernels(begin_tally, highest_draw(gaussian_index), learn)
+    threshold = staticmethod(gaussian_threshold)
     examples = ({}, {"epsilon": 0.0, "delta": 0.05, "reward_range": (-1.0, 3.0)})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.delta == 0.0:
-            raise self.refuse("delta", "is too small; give one above 0, or take dp-ftpl-new")
-
-    def constants(self) -> Params:
-        return Params(self.arms, self.reward_range, self.epsilon, self.delta, self.start_phase)
-
-    @property
-    def start_phase(self) -> int:
-        """Pulls of each arm before any index is drawn."""
-        return whole_pulls(gaussian_threshold(self.epsilon, self.delta))
-
     def index_law(self, pulls: int, total: float) -> IndexLaw:
-        """The law of the index of an arm with so many rewards and such a sum of them."""
+        """The law of the index of an arm with `pulls` rewards that add up to `total`."""
         require_extra("scipy", "the law of an index")
         from scipy import stats
 

@@ -25,7 +25,7 @@ class Params(NamedTuple):
     epsilon: float
     delta: float
     log_horizon: float
-    noise_reach: float  # n c: noise of a sum is below minus this with probability 1/T
+    noise_reach: float  # n c: the noise of a sum is below -n c with probability 1/T
 
 
 @kernel(borrows=True)
@@ -49,8 +49,8 @@ def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tupl
 class DPFTPLNew(PrivateBoundedPolicy):
     """Play the highest upper bound under truncated Laplace noise: each decision is private.
 
-    The best of the policies that protect single decisions: no start phase, pure privacy allowed,
-    epsilon = 0 allowed. To protect a whole run take dp-imed or dp-klucb.
+    The best of the policies that protect single decisions: no start phase, and epsilon = 0 or
+    delta = 0 is allowed. To protect a whole run use dp-imed or dp-klucb.
 
     Pull each arm once. Then, in each round and for each arm with n rewards of mean m, draw
 
@@ -62,10 +62,10 @@ class DPFTPLNew(PrivateBoundedPolicy):
     c = (1 - 2/T) / (2 n delta) for epsilon = 0.
 
     Privacy:
-        (epsilon, delta)-differential privacy of each decision (Theorem 16): a reward moves one
-        arm's sum by 1 at most, and every round the sum is used through one truncated Laplace
-        release. The noise is drawn anew each round, so decisions add up: the run as a whole is
-        not protected.
+        (epsilon, delta)-differential privacy of each decision (Theorem 16). A reward moves one
+        arm's sum by at most 1, and each round uses the sum through one truncated Laplace release.
+        Each round draws new noise, so the losses of decisions add up: the run as a whole is not
+        protected.
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed if delta is not.
@@ -103,7 +103,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.epsilon == 0.0 and self.delta == 0.0:
-            raise self.refuse("delta", "with epsilon = 0 lets nothing be learned; raise one")
+            raise self.refuse("delta", "with epsilon = 0 allows no learning; raise delta or epsilon")
         if self.horizon < 2:
             raise self.refuse("horizon", "is too short; give at least 2")
 
@@ -124,7 +124,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
         return 1
 
     def index_law(self, pulls: int, total: float) -> IndexLaw:
-        """The law of the index of an arm with so many rewards and such a sum of them."""
+        """The law of the index of an arm with `pulls` rewards that add up to `total`."""
         params = self.constants()
         bonus = params.noise_reach + math.sqrt(params.log_horizon * pulls)
         return TruncatedLaplaceLaw((total + bonus) / pulls, 1.0 / pulls, self.epsilon, self.delta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from balaclava.policies.moments import is_as_told
 
 
 class State(NamedTuple):
-    """Counts, estimates, and what the estimator keeps."""
+    """Counts, estimates, and the estimator's own state."""
 
     asked: np.ndarray  # decisions handed out, by arm
     pulls: np.ndarray  # rewards told, n
@@ -44,7 +45,7 @@ def clock(params: Any, t: int) -> float:
 
 @kernel(borrows=True)
 def short_arm(state: State, least: int) -> int:
-    """Of the arms that have fewer rewards than needed, the one asked least often; or -1."""
+    """Of the arms with fewer than `least` rewards, the one asked least often; or -1."""
     pick = -1
     for arm in range(state.pulls.size):
         if state.pulls[arm] < least and (pick < 0 or state.asked[arm] < state.asked[pick]):
@@ -63,22 +64,67 @@ def highest_index(params: Any, state: State, width: float) -> int:
     return best
 
 
-@kernel(borrows=True)
-def count_reward(params: Any, state: State, arm: int) -> None:
-    state.pulls[arm] += 1
-    state.shrinkage[arm] = float(state.pulls[arm]) ** (1.0 / params.moment_order - 1.0)
+def robust_kernels(
+    begin_estimator: Callable[..., Any],
+    first_pulls: tuple[float, float],
+    refresh: Callable[..., None],
+    width: Callable[..., float],
+    keep: Callable[..., None],
+) -> Kernels:
+    """The policy's kernels with one estimator, given as kernels.
+
+    Args:
+        begin_estimator: of params: the estimator's empty state.
+        first_pulls: (a, b): each arm needs a + b log T rewards before any index counts.
+        refresh: of (params, state, log t): bring all estimates up to date.
+        width: of (params, log t): the bonus without its shrinkage.
+        keep: of (params, state, t, arm, reward): store a reward.
+    """
+    fixed, per_log = first_pulls
+
+    @kernel
+    def begin(params: Any) -> State:
+        arms = params.arms
+        return State(
+            asked=np.zeros(arms, np.int64),
+            pulls=np.zeros(arms, np.int64),
+            estimates=np.zeros(arms),
+            shrinkage=np.zeros(arms),
+            estimator=begin_estimator(params),
+        )
+
+    @kernel(borrows=True)
+    def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        arm = short_arm(state, math.ceil(fixed + per_log * clock(params, params.horizon)))
+        if arm < 0:
+            log_t = clock(params, t)
+            refresh(params, state, log_t)
+            arm = highest_index(params, state, width(params, log_t))
+        state.asked[arm] += 1
+        return arm, 0
+
+    @kernel(borrows=True)
+    def learn(
+        params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        if t <= params.horizon:
+            keep(params, state, t, arm, reward)
+            state.pulls[arm] += 1
+            state.shrinkage[arm] = float(state.pulls[arm]) ** (1.0 / params.moment_order - 1.0)
+
+    return Kernels(begin, choose, learn)
 
 
 @kernel
-def begin_truncated_mean(params: Any) -> State:
-    arms = params.arms
-    return State(
-        np.zeros(arms, np.int64),
-        np.zeros(arms, np.int64),
-        np.zeros(arms),
-        np.zeros(arms),
-        begin_truncation(arms, params.horizon),
-    )
+def begin_truncated_mean(params: Any) -> Any:
+    return begin_truncation(params.arms, params.horizon)
+
+
+@kernel(borrows=True)
+def refresh_truncated_means(params: Any, state: State, log_t: float) -> None:
+    level = truncation_level(log_t, params.moment_order)
+    for arm in range(params.arms):
+        state.estimates[arm] = truncated_sum(state.estimator, arm, level) / state.pulls[arm]
 
 
 @kernel(borrows=True)
@@ -89,26 +135,7 @@ def truncated_mean_width(params: Any, log_t: float) -> float:
 
 
 @kernel(borrows=True)
-def choose_truncated_mean(
-    params: Any, state: State, t: int, context: Any, rng: Any
-) -> tuple[int, int]:
-    arm = short_arm(state, 1)
-    if arm < 0:
-        log_t = clock(params, t)
-        level = truncation_level(log_t, params.moment_order)
-        for i in range(params.arms):
-            state.estimates[i] = truncated_sum(state.estimator, i, level) / state.pulls[i]
-        arm = highest_index(params, state, truncated_mean_width(params, log_t))
-    state.asked[arm] += 1
-    return arm, 0
-
-
-@kernel(borrows=True)
-def learn_truncated_mean(
-    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if t > params.horizon:
-        return
+def keep_truncated(params: Any, state: State, t: int, arm: int, reward: float) -> None:
     order = params.moment_order
     learn_truncation(
         state.estimator,
@@ -120,7 +147,6 @@ def learn_truncated_mean(
         truncation_level(clock(params, t + 1), order),
         truncation_level(clock(params, params.horizon), order),
     )
-    count_reward(params, state, arm)
 
 
 @kernel(borrows=True)
@@ -130,15 +156,18 @@ def most_blocks(log_t: float) -> int:
 
 
 @kernel
-def begin_medians(params: Any) -> State:
-    arms = params.arms
-    return State(
-        np.zeros(arms, np.int64),
-        np.zeros(arms, np.int64),
-        np.zeros(arms),
-        np.zeros(arms),
-        begin_median_of_means(arms, params.horizon, most_blocks(clock(params, params.horizon))),
-    )
+def begin_medians(params: Any) -> Any:
+    most = most_blocks(clock(params, params.horizon))
+    return begin_median_of_means(params.arms, params.horizon, most)
+
+
+@kernel(borrows=True)
+def refresh_medians(params: Any, state: State, log_t: float) -> None:
+    blocks = most_blocks(log_t)
+    for arm in range(params.arms):
+        n = state.pulls[arm]
+        if has_new_blocks(state.estimator, arm, n, blocks):
+            state.estimates[arm] = median_of_means(state.estimator, arm, n, blocks)
 
 
 @kernel(borrows=True)
@@ -150,41 +179,23 @@ def median_of_means_width(params: Any, log_t: float) -> float:
 
 
 @kernel(borrows=True)
-def choose_median_of_means(
-    params: Any, state: State, t: int, context: Any, rng: Any
-) -> tuple[int, int]:
-    arm = short_arm(state, 2)
-    if arm < 0:
-        log_t = clock(params, t)
-        blocks = most_blocks(log_t)
-        for i in range(params.arms):
-            if has_new_blocks(state.estimator, i, state.pulls[i], blocks):
-                state.estimates[i] = median_of_means(state.estimator, i, state.pulls[i], blocks)
-        arm = highest_index(params, state, median_of_means_width(params, log_t))
-    state.asked[arm] += 1
-    return arm, 0
-
-
-@kernel(borrows=True)
-def learn_median_of_means(
-    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if t > params.horizon:
-        return
+def keep_sample(params: Any, state: State, t: int, arm: int, reward: float) -> None:
     append(state.estimator.samples, arm, state.pulls[arm], reward)
-    count_reward(params, state, arm)
 
 
 @kernel
-def begin_catoni_means(params: Any) -> State:
-    arms = params.arms
-    return State(
-        np.zeros(arms, np.int64),
-        np.zeros(arms, np.int64),
-        np.zeros(arms),
-        np.zeros(arms),
-        begin_catoni(arms, params.horizon),
-    )
+def begin_catoni_means(params: Any) -> Any:
+    return begin_catoni(params.arms, params.horizon)
+
+
+@kernel(borrows=True)
+def refresh_catoni_means(params: Any, state: State, log_t: float) -> None:
+    for arm in range(params.arms):
+        n = state.pulls[arm]
+        if is_due(state.estimator, arm, n, log_t, params.refresh):
+            state.estimates[arm] = catoni_mean(
+                state.estimator, arm, n, log_t, params.moment_bound, state.estimates[arm]
+            )
 
 
 @kernel(borrows=True)
@@ -194,62 +205,50 @@ def catoni_width(params: Any, log_t: float) -> float:
 
 
 @kernel(borrows=True)
-def choose_catoni(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    # 8 log T rewards of each arm: the estimate needs more than 4 log t, the bonus 8 log t.
-    arm = short_arm(state, math.ceil(8.0 * clock(params, params.horizon)))
-    if arm < 0:
-        log_t = clock(params, t)
-        for i in range(params.arms):
-            n = state.pulls[i]
-            if is_due(state.estimator, i, n, log_t, params.refresh):
-                state.estimates[i] = catoni_mean(
-                    state.estimator, i, n, log_t, params.moment_bound, state.estimates[i]
-                )
-        arm = highest_index(params, state, catoni_width(params, log_t))
-    state.asked[arm] += 1
-    return arm, 0
-
-
-@kernel(borrows=True)
-def learn_catoni_mean(
-    params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if t > params.horizon:
-        return
+def keep_for_catoni(params: Any, state: State, t: int, arm: int, reward: float) -> None:
     learn_catoni(state.estimator, arm, state.pulls[arm], reward)
-    count_reward(params, state, arm)
 
 
 KERNELS = {
-    "truncated-mean": Kernels(begin_truncated_mean, choose_truncated_mean, learn_truncated_mean),
-    "median-of-means": Kernels(begin_medians, choose_median_of_means, learn_median_of_means),
-    "catoni": Kernels(begin_catoni_means, choose_catoni, learn_catoni_mean),
+    "truncated-mean": robust_kernels(
+        begin_truncated_mean,
+        (1.0, 0.0),
+        refresh_truncated_means,
+        truncated_mean_width,
+        keep_truncated,
+    ),
+    "median-of-means": robust_kernels(
+        begin_medians, (2.0, 0.0), refresh_medians, median_of_means_width, keep_sample
+    ),
+    # Catoni's estimate needs more than 4 log t rewards, its bonus 8 log t.
+    "catoni": robust_kernels(
+        begin_catoni_means, (0.0, 8.0), refresh_catoni_means, catoni_width, keep_for_catoni
+    ),
 }
 
 
 @register
 class RobustUCB(Policy):
-    """UCB for heavy tails: a robust estimate of each mean plus the bonus that is right for it.
+    """UCB for heavy tails: a robust estimate of each mean plus the bonus that fits it.
 
-    For rewards of which only a moment of order 1 + v, v in (0, 1], is known to be finite, where a
-    plain mean is thrown off by single rewards. The constants are those of the proofs and explore
-    for long. A `radius_scale` below 1 helps, within limits: truncated-mean counts the first
-    rewards of an arm as 0, and without the bonus such an arm is given up. With bounded or
-    sub-Gaussian rewards use ucb1 or kl-ucb.
+    For rewards with a known finite moment of order 1 + v, v in (0, 1], where single rewards distort
+    a plain mean. The constants are those of the proofs and explore for long. A `radius_scale` below
+    1 helps, within limits: truncated-mean counts the first rewards of an arm as 0, and without the
+    bonus such an arm is abandoned. With bounded or sub-Gaussian rewards use ucb1 or kl-ucb.
 
-    The rule: play the arm with the highest estimate + radius_scale * bonus, where
+    Play the arm with the highest estimate + radius_scale * bonus, where
 
     - truncated-mean counts reward s of an arm as 0 unless |X_s| <= (u s / log t^2)^(1/(1+v)), at
       today's t; bonus 4 u^(1/(1+v)) (log t^2 / n)^(v/(1+v)). Cheap in time and memory.
     - median-of-means takes the median over floor(min(1 + 16 log t, n/2)) blocks; bonus
-      (12 w)^(1/(1+v)) ((32 log t + 2) / n)^(v/(1+v)). Each arm is first pulled twice, as published;
-      an arm whose first rewards were very bad may never be pulled again, and no bound is proved.
+      (12 w)^(1/(1+v)) ((32 log t + 2) / n)^(v/(1+v)). Each arm is first pulled twice, as published.
+      An arm with very bad first rewards may never be pulled again, and no bound is proved.
     - catoni (v = 1) takes the root m of sum psi(a (X_i - m)) = 0, psi(x) = sign(x) log(1 + |x| +
       x^2/2), a = sqrt(4 log t / (n (w + 4 w log t / (n - 4 log t)))); bonus sqrt(8 w log t / n),
       the smallest of the three. Each arm is first pulled ceil(8 log T) times in turn.
 
-    The last two keep every reward. After the horizon time stands still: rewards of later
-    decisions are dropped, and the arm that is best then is played on.
+    The last two keep every reward. After the horizon time stands still: rewards of later decisions
+    are dropped, and the arm that is then best is played on.
 
     Parameters:
         estimator: "truncated-mean", "median-of-means" or "catoni".
@@ -259,8 +258,8 @@ class RobustUCB(Policy):
             E|X - mean|^(1+v) for median-of-means (w), on the variance for catoni (w).
         radius_scale: multiplies the bonus.
         refresh: for catoni only. 0 solves for every arm in every round, as in the paper, at a
-            cost that grows with t; above 0, an arm's estimate is kept until its number of rewards
-            or log t has grown by this share. 0.01 makes long runs possible.
+            cost that grows with t. Above 0, an arm keeps its estimate until its number of rewards
+            or log t has grown by this share. Use 0.01 for long runs.
 
     Example:
         >>> import balaclava as bl
@@ -304,11 +303,11 @@ class RobustUCB(Policy):
                 "does not go with estimator 'catoni', which needs a variance; give 2",
             )
         if self.estimator != "catoni" and self.refresh != 0.0:
-            raise self.refuse("refresh", f"has no use with estimator {self.estimator!r}; give 0")
+            raise self.refuse("refresh", f"is for estimator 'catoni', not {self.estimator!r}; give 0")
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]
-        """The three functions for the estimator."""
+        """The kernels for the estimator."""
         return KERNELS[self.estimator]
 
     @property
