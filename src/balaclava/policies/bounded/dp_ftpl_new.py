@@ -103,7 +103,9 @@ class DPFTPLNew(PrivateBoundedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.epsilon == 0.0 and self.delta == 0.0:
-            raise self.refuse("delta", "with epsilon = 0 allows no learning; raise delta or epsilon")
+            raise self.refuse(
+                "delta", "with epsilon = 0 allows no learning; raise delta or epsilon"
+            )
         if self.horizon < 2:
             raise self.refuse("horizon", "is too short; give at least 2")
 

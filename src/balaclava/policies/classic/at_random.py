@@ -1,4 +1,4 @@
-"""Playing at random: the policy that learns nothing, and so tells nothing."""
+"""Uniform random play: it uses no reward, so its decisions reveal none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from balaclava.privacy.guarantee import Guarantee, Model, Scope
 
 
 class State(NamedTuple):
-    """No reward leaves a trace."""
+    """Empty: no reward is stored."""
 
     traces: np.ndarray
 
@@ -34,17 +34,17 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 @register
 class AtRandom(Policy):
-    """Play each arm with the same chance, whatever the rewards.
+    """Play each arm with the same chance and ignore the rewards.
 
-    Take it where a private policy could not learn enough to do better: few rounds, a small
-    epsilon, many arms. It is what every other policy has to beat, and it gives each arm the same
-    share of decisions, so that they can be analysed afterwards as those of a plain trial. Analysing
-    the rewards afterwards needs a mechanism of its own: only the decisions tell nothing.
+    Use it where a private policy could not learn enough to do better: few rounds, a small epsilon,
+    many arms. It is the baseline for every other policy. Each arm gets the same share of decisions,
+    so they can be analysed afterwards like those of a fixed trial. That analysis needs a mechanism
+    of its own: only the decisions reveal nothing.
 
-    In each round draw the arm evenly from 1, ..., K.
+    In each round draw the arm uniformly from 1, ..., K.
 
     Privacy:
-        Epsilon 0 for all decisions of a run together: no reward enters any of them.
+        Epsilon 0 for all decisions of a run together: none depends on a reward.
 
     Parameters:
         arms: K.
@@ -72,13 +72,13 @@ class AtRandom(Policy):
         return Guarantee(epsilon=0.0, assumptions=("no reward is used",))
 
     def checked_context(self, context: Any) -> Any:
-        """Any context: it is not looked at."""
+        """Accept any context and ignore it."""
         return None
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """All alike."""
+        """The same chance for each arm."""
         return np.full(self.arms, 1.0 / self.arms)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """Exact, with outliers too: every round costs the mean gap."""
+        """Exact, also with outliers: every round costs the mean gap."""
         return float(horizon * environment.gaps.mean()) if environment.independent else None

@@ -21,11 +21,11 @@ from balaclava.policies.losses import (
     second_moment,
 )
 
-Mixing = Annotated[float, Range(0, 1, "share of decisions that are drawn evenly")]
+Mixing = Annotated[float, Range(0, 1, "share of decisions drawn uniformly")]
 
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """What the kernels see."""
 
     arms: int
     outstanding: int
@@ -35,7 +35,7 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """Minus the logarithms of the weights over eta, and the chances that follow from them."""
+    """Estimated losses, which are minus log weights over eta, and the arms' chances."""
 
     losses: np.ndarray
     chances: np.ndarray
@@ -75,8 +75,8 @@ def learn(
 class Exp3(LossPolicy):
     """Draw an arm by weights that fall exponentially with its estimated losses.
 
-    The baseline for losses that an adversary chose. htinf has regret smaller by a factor of
-    sqrt(log K), and copes with noise without more logarithms.
+    The baseline for losses that an adversary chose. The regret of htinf is smaller by a factor of
+    sqrt(log K) and does not pay further logarithms for noise.
 
     With weights w_i = 1 at first, draw I from P_i = (1 - gamma) w_i / (sum of w) + gamma / K,
     observe its loss y, and let w_I fall to w_I exp(-eta y / P_I).
@@ -86,20 +86,20 @@ class Exp3(LossPolicy):
         eta = sqrt(log K / (2 n K (1 + 10 max(lam, lam^2) L^2))),
         gamma = 4 eta K lam L.
 
-    The mixing keeps eta y / P_I above -1, which is what the proof needs: exp(-x) <= 1 - x + x^2
-    holds for x >= -1, and only noise, at least -sqrt(10) lam L in all rounds but for a chance of
-    1/n, makes a loss negative. So gamma follows eta when that is scaled, and without noise nothing
-    is mixed in. Without a horizon, eta = sqrt(log K / (t K)) in round t.
+    The mixing keeps eta y / P_I above -1. The proof needs that because exp(-x) <= 1 - x + x^2 holds
+    for x >= -1. Only noise makes a loss negative, and except with probability 1/n it is at least
+    -sqrt(10) lam L in all rounds. So gamma scales with eta, and is 0 without noise. Without a
+    horizon, eta = sqrt(log K / (t K)) in round t.
 
-    Random decisions do not make it private: `bl.privatise` does.
+    Its random decisions are not private; `bl.privatise` makes them so.
 
     Parameters:
         horizon: number of rounds; None for rates that fall with time.
         eta: learning rate, instead of the one above.
         gamma: mixing, instead of the one above.
-        loss_noise: lam, the scale of Laplace noise in the losses that it is told.
+        loss_noise: lam, the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -131,7 +131,7 @@ class Exp3(LossPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.loss_noise > 0 and self.horizon is None:
-            raise self.refuse("loss_noise", "needs a horizon, to which the rates are tuned")
+            raise self.refuse("loss_noise", "needs a horizon to tune the rates to; give one")
 
     def constants(self) -> Params:
         K, eta = self.arms, self.eta
@@ -152,15 +152,15 @@ class Exp3(LossPolicy):
         return math.log(self.arms * self.horizon) if self.horizon else 0.0
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """Those by which the arm was drawn."""
+        """The distribution of the last draw."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.
 
-        The first is log K / eta + eta n K (1 + 2 lam^2) + gamma n + 1: its proof, with the variance
-        of the noise, 2 lam^2, where it has the largest square, 10 lam^2 L^2. With the default
-        rates it is below the paper's 2 sqrt(2 n K log K (1 + 10 max(lam, lam^2) L^2)) + 1. The
+        The first is log K / eta + eta n K (1 + 2 lam^2) + gamma n + 1. Its proof uses the largest
+        square of the noise, 10 lam^2 L^2; here it is the variance, 2 lam^2. With the default rates
+        the bound is below the paper's 2 sqrt(2 n K log K (1 + 10 max(lam, lam^2) L^2)) + 1. The
         second is 2 sqrt(n K log K).
         """
         K, _, eta, gamma, anytime = self.constants()

@@ -56,24 +56,23 @@ def learn(
 class Exp4(ExpertPolicy):
     """Follow experts in proportion to weights that fall exponentially with their estimated losses.
 
-    The baseline for policies that follow experts. It claims no privacy, and it has none: each
-    loss moves the chances of all later decisions, by amounts that have no bound.
+    The baseline for policies that follow experts. It is not private: each loss moves the chances of
+    all later decisions by unbounded amounts.
 
     With weights w_j = 1 at first, P = w / sum of w and advice mu_j of expert j, draw arm I from
 
         Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K
 
     and after its loss y set w_j <- w_j exp(-eta mu_j(I) y / Q(I)), where eta = sqrt(2 log N / TK).
-    Losses of any size are taken; the bound on the regret holds for those in [0, 1].
-
-    A loss that comes late is weighed by the Q and the advice of its own decision.
+    It accepts losses of any size; the bound on the regret holds for those in [0, 1]. A late loss is
+    weighed by the Q and the advice of its own decision.
 
     Parameters:
         experts: N.
         horizon: T.
         mixing: gamma, which keeps every arm's chance above gamma / K.
         learning_rate_scale: multiplies eta.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl

@@ -19,7 +19,7 @@ Resamples = Annotated[int, Range(1, 2**53, "most draws that estimate the chance 
 
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """What the kernels see."""
 
     arms: int
     outstanding: int
@@ -28,7 +28,7 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """Estimated losses, and how many draws it took to see each chosen arm lead again."""
+    """Estimated losses, and for each chosen arm the draws until it led again."""
 
     losses: np.ndarray
     pending: Pending
@@ -41,14 +41,14 @@ def begin(params: Params) -> State:
 
 @kernel(borrows=True)
 def perturbed(params: Params, state: State, arm: int, rng: Any) -> float:
-    """The estimated loss with Laplace noise, which serves chance and not privacy."""
+    """The estimated loss with Laplace noise, for exploration and not for privacy."""
     noise = rng.standard_exponential() - rng.standard_exponential()
     return state.losses[arm] + params.spread * noise
 
 
 @kernel(borrows=True)
 def leads(params: Params, state: State, leader: int, rng: Any) -> bool:
-    """Whether `leader` is the arg min of a fresh draw, which stops as soon as it is not."""
+    """Whether `leader` is the arg min of a new draw; stops at the first arm below it."""
     lowest = perturbed(params, state, leader, rng)
     for arm in range(params.arms):
         if arm != leader:
@@ -65,7 +65,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         index = perturbed(params, state, arm, rng)
         if index < lowest:
             best, lowest = arm, index
-    # Resampled now and not when the loss comes: by then the estimated losses may be others.
+    # Resample now: when the loss arrives the estimated losses may differ.
     draws = 1
     while draws < params.resamples and not leads(params, state, best, rng):
         draws += 1
@@ -86,8 +86,8 @@ def learn(
 class FTPL(LossPolicy):
     """Follow the arm whose estimated loss, perturbed by noise, is least.
 
-    A base for `bl.privatise` that decides without the chance of an arm. It is slow, about K draws
-    of all arms a round, and its regret is more than that of exp3 and htinf: take those.
+    A base for `bl.privatise` that needs no arm's chance. It is slow, about K draws of all arms a
+    round, and its regret is higher than that of exp3 and htinf: prefer those.
 
     Draw Z_i from Lap(1/eta) for each arm and play I = argmin of L_i + Z_i. Then draw again until
     I leads again, at most M times; with m draws, L_I grows by m y, where y is the loss. On
@@ -99,18 +99,18 @@ class FTPL(LossPolicy):
         eta = min{sqrt(log K / (K n (1 + 10 lam^2 L^2))),
                   1 / (M (1 + lam max(4 log n, sqrt(10) L)))}.
 
-    The paper's listing draws again until I is the arg max, and takes 0 where I does not lead
-    again within M draws. Both are slips: the proof needs the arg min, and M.
+    The paper's listing draws again until I is the arg max, and uses 0 if I does not lead again
+    within M draws. Both are slips: the proof needs the arg min, and M.
 
-    Random decisions do not make it private: `bl.privatise` does.
+    Its random decisions are not private; `bl.privatise` makes them so.
 
     Parameters:
         horizon: n, number of rounds.
         eta: learning rate, instead of the one above.
         resamples: M, instead of the one above.
-        loss_noise: lam, the scale of Laplace noise in the losses that it is told.
+        loss_noise: lam, the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta; M stays.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -155,24 +155,24 @@ class FTPL(LossPolicy):
 
     @property
     def _noise(self) -> float:
-        """How large the noise gets."""
+        """A bound on the noise of all rounds that fails with probability below 1/n."""
         return REACH * self.loss_noise * math.log(self.arms * self.horizon)
 
     @property
     def _largest_rate(self) -> float:
-        """With a larger one, the estimates are too large for the proof."""
+        """The largest eta for which the estimates satisfy the proof."""
         noise = max(self._noise, 4.0 * self.loss_noise * math.log(self.horizon))
         return 1.0 / (self._draws * (1.0 + noise))
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """Those to lead; by quadrature, as there is no closed form to compute by."""
+        """The chance of each arm to lead, by quadrature: there is no closed form."""
         return chances_to_lead(state.losses, self.constants().spread)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """6 log K / eta + 4 eta K n (1 + 10 lam^2 L^2) + K n / (e M) + 1.
 
-        From the decomposition in the proof of Lemma E.4 of Asi et al., whose last line leaves out
-        what the second branch of eta costs.
+        From the decomposition in the proof of Lemma E.4 of Asi et al. Its last line omits the cost
+        of the second branch of eta.
         """
         K, eta = self.arms, self.rate
         if not rivals_are_arms(environment) or horizon > self.horizon:

@@ -20,7 +20,7 @@ Sigma = Annotated[float, Range(0, meaning="E|loss|^alpha is at most sigma^alpha"
 
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """What the kernels see."""
 
     arms: int
     outstanding: int
@@ -32,11 +32,11 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """Estimated losses and the chances that follow from them."""
+    """Estimated losses and the arms' chances."""
 
     losses: np.ndarray
     chances: np.ndarray
-    root: np.ndarray  # one element: where the search for the chances starts
+    root: np.ndarray  # one element: start of the search for the chances
     pending: Pending  # of each arm that was drawn, its chance and the largest loss that counts
 
 
@@ -84,11 +84,10 @@ def threshold_factor(alpha: float) -> float:
 
 @register
 class HTINF(LossPolicy):
-    """Tsallis entropy, with losses that are too large for their chance left out.
+    """Follow the leader regularised by Tsallis entropy, skipping losses too large for their chance.
 
-    The base to convert into a private policy: losses need a moment of order alpha and nothing
-    else, and the noise of privacy has all moments. For losses in [0, 1] without noise tsallis-inf
-    is better.
+    The base to convert into a private policy: it needs losses with a moment of order alpha, and
+    privacy noise has all moments. For losses in [0, 1] without noise tsallis-inf is better.
 
     In round t, with eta = 1 / (sigma t^(1/alpha)) and estimated losses L, draw I from
 
@@ -97,15 +96,15 @@ class HTINF(LossPolicy):
     and observe its loss y. If |y| <= Theta sigma t^(1/alpha) x_I^(1/alpha), let L_I grow by
     y / x_I, where Theta = min{1 - 2^(-(alpha-1)/(2 alpha-1)), (2 - 2/alpha)^(1/(2-alpha))}.
 
-    Random decisions do not make it private: `bl.privatise` does.
+    Its random decisions are not private; `bl.privatise` makes them so.
 
     Parameters:
         moment_order: alpha, in (1, 2].
-        sigma: E|loss|^alpha <= sigma^alpha; by default right for losses in [0, 1] with Laplace
-            noise of scale `loss_noise`, sqrt(1 + 2 loss_noise^2).
-        loss_noise: the scale of Laplace noise in the losses that it is told.
+        sigma: E|loss|^alpha <= sigma^alpha; the default, sqrt(1 + 2 loss_noise^2), is right for
+            losses in [0, 1] with Laplace noise of scale `loss_noise`.
+        loss_noise: the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta; the threshold stays.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -143,14 +142,14 @@ class HTINF(LossPolicy):
         )
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """Those by which the arm was drawn."""
+        """The distribution of the last draw."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: 30 sigma K^(1 - 1/alpha) (n + 1)^(1/alpha).
 
-        It needs losses whose large parts are not negative on average: those in [0, 1], with or
-        without Laplace noise (Asi et al., Lemma B.2).
+        It needs losses whose tails are not negative on average: those in [0, 1], with or without
+        Laplace noise (Asi et al., Lemma B.2).
         """
         terms = self.constants()
         least = second_moment(self.loss_noise) ** 0.5

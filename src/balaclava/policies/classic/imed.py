@@ -16,7 +16,7 @@ from balaclava.policies.intervals import FROM_TALLY
 
 
 class State(NamedTuple):
-    """A tally, and what the index needs of each arm: they change with the arm's rewards alone."""
+    """A tally, and the parts of each arm's index that change only with its own rewards."""
 
     asked: np.ndarray
     pulls: np.ndarray
@@ -56,10 +56,10 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 @kernel(borrows=True)
 def lowest_index(state: State) -> int:
-    """The lowest of the arms with the lowest index.
+    """The first arm with the lowest index.
 
-    kl(p, q) is -p log q - (1-p) log(1-q) less the entropy of p, so that a round takes two
-    logarithms. Rounding moves n kl by n 2^-52, which decides nothing but ties.
+    kl(p, q) is -p log q - (1-p) log(1-q) less the entropy of p, so a round needs two logarithms.
+    Rounding moves n kl by n 2^-52, which affects only ties.
     """
     leader, top = 0, -math.inf
     for arm in range(state.pulls.size):
@@ -83,10 +83,10 @@ def lowest_index(state: State) -> int:
 class IMED(BoundedPolicy):
     """Play the arm with the least evidence against it: n kl(mean, best mean) + log n.
 
-    Asymptotically optimal for rewards 0 and 1, as kl-ucb is, with no root to find and no parameter
-    to set: the baseline to beat on rewards in [0, 1]. Not for unbounded rewards.
+    Asymptotically optimal for rewards 0 and 1, like kl-ucb, but without root finding or parameters:
+    the baseline to beat on rewards in [0, 1]. Not for unbounded rewards.
 
-    After each arm was pulled once, play the arm with the lowest
+    After one pull of each arm, play the arm with the lowest
 
         n kl(mean, max of means) + log n.
 

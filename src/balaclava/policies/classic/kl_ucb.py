@@ -29,10 +29,10 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 @kernel(borrows=True)
 def highest_index(state: Tally, level: float) -> int:
-    """The lowest of the arms with the highest index.
+    """The first arm with the highest index.
 
-    The arm pulled most often is the first to beat, and a root is found only for the arms that are
-    not out already by kl(mean, highest); the outcome is the same as when all roots are found.
+    Start from the arm pulled most often, and find a root only for arms that kl(mean, highest) does
+    not rule out. The result is the same as with all roots.
     """
     best = 0
     for arm in range(state.pulls.size):
@@ -43,7 +43,7 @@ def highest_index(state: Tally, level: float) -> int:
     for arm in range(state.pulls.size):
         n = state.pulls[arm]
         mean = state.sums[arm] / n
-        # The margin is far above the error of a root: an arm that is level stays in the race.
+        # The margin is far above the error of a root, so a tied arm is not ruled out.
         if arm == first or (mean < highest and kl_exceeds(mean, highest, 1.000001 * level / n)):
             continue
         index = kl_upper(mean, level / n)
@@ -56,16 +56,15 @@ def highest_index(state: Tally, level: float) -> int:
 class KLUCB(BoundedPolicy):
     """Play the arm whose mean could be highest, by the exact confidence bound of 0/1 rewards.
 
-    The best of the optimistic policies on rewards in [0, 1], and asymptotically optimal when
-    they are 0 or 1; imed matches it at less cost. Prefer ucb1 or robust-ucb for unbounded rewards.
+    The best of the optimistic policies on rewards in [0, 1], and asymptotically optimal when they
+    are 0 or 1; imed matches it at less cost. For unbounded rewards use ucb1 or robust-ucb.
 
-    After each arm was pulled once, play the arm with the highest
+    After one pull of each arm, play the arm with the highest
 
         max{q : n kl(mean, q) <= log t + c log log t}.
 
     Parameters:
-        c: 3 in the proofs; 0, the default, in practice: the extra exploration costs more than
-            it saves.
+        c: 3 in the proofs; 0 by default, since the extra exploration costs more than it saves.
 
     Example:
         >>> import balaclava as bl

@@ -303,7 +303,9 @@ class RobustUCB(Policy):
                 "does not go with estimator 'catoni', which needs a variance; give 2",
             )
         if self.estimator != "catoni" and self.refresh != 0.0:
-            raise self.refuse("refresh", f"is for estimator 'catoni', not {self.estimator!r}; give 0")
+            raise self.refuse(
+                "refresh", f"is for estimator 'catoni', not {self.estimator!r}; give 0"
+            )
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]

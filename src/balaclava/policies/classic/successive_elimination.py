@@ -35,7 +35,7 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known of the arms that are left."""
+    """Active arms and their rewards."""
 
     active: np.ndarray  # arms still in play
     pulls: np.ndarray  # rewards told
@@ -75,7 +75,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def radius(params: Params, n: int) -> float:
-    """Of each mean after n pulls; an arm is removed when two radii do not bridge its gap."""
+    """Confidence radius of a mean of n rewards."""
     return float(
         params.radius_scale * math.sqrt((params.confidence + 2.0 * math.log(n)) / (2.0 * n))
     )
@@ -115,18 +115,18 @@ def drop_behind(params: Params, state: State) -> None:
 class SuccessiveElimination(BoundedPolicy):
     """Pull all arms equally and drop those that are clearly worse than the best.
 
-    The frame of the private elimination policies, and their baseline. Its regret is higher than
-    that of the index policies; in return it decides in rounds, so that rewards may come late.
+    The model and baseline of the private elimination policies. Its regret is higher than that of
+    the index policies, but it decides in rounds, so rewards may come late.
 
     The active arms take turns in random order. After round n, in which each got its n-th pull,
     remove arm a if
 
         max mean - mean_a > 2 sqrt(log(4 K n^2 / beta) / (2n)) radius_scale.
 
-    Where rewards are late or lost, arms are compared after as many rewards as there are active
-    arms, each with the radius of its own rewards. The radius is Hoeffding's for rewards in [0, 1],
-    over all arms and rounds: with probability 1 - beta the best arm is never removed. The last arm
-    is played for ever.
+    If rewards are late or lost, arms are compared after as many rewards as there are active arms,
+    each with the radius of its own number of rewards. The radius is Hoeffding's for rewards in
+    [0, 1] and holds over all arms and rounds: with probability 1 - beta the best arm is never
+    removed. The last arm is played from then on.
 
     Parameters:
         horizon: rounds that will be played; None if unknown.
@@ -163,7 +163,7 @@ class SuccessiveElimination(BoundedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        failure_probability_of(self)  # refuses a policy that has neither
+        failure_probability_of(self)
 
     def constants(self) -> Params:
         confidence = math.log(4.0 * self.arms / failure_probability_of(self))

@@ -32,9 +32,9 @@ def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int
 class ThompsonBeta(BoundedPolicy):
     """Play each arm with the posterior probability that it is best, under a uniform prior.
 
-    Hard to beat on rewards of 0 and 1, and asymptotically optimal there; as its choices are
-    random, it copes well with late rewards. Rewards between 0 and 1 are first turned into a coin
-    flip, which costs it some of its edge; kl-ucb and imed use them as they are.
+    Asymptotically optimal for rewards 0 and 1, and hard to beat there. Its random choices suit late
+    rewards. Rewards between 0 and 1 become coin flips first, which raises its regret; kl-ucb and
+    imed use them unchanged.
 
     Draw theta ~ Beta(S+1, F+1) for each arm with S successes and F failures and play the highest.
     A reward x counts as a success with probability x, otherwise as a failure.

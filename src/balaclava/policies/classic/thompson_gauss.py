@@ -28,9 +28,9 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 class ThompsonGauss(Policy):
     """Play the arm with the highest draw from a Gaussian posterior of its mean.
 
-    For real rewards of about unit spread, and for rewards in [0, 1], where thompson-beta does
-    better. For another spread set `radius_scale`. The prior is N(0, 1): where the means lie far
-    from 0, shift the rewards first. Not for heavy tails.
+    For real rewards of about unit spread; for another spread set `radius_scale`. For rewards in
+    [0, 1] thompson-beta is better. The prior is N(0, 1): if the means lie far from 0, shift the
+    rewards first. Not for heavy tails.
 
     With n rewards of an arm, draw theta ~ N(sum/(n+1), 1/(n+1)) and play the highest.
 

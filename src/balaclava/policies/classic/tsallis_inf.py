@@ -19,7 +19,7 @@ Sigma = Annotated[float, Range(0, meaning="E loss^2 is at most sigma^2", open_lo
 
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """What the kernels see."""
 
     arms: int
     outstanding: int
@@ -27,11 +27,11 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """Estimated losses and the chances that follow from them."""
+    """Estimated losses and the arms' chances."""
 
     losses: np.ndarray
     chances: np.ndarray
-    root: np.ndarray  # one element: where the search for the chances starts
+    root: np.ndarray  # one element: start of the search for the chances
     pending: Pending  # the chance of each arm that was drawn
 
 
@@ -60,11 +60,11 @@ def learn(
 
 @register
 class TsallisINF(LossPolicy):
-    """Tsallis entropy with plain estimates: random losses or not, the least regret here.
+    """Follow the leader regularised by Tsallis entropy, with plain importance-weighted estimates.
 
-    For losses in [0, 1] that need not be kept private. As a base to convert it is as good as htinf
-    on average but less sure: with noise, an arm of small chance may be estimated far below 0,
-    which the proof for losses in [0, 1] rules out and htinf leaves out.
+    For losses in [0, 1], random or not, that need no privacy: the lowest regret here. As a base to
+    convert it matches htinf on average but has no proof. Noise may put the estimate of an arm with
+    a small chance far below 0; losses in [0, 1] never do, and htinf skips such losses.
 
     In round t, with eta = 1 / (sigma sqrt(t)) and estimated losses L, draw I from
 
@@ -72,14 +72,14 @@ class TsallisINF(LossPolicy):
 
     and let L_I grow by y / x_I, where y is its loss.
 
-    Random decisions do not make it private: `bl.privatise` does.
+    Its random decisions are not private; `bl.privatise` makes them so.
 
     Parameters:
-        sigma: the root of the largest mean square of a loss; by default right for losses in
-            [0, 1] with Laplace noise of scale `loss_noise`, sqrt(1 + 2 loss_noise^2).
-        loss_noise: the scale of Laplace noise in the losses that it is told.
+        sigma: the root of the largest mean square of a loss; the default, sqrt(1 + 2 loss_noise^2),
+            is right for losses in [0, 1] with Laplace noise of scale `loss_noise`.
+        loss_noise: the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
+        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -107,7 +107,7 @@ class TsallisINF(LossPolicy):
         return Params(self.arms, self.outstanding, self.learning_rate_scale / sigma)
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """Those by which the arm was drawn."""
+        """The distribution of the last draw."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -15,7 +15,7 @@ from balaclava.policies.laws import draws_its_means
 
 
 class Indices(NamedTuple):
-    """What the indices are made of, kept ready: one arm changes in a round, all are compared."""
+    """A tally, and the parts of each arm's index that change only with its own rewards."""
 
     tally: Tally
     means: np.ndarray
@@ -51,7 +51,7 @@ def learn(
 
 @kernel(borrows=True)
 def renew(state: Indices, arm: int) -> None:
-    """Bring what is kept of an arm up to its count and sum."""
+    """Update an arm's mean and width from its count and sum."""
     n = state.tally.pulls[arm]
     state.means[arm] = state.tally.sums[arm] / n
     state.widths[arm] = 1.0 / math.sqrt(n)
@@ -61,9 +61,13 @@ def renew(state: Indices, arm: int) -> None:
 class UCB1(Policy):
     """Play the arm whose mean could be highest: mean + sqrt(2 log t / n).
 
-    The baseline that everyone knows. Its bonus is right for rewards in [0, 1] and for any
-    1-sub-Gaussian reward; for other scales set `radius_scale`. kl-ucb and imed are better on
-    rewards in [0, 1].
+    The standard baseline. Its bonus is right for rewards in [0, 1] and for any 1-sub-Gaussian
+    reward; for other scales set `radius_scale`. On rewards in [0, 1] kl-ucb and imed are better.
+
+    After one pull of each arm, play the arm with the largest mean + radius_scale sqrt(2 log t / n).
+
+    Parameters:
+        radius_scale: multiplies the bonus.
 
     Example:
         >>> import balaclava as bl
@@ -73,6 +77,10 @@ class UCB1(Policy):
         ...     agent.tell(decision, reward=float(decision.arm))
         >>> agent.ask().arm
         1
+
+    References:
+        Auer, Cesa-Bianchi, Fischer. Finite-time analysis of the multiarmed bandit problem. Machine
+        Learning 47, 2002.
 
     See Also:
         kl-ucb, imed, thompson-beta
