@@ -93,6 +93,20 @@ Outside = Annotated[
 ]
 
 
+if typing.TYPE_CHECKING:
+    overridable = property
+else:
+
+    class overridable:  # noqa: N801
+        """A property that a subclass may replace by a parameter of the same name."""
+
+        def __init__(self, default: typing.Callable[[Any], Any]) -> None:
+            self.default, self.__doc__ = default, default.__doc__
+
+        def __get__(self, instance: Any, owner: type) -> Any:
+            return self if instance is None else self.default(instance)
+
+
 class ParameterEntry(NamedTuple):
     """What is known of a parameter: a line of `parameter_list`."""
 
@@ -116,6 +130,10 @@ class Declared:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        for name in inspect.get_annotations(cls):
+            # Otherwise a required parameter would take what it overrides for its default.
+            if isinstance(getattr(cls, name, None), overridable):
+                setattr(cls, name, dataclasses.field())
         dataclass(frozen=True, kw_only=True, eq=False)(cls)
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         hints = inherited_annotations(cls) | own_annotations(cls, names, sys._getframe(1))

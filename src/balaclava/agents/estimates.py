@@ -174,7 +174,7 @@ class Reading:
         if self._policy.rewards == "bounded":  # noise may have brought it out of [0, 1]
             mean = min(max(mean, 0.0), 1.0)
         if self._estimation.limits is limits_within_radius:
-            rate = min(0.5, 1.0 - 1.0 / getattr(self._policy, "moment_order", 2.0))
+            rate = min(0.5, 1.0 - 1.0 / (self._policy.moment_order or 2.0))
             noise *= growth**-rate
         elif noise == rewards:
             noise *= growth

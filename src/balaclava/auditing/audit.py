@@ -296,7 +296,7 @@ def _rounds(policy: Policy, first: int | None) -> int:
 
 
 def _within_horizon(policy: Policy, rounds: int) -> int:
-    horizon = getattr(policy, "horizon", None)
+    horizon = policy.horizon
     return rounds if horizon is None else min(rounds, horizon)
 
 
@@ -327,6 +327,6 @@ def first_release(policy: Policy, limit: int) -> int | None:
         released += sum(entry.terms is not None for entry in recorder.tape)
         if single and released:
             return t + 1
-        if released >= getattr(policy, "blocks", policy.arms):
+        if released >= policy.blocks:
             return t
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
 import numpy as np
 
-from balaclava._core.declared import Declared, summary_line
+from balaclava._core.declared import Declared, overridable, summary_line
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava.errors import IncompatibleError
@@ -94,6 +94,18 @@ class Environment(Declared):
     kind: ClassVar[str] = "environment"
     reference: ClassVar[str] = ""
     feedback: ClassVar[Literal["reward", "loss"]] = "reward"  # what `draw` gives
+    disjoint: ClassVar[bool] = False  # with contexts: whether each arm has its own coefficients
+    feature_bound: ClassVar[float] = 1.0  # with contexts: no feature vector is longer
+
+    @overridable
+    def family(self) -> str:
+        """The registered name, also of an environment that a results file describes."""
+        return self.name
+
+    @property
+    def arm_labels(self) -> tuple[Any, ...] | None:
+        """The names of the arms; None if they have none."""
+        return None
 
     @property
     def experts(self) -> int | None:

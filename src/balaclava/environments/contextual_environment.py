@@ -8,7 +8,7 @@ round given its context: the best mean less that of the arm.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -63,9 +63,6 @@ class ContextualEnvironment(Environment):
     `means` are those of a policy that always plays the same arm; the gaps between them are what
     the best single arm gains over the others, and not what regret is counted by.
     """
-
-    disjoint: ClassVar[bool]  # whether arms have coefficients of their own
-    feature_bound: ClassVar[float] = 1.0  # no row of a context is longer
 
     @property
     def advise(self) -> Callable[..., Any]:

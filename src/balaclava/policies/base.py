@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType, S
 import numpy as np
 
 from balaclava._core.declared import (
-    Arms,
-    Declared,
     Horizon,
     Outside,
     RewardRange,
@@ -22,6 +20,7 @@ from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava._core.text_tables import html_table
 from balaclava.errors import ContextError, EstimateError, ParameterError
+from balaclava.policies.attributes import PolicyAttributes
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 from balaclava.privacy.secure import to_unit_grid
 
@@ -100,7 +99,7 @@ class NamedArms(int):
         return (self.labels,)
 
 
-class Policy(Declared):
+class Policy(PolicyAttributes):
     """A rule for choosing arms: immutable parameters and three kernels.
 
     Subclass it to add a policy of your own; `bl.register` makes it usable by its name
@@ -142,17 +141,9 @@ class Policy(Declared):
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
     assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
-    lost_reward: ClassVar[str] = ""  # what one that never comes does, where it does anything
-    # Of a local policy (see policies/local.py): the level that is sent with a decision, what an
-    # owner does to a reward, and how a report is learned from.
-    report_level: ClassVar[Callable[..., float] | None] = None
-    report_kernel: ClassVar[Callable[..., float] | None] = None
-    learn_report: ClassVar[Callable[..., None] | None] = None
-    reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # the least and the largest
     kernels: ClassVar[Kernels]
     estimation: ClassVar[Estimation | None] = None  # where an interval is proved
 
-    arms: Arms
     arm_labels: ClassVar[tuple[str, ...] | None] = None  # an object's own, where arms were named
 
     def __post_init__(self) -> None:
@@ -196,7 +187,7 @@ class Policy(Declared):
         """What is promised about the privacy of each reward."""
         if self.model == "none":
             return not_private(f"{self.name} uses rewards without noise", self.reference)
-        epsilon, delta = check_claim(getattr(self, "epsilon", 0.0), getattr(self, "delta", 0.0))
+        epsilon, delta = check_claim(self.epsilon, self.delta)
         return Guarantee(
             epsilon=epsilon,
             delta=delta,
@@ -214,7 +205,7 @@ class Policy(Declared):
     @property
     def clips(self) -> bool:
         """Whether a reward outside `accepts` is clipped to it; it is refused otherwise."""
-        return getattr(self, "outside", "refuse") == "clip"
+        return self.outside == "clip"
 
     def _about_outside(self) -> tuple[str, ...]:
         """What the guarantee takes for granted of rewards outside the range, where there is one."""

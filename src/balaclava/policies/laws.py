@@ -11,4 +11,4 @@ def draws_its_means(policy: Any, environment: Any) -> bool:
     Outliers may be among them up to the `contamination` that the policy was told, if any.
     """
     outliers = environment.share_of_outliers * (1.0 - 1e-9)  # which rounding may have raised
-    return bool(environment.independent and outliers <= getattr(policy, "contamination", 0.0))
+    return bool(environment.independent and outliers <= (policy.contamination or 0.0))

@@ -35,12 +35,12 @@ def is_as_told(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
     """
     if not draws_its_means(policy, environment):
         return False
-    central = bool(getattr(policy, "central_moments", False))
+    central = policy.central_moments
     try:
         moment = environment.moment(policy.moment_order, central=central)
     except IncompatibleError:
         return False
-    reach = getattr(policy, "mean_range", None)
+    reach = policy.mean_range
     if central and reach is not None and np.abs(environment.means).max() > reach:
         return False
     return bool(moment <= policy.moment_bound * (1.0 + rounding))

@@ -61,7 +61,7 @@ class ResultsPanel:
     def facts(self) -> str:
         """What was played, in a line."""
         world, results = self.results.environment, self.results
-        family = getattr(world, "family", world.name)
+        family = world.family
         counts = sorted({len(results.runs[label]) for label in results.labels})
         repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         return (
@@ -198,7 +198,7 @@ def experiment_toml(results: Results) -> str:
         "",
         *(["[delay]", *_entries(delay), ""] if delay else []),
         "[environment]",
-        f"name = {_toml(getattr(world, 'family', world.name))}",
+        f"name = {_toml(world.family)}",
         *_entries(world.public_parameters),
     ]
     for label, policy in results.policies.items():

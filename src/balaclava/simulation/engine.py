@@ -376,7 +376,7 @@ def require_compatible(
             f"{label} learns from {wants}, but {environment.name} gives {gives}; choose another "
             "policy or environment"
         )
-    experts = getattr(policy, "experts", None)
+    experts = policy.experts
     if experts is not None and experts != environment.experts:
         has = f"that of {environment.experts}" if environment.experts else "none"
         raise IncompatibleError(
@@ -395,7 +395,7 @@ def require_compatible(
         raise IncompatibleError(
             f"horizon = {horizon}, but {environment.name} has only {environment.rounds} rounds"
         )
-    longest = getattr(policy, "horizon", None)
+    longest = policy.horizon
     if longest is not None and horizon > longest:
         raise IncompatibleError(
             f"{label} was made for horizon = {longest} and cannot be played for {horizon} rounds"
@@ -405,23 +405,23 @@ def require_compatible(
 
 def _require_features(label: str, policy: Policy, environment: Environment) -> None:
     """Refuse features of another kind than the policy was made for."""
-    features = getattr(policy, "features", None)
+    features = policy.features
     if features is None:
         return
     if environment.dimension is None:
         raise IncompatibleError(
             f"{label} decides by {features} features, but {environment.name} has no contexts"
         )
-    disjoint = getattr(environment, "disjoint", False)
-    if environment.dimension != features or disjoint != getattr(policy, "disjoint", False):
+    disjoint = environment.disjoint
+    if environment.dimension != features or disjoint != policy.disjoint:
         raise IncompatibleError(
             f"{label}: features = {features}, but {environment.name} has {environment.dimension} "
             f"{'a person: set disjoint=True' if disjoint else 'an arm: set disjoint=False'}"
         )
-    if getattr(environment, "feature_bound", 1.0) > getattr(policy, "feature_bound", 1.0):
+    if environment.feature_bound > policy.feature_bound:
         raise IncompatibleError(
-            f"{label}: feature_bound = {getattr(policy, 'feature_bound', 1.0):g}, but features of "
-            f"{environment.name} are up to {getattr(environment, 'feature_bound', 1.0):g} long"
+            f"{label}: feature_bound = {policy.feature_bound:g}, but features of "
+            f"{environment.name} are up to {environment.feature_bound:g} long"
         )
 
 

@@ -195,7 +195,7 @@ def _description(results: Results) -> dict[str, Any]:
 def describe_environment(world: Environment) -> dict[str, Any]:
     """What files say about an environment: all but the rewards that it holds."""
     return {
-        "name": getattr(world, "family", world.name),
+        "name": world.family,
         "parameters": world.public_parameters,
         "holds_data": world.holds_data,
         "gaps": world.gaps.tolist(),

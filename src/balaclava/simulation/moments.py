@@ -35,9 +35,9 @@ def warn_of_moments(label: str, policy: Policy, environment: Environment) -> Non
 def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float, str, float, str]]:
     """What the policy was told, its bound, what it is about, how large that is, what to do."""
     rows = []
-    order, bound = getattr(policy, "moment_order", None), getattr(policy, "moment_bound", None)
+    order, bound = policy.moment_order, policy.moment_bound
     if order is not None and bound is not None:
-        central = bool(getattr(policy, "central_moments", False))
+        central = policy.central_moments
         law = f"an arm of {environment.name} has E|X{' - mean' if central else ''}|^{order:g}"
         advice = "Raise moment_bound, or lower moment_order"
         try:
@@ -45,12 +45,12 @@ def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float
             rows.append(("moment_bound", bound, law, moment, advice))
         except IncompatibleError:
             pass
-    mean_range, means = getattr(policy, "mean_range", None), getattr(environment, "means", None)
+    mean_range, means = policy.mean_range, environment.means
     if mean_range is not None and means is not None:
         law = f"an arm of {environment.name} has a mean, up to its sign,"
         advice = "Raise mean_range, or subtract a constant from the rewards"
         rows.append(("mean_range", mean_range, law, float(np.abs(means).max()), advice))
-    contamination = getattr(policy, "contamination", None)
+    contamination = policy.contamination
     if contamination is not None:
         law = f"{environment.name} has a share of outliers"
         share = environment.share_of_outliers

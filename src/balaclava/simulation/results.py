@@ -96,7 +96,7 @@ class Results:
         labels = {policy.arm_labels for policy in self.policies.values()} - {None}
         if len(labels) == 1:
             return tuple(labels.pop() or ())
-        own = getattr(self.environment, "arm_labels", None)
+        own = self.environment.arm_labels
         return tuple(map(str, range(self.environment.arms) if own is None else own))
 
     def regret(self, label: str) -> np.ndarray:

@@ -224,7 +224,7 @@ def takes_reports(policy: Policy) -> None:
     """A local policy: a level with each decision, a report on the device, no reward told."""
     if policy.model != "local":
         return
-    report = getattr(policy, "report", None)
+    report = policy.report
     require(report is not None, f"{policy.name} is local but has no report; derive LocalPolicy")
     agent, rewards = policy.agent(seed=SEED), reward_source(policy)
     for _ in range(20):

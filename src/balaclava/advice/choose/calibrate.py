@@ -298,7 +298,7 @@ def _first_notes(
             f"{', '.join(data)}: real rewards were used without noise. The scale that was chosen, "
             "and this report, depend on them and are not private"
         )
-    planned = getattr(policy, "horizon", None)
+    planned = policy.horizon
     if planned is not None and planned > horizon:
         notes.append(
             f"calibrated on {horizon} rounds, but the policy was made for {planned}: a scale for "

@@ -55,10 +55,10 @@ def _unbounded(
             world = make_environment("stochastic-losses", means=losses)
             return world, f"losses 0 and 1, {spread}, the same chances in every round"
         return _advised(policy, losses, rounds)
-    order = getattr(policy, "moment_order", None) or 1.5
+    order = policy.moment_order or 1.5
     shape = _BEYOND * order
     plain = make_environment("pareto", means=means, shape=shape)
-    bound = getattr(policy, "moment_bound", None)
+    bound = policy.moment_bound
     if bound is not None:
         # The largest arms that the bound allows: for smaller ones there is more noise than need be.
         means = means * (bound / plain.moment(order)) ** (1 / order)
@@ -66,7 +66,7 @@ def _unbounded(
     words = f"Pareto rewards of shape {shape:.3g}, {arms} arms with means from {means[0]:.3g} to "
     words += f"{means[-1]:.3g}"
     if rewards == "outliers":
-        share = float(getattr(policy, "contamination", 0.0))
+        share = policy.contamination or 0.0
         wrong = {"kind": "point", "value": -10 * float(means[-1])}
         world = make_environment("contaminated", inner=world, fraction=share, outliers=wrong)
         words += f", {share:.3g} of the rewards replaced by one far below"
@@ -74,7 +74,7 @@ def _unbounded(
 
 
 def _advised(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environment, str]:
-    count = int(getattr(policy, "experts", 1))
+    count = policy.experts or 1
     draws = np.random.default_rng(1).random((rounds, losses.size)) < losses
     advice = np.full((count, losses.size), 0.1 / losses.size)
     advice[np.arange(count), np.arange(count) % losses.size] += 0.9

@@ -65,7 +65,7 @@ class LogSummary:
     @property
     def labels(self) -> list[str]:
         """The arms."""
-        return [str(label) for label in getattr(self.world, "arm_labels", ())]
+        return [str(label) for label in self.world.arm_labels or ()]
 
     @property
     def samples(self) -> list[np.ndarray]:

@@ -89,10 +89,10 @@ def audit_exactly(
         '2.9e-06'
     """
     claim = policy.guarantee if claim is None else claim
-    law = getattr(policy, "index_law", None)
+    law = policy.index_law
     if claim.scope != "decision" or law is None or claim.epsilon > _LARGEST:
         return None
-    if getattr(policy, "start_phase", 1) >= NEVER:
+    if policy.start_phase >= NEVER:
         return None
     sizes, all_until = sample_sizes(policy, horizon, dense)
     worst, delta, half_lines, verdict = IndexCase(sizes[0], 0), 0.0, 0.0, "consistent"
@@ -114,8 +114,8 @@ def audit_exactly(
 
 def sample_sizes(policy: Policy, horizon: int | None, dense: int) -> tuple[list[int], int]:
     """The sizes to check, ascending, and the one up to which none is left out."""
-    first = int(getattr(policy, "start_phase", 1))
-    rounds = horizon if horizon is not None else getattr(policy, "horizon", None)
+    first = int(policy.start_phase)
+    rounds = horizon if horizon is not None else policy.horizon
     last = max(first, _HORIZON if rounds is None else int(rounds))
     all_until = min(first + dense - 1, last)
     beyond = np.geomspace(all_until, last, _SPARSE).round().astype(np.int64).tolist()

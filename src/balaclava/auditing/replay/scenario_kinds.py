@@ -135,7 +135,7 @@ def start_round(policy: Policy, kind: ScenarioKind) -> int | None:
     if kind.start == "release":
         return 0
     if kind.start == "horizon":
-        horizon = getattr(policy, "horizon", None)
+        horizon = policy.horizon
         if horizon is None or horizon > _FURTHEST:
             return None
         return max(horizon - 20, 0)
@@ -230,7 +230,7 @@ def reward_limits(policy: Policy) -> tuple[float, float]:
         return low, high
     if policy.rewards == "loss":  # larger ones it may leave out, and then show nothing
         return 0.0, 1.0
-    bound, order = getattr(policy, "moment_bound", None), getattr(policy, "moment_order", None)
+    bound, order = policy.moment_bound, policy.moment_order
     if bound is not None and order is not None:  # the size of rewards: most survive truncation
         size = float(bound ** (1.0 / order))
         return -size, size

@@ -108,14 +108,15 @@ def _show(cls: type[Declared], as_json: bool) -> None:
     import inspect
 
     from balaclava._core.declared import brief
+    from balaclava.policies.base import Policy
 
     if as_json:
         listed = [each._asdict() for each in cls.parameter_list()]
         _print_json({"name": cls.name, "help": inspect.getdoc(cls), "parameters": listed})
         return
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
-    if lost := getattr(cls, "lost_reward", ""):
-        click.echo(click.wrap_text(f"What never comes {lost}.", 100) + "\n")
+    if issubclass(cls, Policy) and cls.lost_reward:
+        click.echo(click.wrap_text(f"What never comes {cls.lost_reward}.", 100) + "\n")
     rows = [
         (
             each.name,

@@ -110,7 +110,7 @@ class WorstRegrets(NamedTuple):
                         "arms": results.environment.arms,
                         "horizon": setting.horizon,
                         "largest_gap": float(results.environment.gaps.max()),
-                        "learning_rate_scale": getattr(policy, "learning_rate_scale", 1.0),
+                        "learning_rate_scale": policy.learning_rate_scale,
                     }
                     finals = enumerate(results.final_regret(label).tolist())
                     rows += [{**row, "repetition": i, "regret": final} for i, final in finals]

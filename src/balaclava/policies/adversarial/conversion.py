@@ -238,7 +238,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
         in them. The theorem is for epsilon up to 1; above, there is no bound.
         """
         base, tau = self.base_policy(), self.rounds_of_a_batch
-        allowed = getattr(base, "loss_noise", 0.0) * (1.0 + 1e-9)
+        allowed = base.loss_noise * (1.0 + 1e-9)
         if self.epsilon > 1.0 or allowed < self.noise:
             return None
         n = horizon // tau

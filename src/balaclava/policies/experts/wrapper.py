@@ -149,7 +149,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.1: that of the inner policy, with experts for arms."""
-        rounds = getattr(self, "horizon", None) or horizon
+        rounds = self.horizon or horizon
         if horizon > rounds or not self.competes_in(environment):
             return None
         return self.inner.proved_bound(Rivals(), horizon)

@@ -245,7 +245,7 @@ class BatchUCBPolicy(PooledPolicy):
             self.moment_order,
             math.exp(math.log(self.moment_bound) / self.moment_order),
             self.contamination,
-            getattr(self, "mean_range", None),
+            self.mean_range,
             self.model == "local",
         )
 
