@@ -39,7 +39,7 @@ CONNECTIONS = 32
 
 _SERVER = """
 import sys, json
-from balaclava.service.server import Settings, first_key, serve
+from balaclava.service.http.server import Settings, first_key, serve
 settings = Settings(**json.loads(sys.argv[1]))
 service = settings.open(); key = first_key(service); service.close()
 print(key or "", flush=True)
@@ -52,10 +52,10 @@ _NOTHING = """
 import sys, json, uvicorn
 from fastapi import Depends
 from fastapi.responses import JSONResponse
-from balaclava.service import app as module
-from balaclava.service.models import DecisionsIn, DecisionsOut
-from balaclava.service.server import Settings, configuration, first_key
-from balaclava.service.shortcuts import Shortcut, Shortcuts
+from balaclava.service.http import app as module
+from balaclava.service.http.payloads import DecisionsIn, DecisionsOut
+from balaclava.service.http.server import Settings, configuration, first_key
+from balaclava.service.http.fast_routes import Shortcut, Shortcuts
 from pydantic import TypeAdapter
 settings = Settings(**json.loads(sys.argv[1]))
 service = settings.open(); key = first_key(service)

@@ -19,16 +19,16 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from balaclava.service.schema import OPEN, REWARDED
-from balaclava.service.statements import COUNT_PERSON, DECISIONS, SNAPSHOTS, change
-from balaclava.service.storage import Storage
+from balaclava.service.store.schema import OPEN, REWARDED
+from balaclava.service.store.sql import COUNT_PERSON, DECISIONS, SNAPSHOTS, execute_many
+from balaclava.service.store.storage import Storage
 from service import EXPERIMENT, Server, cpu_of, memory_of, running, say
 
 FIRST, PICTURES, AT_ONCE = 20_000, 10_000, 100_000
 DAY = 86_400.0
 _SERVER = """
 import sys, json
-from balaclava.service.server import Settings, serve
+from balaclava.service.http.server import Settings, serve
 serve(Settings(**json.loads(sys.argv[1])), lambda address, key: print(flush=True))
 """
 EVENTS = EXPERIMENT | {"reward_window": 365 * DAY, "rewards_per_person": 3}
@@ -82,10 +82,10 @@ def fill(database: str, decisions: int, still_open: int) -> str:
 
 
 def _fill_the_rest(connection: Connection, decisions: int, still_open: int, now: float) -> None:
-    change(connection, COUNT_PERSON, [(1, f"{n:064d}", 3) for n in range(decisions // 10)])
+    execute_many(connection, COUNT_PERSON, [(1, f"{n:064d}", 3) for n in range(decisions // 10)])
     shown = {"counts": [1, 1, 1, 1], "means": [0.1, 0.1, 0.9, 0.1], "low": [0.0] * 4}
     content = json.dumps(shown | {"high": [1.0] * 4})
-    pictures = [
+    snapshots_taken = [
         {
             "experiment": 1,
             "decisions": max(decisions * n // PICTURES, 1),
@@ -94,15 +94,17 @@ def _fill_the_rest(connection: Connection, decisions: int, still_open: int, now:
         }
         for n in range(PICTURES)
     ]
-    SNAPSHOTS.add(connection, pictures)
-    books = json.loads(connection.execute(text("SELECT books FROM experiments")).scalar_one())
-    books |= {"rounds": decisions, "over": decisions - still_open, "time": now}
-    books["decisions"] = books["learning"] = [decisions // 4] * 4
-    change(connection, "UPDATE experiments SET books = ?, next_due = ?", [_due(books, now)])
+    SNAPSHOTS.add(connection, snapshots_taken)
+    counters = json.loads(connection.execute(text("SELECT books FROM experiments")).scalar_one())
+    counters |= {"rounds": decisions, "over": decisions - still_open, "time": now}
+    counters["decisions"] = counters["learning"] = [decisions // 4] * 4
+    execute_many(
+        connection, "UPDATE experiments SET books = ?, next_due = ?", [_due(counters, now)]
+    )
 
 
-def _due(books: dict[str, Any], now: float) -> tuple[str, float]:
-    return json.dumps(books), now + 65 * DAY
+def _due(counters: dict[str, Any], now: float) -> tuple[str, float]:
+    return json.dumps(counters), now + 65 * DAY
 
 
 def seconds(server: Server, path: str, method: str = "GET", body: Any = None) -> float:

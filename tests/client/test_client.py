@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from balaclava.client import AsyncClient, Client, Decision, calls
-from balaclava.client.attempts import FIRST_WAIT, LONGEST_WAIT, attempts
+from balaclava.client import AsyncClient, Client, ServiceDecision, calls
+from balaclava.client.retries import FIRST_WAIT, LONGEST_WAIT, attempts
 from balaclava.errors import (
     ParameterError,
     RewardError,
@@ -71,7 +71,7 @@ def play(
 
 
 def test_an_answer_is_not_asked_for_twice() -> None:
-    assert play([GOOD]) == ([0.0], [Decision("d", 0, "a", 0.5, True)])
+    assert play([GOOD]) == ([0.0], [ServiceDecision("d", 0, "a", 0.5, True)])
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_bad_line(
         far.reward(decision, 1.0)
     assert client.decision(decision)["state"] == "rewarded"
 
-    async def again() -> Decision:
+    async def again() -> ServiceDecision:
         line = Line(service[0], *faults)
         async with AsyncClient(line.address, service[1]) as far:
             return await far.decide(name)
@@ -371,7 +371,7 @@ def test_the_same_from_many_at_once(client: Client, name: str) -> None:
 def test_a_service_that_is_killed_and_comes_back(tmp_path: Path) -> None:
     """A client that goes on all the while notices nothing, and nothing is lost or done twice."""
     arguments = ("--port", "0")
-    acknowledged: list[Decision] = []
+    acknowledged: list[ServiceDecision] = []
     with Process(*arguments, cwd=tmp_path) as first:
         address = first.wait_for(r"serves at (\S+)\n")
         key = first.wait_for(r"this once: (\S+)\n")
@@ -388,8 +388,8 @@ def test_a_service_that_is_killed_and_comes_back(tmp_path: Path) -> None:
                         enough.set()
 
             visitors = [threading.Thread(target=visit) for _ in range(4)]
-            for visitor in visitors:
-                visitor.start()
+            for session in visitors:
+                session.start()
             assert enough.wait(60.0)
             first.end(signal.SIGKILL)
             before = len(acknowledged)
@@ -397,10 +397,10 @@ def test_a_service_that_is_killed_and_comes_back(tmp_path: Path) -> None:
                 second.wait_for(r"serves at (\S+)\n")
                 assert "admin key" not in second.output  # it was shown once
                 while len(acknowledged) < before + 20:
-                    assert any(visitor.is_alive() for visitor in visitors)
+                    assert any(session.is_alive() for session in visitors)
                 stop.set()
-                for visitor in visitors:
-                    visitor.join()
+                for session in visitors:
+                    session.join()
                 assert client.results(name)["decisions"] == len(acknowledged)
                 states = {client.decision(each)["state"] for each in acknowledged}
                 assert states == {"rewarded"}

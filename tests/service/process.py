@@ -15,7 +15,7 @@ import httpx
 
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service.server import Settings, free_port, serve
+from balaclava.service.http.server import ServerSettings, free_port, serve
 
 laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # loads the samplers, once for all forks
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -45,21 +45,21 @@ DEFINITIONS: list[dict[str, Any]] = [
 ]
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: ServerSettings) -> None:
     serve(settings, lambda address, key: None)
 
 
 class Server:
     """The service on a database; every life of it is a process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.process = settings, None
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.settings.port}"
 
-    def start(self, target: Callable[[Settings], None] = _serve) -> None:
+    def start(self, target: Callable[[ServerSettings], None] = _serve) -> None:
         """A new life; back when it answers."""
         self.process = _PROCESSES.Process(target=target, args=(self.settings,), daemon=True)
         self.process.start()
@@ -85,9 +85,9 @@ class Server:
         self.process.join(30)
 
 
-def settings_of(folder: Any, database: str | None = None) -> Settings:
+def settings_of(folder: Any, database: str | None = None) -> ServerSettings:
     """On a free port, without keys."""
-    return Settings(
+    return ServerSettings(
         database=database or str(folder / "service.db"),
         ledger=str(folder / "ledger"),
         secrets=str(folder / "key"),

@@ -18,8 +18,8 @@ from typing import Any
 
 import uvicorn
 
-from balaclava.service.app import create_app
-from balaclava.service.server import Settings, configuration, first_key
+from balaclava.service.http.app import create_app
+from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
 from balaclava.service.service import Service
 
 STARTING = 60.0  # seconds that a process may take to be ready, on a busy machine
@@ -28,11 +28,11 @@ STARTING = 60.0  # seconds that a process may take to be ready, on a busy machin
 @contextmanager
 def in_a_thread(folder: Path, **more: Any) -> Iterator[tuple[str, str, Service]]:
     """A service on a file in a folder: its address, an admin key, and the service itself."""
-    settings = Settings(str(folder / "balaclava.db"), port=0, **more)
+    settings = ServerSettings(str(folder / "balaclava.db"), port=0, **more)
     with settings.listener() as listener:
         service = settings.open()
         key = (first_key(service) if settings.keys else None) or ""
-        server = uvicorn.Server(configuration(create_app(service, keys=settings.keys), settings))
+        server = uvicorn.Server(uvicorn_config(create_app(service, keys=settings.keys), settings))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         yield settings.address(listener.getsockname()[1]), key, service

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from balaclava.service import experiment as experiments
-from balaclava.service.app import create_app
-from balaclava.service.clock import Clock
-from balaclava.service.jobs import Job
+from balaclava.service.engine import served_experiment as experiments
+from balaclava.service.engine.clock import Clock
+from balaclava.service.engine.jobs import WriteJob
+from balaclava.service.engine.unit_of_work import UnitOfWork
+from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
-from balaclava.service.work import Work
 
 START = 1_800_000_000.0
 SHOP: dict[str, Any] = {
@@ -46,10 +46,10 @@ class Stopped(Clock):
         self.moment = max(self.moment, moment)
 
 
-class Look(Job):
+class Look(WriteJob):
     """Asks for nothing: once it is answered, the writer has seen the time."""
 
-    def apply(self, work: Work) -> None:
+    def apply(self, work: UnitOfWork) -> None:
         return None
 
 
@@ -65,7 +65,7 @@ class Stage:
         patch.setattr(
             experiments, "new_decision_ids", lambda count: list(itertools.islice(ids, count))
         )
-        patch.setattr("balaclava.service.ledger.time", SimpleNamespace(time=lambda: START))
+        patch.setattr("balaclava.service.store.ledger.time", SimpleNamespace(time=lambda: START))
         self.clock = Stopped()
         self.open()
 
@@ -85,11 +85,11 @@ class Stage:
 
     def wait(self, seconds: float) -> None:
         self.clock.moment += seconds
-        self.service.do(Look())
+        self.service.run_job(Look())
         deadline = time.monotonic() + 30
-        while any(each.behind for each in self.service.writer._kept.values()):
+        while any(each.overdue for each in self.service.writer._cache.values()):
             assert time.monotonic() < deadline
-            self.service.do(Look())
+            self.service.run_job(Look())
 
     def send(self, id: str, value: float) -> Any:
         return self.client.put(f"/v1/decisions/{id}/reward", json={"value": value})

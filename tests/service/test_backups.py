@@ -13,25 +13,31 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from balaclava.service import writer
-from balaclava.service.definition import Definition
-from balaclava.service.jobs import Create, Decide
-from balaclava.service.ledger import Ledger
+from balaclava.service.engine import writer
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.jobs import CreateExperiment, MakeDecisions
+from balaclava.service.http.server import ServerSettings
 from balaclava.service.problems import Problem, StartError
-from balaclava.service.schema import experiments
-from balaclava.service.server import Settings
 from balaclava.service.service import Service
+from balaclava.service.store.ledger import Ledger
+from balaclava.service.store.schema import experiments
 from tests.service.stage import SHOP
 
 Opener = Callable[..., Service]
 
 
 def create(service: Service, **changes: Any) -> bool:
-    return bool(service.do(Create(service.ledger, Definition.checked(**SHOP | changes))))
+    return bool(
+        service.run_job(
+            CreateExperiment(service.ledger, ExperimentDefinition.checked(**SHOP | changes))
+        )
+    )
 
 
 def decide(service: Service, count: int = 1) -> list[Any]:
-    return list(json.loads(service.do(Decide(service.vault, "shop", count)))["decisions"])
+    return list(
+        json.loads(service.run_job(MakeDecisions(service.vault, "shop", count)))["decisions"]
+    )
 
 
 def back_up(tmp_path: Path, name: str = "service.db") -> Callable[[], None]:
@@ -143,7 +149,7 @@ def test_a_ledger_lies_outside_the_database(open_service: Opener, database: str)
     with pytest.raises(StartError, match="outside the database"):
         open_service(database, ledger=database)
     with pytest.raises(StartError, match="one writer"):
-        Settings(database="sqlite:///service.db", workers=2).checked()
+        ServerSettings(database="sqlite:///service.db", workers=2).checked()
 
 
 def test_a_crash_between_charge_and_commit_charges_once(
@@ -169,18 +175,20 @@ def test_made_and_used_in_one_commit_and_cut_off(
 ) -> None:
     """What the ledger noted of a commit that did not come must not look like a lost one."""
     service = open_service()
-    intend = Ledger.intend
+    prepare_commits = Ledger.prepare_commits
     noted: list[dict[str, int]] = []
 
     def cut_off(self: Ledger, versions: dict[str, int]) -> None:
-        intend(self, versions)
+        prepare_commits(self, versions)
         noted.append(versions)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Ledger, "intend", cut_off)
+    monkeypatch.setattr(Ledger, "prepare_commits", cut_off)
     with service.writer._wake:  # both are taken up at once
-        new = service.writer.submit(Create(service.ledger, Definition.checked(**SHOP)))
-        first = service.writer.submit(Decide(service.vault, "shop"))
+        new = service.writer.submit(
+            CreateExperiment(service.ledger, ExperimentDefinition.checked(**SHOP))
+        )
+        first = service.writer.submit(MakeDecisions(service.vault, "shop"))
     for future in (new, first):
         with pytest.raises(Problem, match="internal error"):
             future.result(30)
@@ -222,8 +230,8 @@ def test_two_processes_decide_for_one_person(open_service: Opener, postgres: str
 
     def ask(service: Service) -> None:
         for number in range(10):
-            job = Decide(service.vault, "shop", 2, f"r{number}", "ann")
-            decisions.extend(json.loads(service.do(job))["decisions"])
+            job = MakeDecisions(service.vault, "shop", 2, f"r{number}", "ann")
+            decisions.extend(json.loads(service.run_job(job))["decisions"])
 
     threads = [threading.Thread(target=ask, args=(service,)) for service in services]
     for thread in threads:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from sqlalchemy import func, insert, select
 
-from balaclava.service.checkpoints import Checkpoints
-from balaclava.service.schema import meta
-from balaclava.service.storage import Storage
+from balaclava.service.store.schema import meta
+from balaclava.service.store.storage import Storage
+from balaclava.service.store.write_ahead_log import WalCheckpointer
 
 LONG = "x" * 4_000  # a page each
 
 
-def by_hand(storage: Storage) -> Checkpoints:
+def by_hand(storage: Storage) -> WalCheckpointer:
     """Those of the storage, which do nothing any more by themselves."""
     checkpoints = storage._checkpoints
     assert checkpoints is not None

@@ -5,31 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import balaclava as bl
-from balaclava.service.definition import Definition
+from balaclava.service.engine.definition import ExperimentDefinition
 
 SHOP = {"name": "shop", "policy": "dp-imed", "arms": ["plain", "map"], "reward_window": 60.0}
 
 
-def definition(**parameters: Any) -> Definition:
-    return Definition.checked(**SHOP, parameters=parameters)
+def definition(**parameters: Any) -> ExperimentDefinition:
+    return ExperimentDefinition.checked(**SHOP, parameters=parameters)
 
 
 def test_a_stored_definition_names_what_was_left_to_defaults():
-    stored = Definition.from_text(definition(epsilon=1.0).complete().text)
+    stored = ExperimentDefinition.from_json(definition(epsilon=1.0).with_defaults().text)
     policy = bl.policy("dp-imed", arms=["plain", "map"], epsilon=1.0)
     assert stored.parameters | {"arms": ["plain", "map"]} == policy.parameters
     assert stored.make_policy() == policy
-    assert stored.complete() == stored
+    assert stored.with_defaults() == stored
 
 
 def test_a_request_is_for_the_experiment_that_has_all_that_it_names():
     """Under an earlier version the default may have been the paper's rule."""
-    stored = definition(epsilon=1.0, index="paper", batches="ratio").complete()
-    assert definition(epsilon=1).asks_for(stored)
-    assert definition(epsilon=1.0, index="paper").asks_for(stored)
-    assert not definition(epsilon=1.0, index="rechecking").asks_for(stored)
-    assert not definition(epsilon=2.0).asks_for(stored)
-    other = Definition.checked(**SHOP | {"arms": ["plain", "list"]}, parameters={"epsilon": 1.0})
-    assert not other.asks_for(stored)
-    other = Definition.checked(**SHOP | {"policy": "dp-klucb"}, parameters={"epsilon": 1.0})
-    assert not other.asks_for(stored)
+    stored = definition(epsilon=1.0, index="paper", batches="ratio").with_defaults()
+    assert definition(epsilon=1).matches(stored)
+    assert definition(epsilon=1.0, index="paper").matches(stored)
+    assert not definition(epsilon=1.0, index="rechecking").matches(stored)
+    assert not definition(epsilon=2.0).matches(stored)
+    other = ExperimentDefinition.checked(
+        **SHOP | {"arms": ["plain", "list"]}, parameters={"epsilon": 1.0}
+    )
+    assert not other.matches(stored)
+    other = ExperimentDefinition.checked(
+        **SHOP | {"policy": "dp-klucb"}, parameters={"epsilon": 1.0}
+    )
+    assert not other.matches(stored)

@@ -21,14 +21,20 @@ import httpx
 import pytest
 
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service import guards, writer
-from balaclava.service.app import create_app
-from balaclava.service.definition import Definition
-from balaclava.service.jobs import Create, Decide, Outcome, Reward
+from balaclava.service.engine import writer
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.jobs import (
+    CreateExperiment,
+    MakeDecisions,
+    ReceivedReward,
+    RecordRewards,
+)
+from balaclava.service.http import middleware
+from balaclava.service.http.app import create_app
+from balaclava.service.http.server import ServerSettings, serve
 from balaclava.service.problems import Problem, StartError
-from balaclava.service.server import Settings, serve
 from balaclava.service.service import Service
-from balaclava.service.storage import engine_of
+from balaclava.service.store.storage import make_engine
 from tests.service import process
 from tests.service.conftest import postgres_of_our_own
 from tests.service.process import DEFINITIONS, Load, Server, settings_of
@@ -82,7 +88,7 @@ def test_postgresql_restarted_under_load(tmp_path: Path) -> None:
         server.stop()
 
 
-def _serve_on_a_full_disk(settings: Settings) -> None:
+def _serve_on_a_full_disk(settings: ServerSettings) -> None:
     place = Path(settings.database)
     largest = max(f.stat().st_size for f in place.parent.iterdir() if f.is_file())
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 100_000, resource.RLIM_INFINITY))
@@ -128,7 +134,7 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
 
 
 def _open_as_nobody(database: str, answers: Any) -> None:
-    engine_of(database).connect().close()  # its modules may lie where nobody else can read
+    make_engine(database).connect().close()  # its modules may lie where nobody else can read
     if os.getuid() == 0:
         os.setuid(65534)
     try:
@@ -159,12 +165,12 @@ def test_a_file_that_cannot_be_written_says_so(open_service: Opener, tmp_path: P
 def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any) -> None:
     """The queue fills up and says so; nobody waits for ever, and then it goes on."""
     service = open_service()
-    service.do(Create(service.ledger, Definition.checked(**SHOP)))
+    service.run_job(CreateExperiment(service.ledger, ExperimentDefinition.checked(**SHOP)))
     monkeypatch.setattr(writer, "MOST_WAITING", 50)
     held = threading.Event()
     release = threading.Event()
 
-    class Stuck(Decide):
+    class Stuck(MakeDecisions):
         def apply(self, work: Any) -> Any:
             held.set()
             release.wait(30)
@@ -175,7 +181,7 @@ def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any)
     futures, refusals = [], []
     for _ in range(80):
         try:
-            futures.append(service.writer.submit(Decide(service.vault, "shop")))
+            futures.append(service.writer.submit(MakeDecisions(service.vault, "shop")))
         except Problem as problem:
             refusals.append((problem.status, problem.retry_after))
     assert (len(futures), set(refusals)) == (50, {(503, 1)})
@@ -262,7 +268,7 @@ def test_a_finished_experiment_keeps_no_rewards(stages: Callable[..., Stage]) ->
 
 
 def test_a_body_that_does_not_come_to_an_end(open_service: Opener, monkeypatch: Any) -> None:
-    monkeypatch.setattr(guards, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
     app = create_app(open_service(), keys=False)
     sent: list[Any] = []
 
@@ -336,15 +342,15 @@ def test_clients_that_misbehave(tmp_path: Path) -> None:
 def test_rewards_out_of_order(open_service: Opener) -> None:
     service = open_service()
     definition = SHOP | {"default_reward": None, "reward_window": 1e6}
-    service.do(Create(service.ledger, Definition.checked(**definition)))
+    service.run_job(CreateExperiment(service.ledger, ExperimentDefinition.checked(**definition)))
     ids = []
     for _ in range(10):
-        answer = service.do(Decide(service.vault, "shop", 10_000))
+        answer = service.run_job(MakeDecisions(service.vault, "shop", 10_000))
         ids += [each["decision_id"] for each in json.loads(answer)["decisions"]]
     random.Random(1).shuffle(ids)
     for start in range(0, len(ids), 5_000):
-        outcomes = [Outcome(id, "reward", 0.5) for id in ids[start : start + 5_000]]
-        assert all(each == {"recorded": True} for each in service.do(Reward(outcomes)))
+        outcomes = [ReceivedReward(id, "reward", 0.5) for id in ids[start : start + 5_000]]
+        assert all(each == {"recorded": True} for each in service.run_job(RecordRewards(outcomes)))
     results = service.results("shop")
     assert results["windows"]["states"]["rewarded"] == 100_000
     assert results["windows"]["open"] == 0
@@ -355,14 +361,14 @@ def test_a_million_open_decisions(open_service: Opener) -> None:
     """They cost neither memory nor time at a restart, and their windows end all the same."""
     service = open_service()
     definition = SHOP | {"reward_window": 1e5}
-    service.do(Create(service.ledger, Definition.checked(**definition)))
+    service.run_job(CreateExperiment(service.ledger, ExperimentDefinition.checked(**definition)))
     for _ in range(100):
-        service.do(Decide(service.vault, "shop", 10_000))
+        service.run_job(MakeDecisions(service.vault, "shop", 10_000))
     service.close()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     service = open_service()
     assert service.results("shop")["windows"] == {"open": 1_000_000, "over": 0}
-    assert len(json.loads(service.do(Decide(service.vault, "shop")))["decisions"]) == 1
+    assert len(json.loads(service.run_job(MakeDecisions(service.vault, "shop")))["decisions"]) == 1
     service.clock._start += 2e5
     deadline = time.monotonic() + 1_800
     while service.results("shop")["windows"]["open"]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from balaclava.service.app import create_app
-from balaclava.service.models import DecisionsOut
-from balaclava.service.server import first_key
+from balaclava.service.http.app import create_app
+from balaclava.service.http.payloads import DecisionsOut
+from balaclava.service.http.server import first_key
 from balaclava.service.service import Service
 
 SHOP = {

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import balaclava as bl
-from balaclava.service.app import create_app
-from balaclava.service.server import first_key
+from balaclava.service.http.app import create_app
+from balaclava.service.http.server import first_key
 from balaclava.service.service import Service
 from balaclava.testing import examples
 from tests.service.stage import SHOP

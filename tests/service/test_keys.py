@@ -9,10 +9,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from balaclava.service.app import create_app
-from balaclava.service.jobs import CreateKey
+from balaclava.service.credentials import ROLES
+from balaclava.service.engine.jobs import CreateKey
+from balaclava.service.http.app import create_app
 from balaclava.service.problems import Problem
-from balaclava.service.secrets import ROLES
 from balaclava.service.service import Service
 from tests.service.stage import SHOP
 
@@ -80,7 +80,7 @@ class House:
     """A service with a key of each role, and one that was revoked."""
 
     def __init__(self, service: Service) -> None:
-        self.keys = {role: service.do(CreateKey(role, "")) for role in ROLES}  # type: ignore[arg-type]
+        self.keys = {role: service.run_job(CreateKey(role, "")) for role in ROLES}  # type: ignore[arg-type]
         self.client = TestClient(create_app(service), follow_redirects=False)
         answer = self.call("POST", "/v1/experiments", "admin", json=SHOP)
         assert answer.status_code == 201
@@ -183,7 +183,7 @@ def test_a_session_ends_with_its_key_and_with_its_time(house: House, monkeypatch
     vault = house.client.app.state.vault  # type: ignore[attr-defined]
     house.client.cookies.update({"balaclava_session": vault.sign_session(second["id"])})
     assert house.client.get("/ledger").status_code == 200
-    monkeypatch.setattr("balaclava.service.secrets._SESSION_SECONDS", -1)
+    monkeypatch.setattr("balaclava.service.credentials._SESSION_SECONDS", -1)
     house.client.cookies.update({"balaclava_session": vault.sign_session(second["id"])})
     assert house.client.get("/ledger").status_code == 303
 

@@ -19,10 +19,10 @@ from fastapi.testclient import TestClient
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service import work
-from balaclava.service.app import create_app
-from balaclava.service.clock import Clock
-from balaclava.service.server import Settings
+from balaclava.service.engine import unit_of_work
+from balaclava.service.engine.clock import Clock
+from balaclava.service.http.app import create_app
+from balaclava.service.http.server import ServerSettings
 from tests.service.stage import SHOP, Stage, metrics, plain
 
 STEPS, WINDOW, EACH = 20, 5, 3
@@ -146,7 +146,7 @@ def test_a_reward_that_never_came_looks_alike(
     stages: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction ends two windows here: those of rewards must not get ahead with it."""
-    monkeypatch.setattr(work, "_DUE_AT_ONCE", 2)
+    monkeypatch.setattr(unit_of_work, "_DUE_AT_ONCE", 2)
     check(stages, "dp-imed", "it never came", 7)
 
 
@@ -214,11 +214,11 @@ def test_nothing_that_is_asked_for_turns_the_noise_off(open_service: Callable[..
         parameters = SHOP["parameters"] | {extra: 1}
         answer = client.post("/v1/experiments", json=SHOP | {"parameters": parameters})
         assert answer.status_code == 422
-        assert extra not in {each.name for each in dataclasses.fields(Settings)}
+        assert extra not in {each.name for each in dataclasses.fields(ServerSettings)}
     headers = {f"x-balaclava-{name}": "1" for name in ("seed", "noise", "clock")}
     assert client.post("/v1/experiments?seed=1", json=SHOP, headers=headers).status_code == 201
     asked = client.post("/v1/experiments/shop/decisions?seed=1", json={}, headers=headers)
     assert asked.status_code == 200
-    (kept,) = service.writer._kept.values()
+    (kept,) = service.writer._cache.values()
     assert type(kept.player.rng) is SystemRandomness
     assert type(service.clock) is Clock

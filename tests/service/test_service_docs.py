@@ -16,8 +16,8 @@ import pytest
 
 from balaclava.cli.commands.serve_command import serve
 from balaclava.client import Client
+from balaclava.service.http.server import ServerSettings
 from balaclava.service.problems import StartError
-from balaclava.service.server import Settings
 from tests.service.running import in_a_thread
 
 ROOT = Path(__file__).parents[2]
@@ -81,10 +81,10 @@ def test_a_backup_is_made_and_put_back(tmp_path: Path) -> None:
         shell(saving, tmp_path)
         client.decide("page", count=10)
     shell(restoring, tmp_path)
-    settings = Settings(str(tmp_path / "balaclava.db"))
+    settings = ServerSettings(str(tmp_path / "balaclava.db"))
     with pytest.raises(StartError, match="--restored"):
         settings.open()
-    service = Settings(settings.database, restored=True).open()
+    service = ServerSettings(settings.database, restored=True).open()
     assert service.experiment("page")["decisions"] == 10
     assert service.privacy("page")["restored"] == 1
     service.close()
@@ -135,7 +135,7 @@ def test_every_way_to_start_is_understood() -> None:
         options = {
             name: value for name, value in options.items() if name not in ("demo", "no_keys")
         }
-        assert Settings(**options).checked()
+        assert ServerSettings(**options).checked()
     with pytest.raises(click.NoSuchOption):  # the check can fail
         serve.make_context("serve", ["--nothing"])
 

@@ -13,11 +13,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
-from balaclava.service.app import create_app
-from balaclava.service.models import DecisionsIn
-from balaclava.service.server import first_key
+from balaclava.service.http.app import create_app
+from balaclava.service.http.fast_routes import Shortcut, Shortcuts
+from balaclava.service.http.payloads import DecisionsIn
+from balaclava.service.http.server import first_key
 from balaclava.service.service import Service
-from balaclava.service.shortcuts import Shortcut, Shortcuts
 from tests.service.stage import SHOP
 
 WAYS = ("application/json", "application/json; charset=utf-8")  # the short, the whole

@@ -12,11 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import insert, select, text, update
 
-from balaclava.service.ledger import Ledger
+from balaclava.service.credentials import Vault
 from balaclava.service.problems import Problem, StartError
-from balaclava.service.schema import experiments, meta, metadata
-from balaclava.service.secrets import Vault
-from balaclava.service.storage import Storage
+from balaclava.service.store.ledger import Ledger
+from balaclava.service.store.schema import experiments, meta, metadata
+from balaclava.service.store.storage import Storage
 
 
 @pytest.fixture
@@ -257,22 +257,24 @@ def test_a_total_is_raised_and_never_lowered(ledger: Ledger) -> None:
 
 
 def behind(ledger: Ledger, versions: dict[str, int]) -> list[str]:
-    return [uid for uid, count in ledger.counts().items() if versions.get(uid, 0) < count.least]
+    return [
+        uid for uid, count in ledger.commit_counts().items() if versions.get(uid, 0) < count.least
+    ]
 
 
 def test_a_commit_that_is_missing_is_noticed(ledger: Ledger) -> None:
-    ledger.intend({"a": 1, "b": 1})
+    ledger.prepare_commits({"a": 1, "b": 1})
     assert behind(ledger, {}) == []  # cut off before the commit: nobody saw it
-    ledger.intend({"a": 2})
+    ledger.prepare_commits({"a": 2})
     assert behind(ledger, {"a": 1, "b": 1}) == []
     assert behind(ledger, {"b": 1}) == ["a"]
-    ledger.done({"a": 2})
+    ledger.confirm_commits({"a": 2})
     assert behind(ledger, {"a": 1, "b": 1}) == ["a"]
     assert behind(ledger, {"a": 2, "b": 1}) == []
     with pytest.raises(Problem, match="behind its ledger"):
-        ledger.intend({"a": 2, "b": 2})  # by a process that has a database of before
+        ledger.prepare_commits({"a": 2, "b": 2})  # by a process that has a database of before
     assert behind(ledger, {"a": 2, "b": 1}) == []
-    ledger.recount({"a": 1})
+    ledger.reset_commit_counts({"a": 1})
     assert behind(ledger, {"a": 1, "b": 1}) == []
 
 

@@ -22,6 +22,6 @@ from __future__ import annotations
 
 from balaclava.client.asynchronous import AsyncClient
 from balaclava.client.blocking import Client
-from balaclava.client.calls import Decision, Recorded
+from balaclava.client.calls import RewardReceipt, ServiceDecision
 
-__all__ = ["AsyncClient", "Client", "Decision", "Recorded"]
+__all__ = ["AsyncClient", "Client", "RewardReceipt", "ServiceDecision"]

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from balaclava.client import calls
-from balaclava.client.attempts import attempts
-from balaclava.client.calls import Call, Decision, Document, Pairs, Recorded, Rewarded
+from balaclava.client.calls import Call, Document, Pairs, Rewarded, RewardReceipt, ServiceDecision
 from balaclava.client.connection import checked_patience, connection
+from balaclava.client.retries import attempts
 
 Answer = TypeVar("Answer")
 
@@ -74,8 +74,8 @@ class AsyncClient:
             except StopIteration as end:
                 return end.value
 
-    async def _record(self, pairs: Pairs, kind: str) -> list[Recorded]:
-        answers: list[Recorded] = []
+    async def _record(self, pairs: Pairs, kind: str) -> list[RewardReceipt]:
+        answers: list[RewardReceipt] = []
         for call in calls.rewards(pairs, kind):
             recorded = await self._ask(call)
             answers += recorded
@@ -88,7 +88,7 @@ class AsyncClient:
         person: str | None = None,
         request_id: str | None = None,
         count: None = None,
-    ) -> Decision: ...
+    ) -> ServiceDecision: ...
 
     @overload
     async def decide(
@@ -98,7 +98,7 @@ class AsyncClient:
         request_id: str | None = None,
         *,
         count: int,
-    ) -> list[Decision]: ...
+    ) -> list[ServiceDecision]: ...
 
     async def decide(
         self,
@@ -106,7 +106,7 @@ class AsyncClient:
         person: str | None = None,
         request_id: str | None = None,
         count: int | None = None,
-    ) -> Decision | list[Decision]:
+    ) -> ServiceDecision | list[ServiceDecision]:
         """As `Client.decide`."""
         decisions = await self._ask(
             calls.decide(experiment, person, request_id, 1 if count is None else count)
@@ -121,11 +121,11 @@ class AsyncClient:
         """As `Client.report`."""
         await self._ask(calls.reward(decision, "report", report))
 
-    async def rewards(self, pairs: Pairs) -> list[Recorded]:
+    async def rewards(self, pairs: Pairs) -> list[RewardReceipt]:
         """As `Client.rewards`."""
         return await self._record(pairs, "value")
 
-    async def reports(self, pairs: Pairs) -> list[Recorded]:
+    async def reports(self, pairs: Pairs) -> list[RewardReceipt]:
         """As `Client.reports`."""
         return await self._record(pairs, "report")
 
@@ -180,7 +180,7 @@ class AsyncClient:
 
     async def decision(self, decision: Rewarded) -> Document:
         """As `Client.decision`."""
-        return await self._ask(calls.get("decisions", calls.id_of(decision)))
+        return await self._ask(calls.get("decisions", calls.decision_id(decision)))
 
     async def populations(self) -> list[Document]:
         """As `Client.populations`."""

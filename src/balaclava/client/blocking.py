@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from balaclava.client import calls
-from balaclava.client.attempts import attempts
-from balaclava.client.calls import Call, Decision, Document, Pairs, Recorded, Rewarded
+from balaclava.client.calls import Call, Document, Pairs, Rewarded, RewardReceipt, ServiceDecision
 from balaclava.client.connection import checked_patience, connection
+from balaclava.client.retries import attempts
 
 Answer = TypeVar("Answer")
 
@@ -80,8 +80,8 @@ class Client:
             except StopIteration as end:
                 return end.value
 
-    def _record(self, pairs: Pairs, kind: str) -> list[Recorded]:
-        answers: list[Recorded] = []
+    def _record(self, pairs: Pairs, kind: str) -> list[RewardReceipt]:
+        answers: list[RewardReceipt] = []
         for call in calls.rewards(pairs, kind):
             recorded = self._ask(call)
             answers += recorded
@@ -94,7 +94,7 @@ class Client:
         person: str | None = None,
         request_id: str | None = None,
         count: None = None,
-    ) -> Decision: ...
+    ) -> ServiceDecision: ...
 
     @overload
     def decide(
@@ -104,7 +104,7 @@ class Client:
         request_id: str | None = None,
         *,
         count: int,
-    ) -> list[Decision]: ...
+    ) -> list[ServiceDecision]: ...
 
     def decide(
         self,
@@ -112,8 +112,8 @@ class Client:
         person: str | None = None,
         request_id: str | None = None,
         count: int | None = None,
-    ) -> Decision | list[Decision]:
-        """The arm for somebody: one `Decision`, or with `count` a list of exactly so many.
+    ) -> ServiceDecision | list[ServiceDecision]:
+        """The arm for somebody: one `ServiceDecision`, or with `count` a list of exactly so many.
 
         `person` is any text: the service keeps no more than a keyed digest of it, and counts by it
         how many rewards of that person it learns from. The same `request_id` gets the same
@@ -136,7 +136,7 @@ class Client:
         """What the owner of a reward made of it, for a local policy: see report.js."""
         self._ask(calls.reward(decision, "report", report))
 
-    def rewards(self, pairs: Pairs) -> list[Recorded]:
+    def rewards(self, pairs: Pairs) -> list[RewardReceipt]:
         """Many rewards: pairs of a decision and its value, or a mapping from ids to values.
 
         An answer for each, in their order: one that was not recorded says why, and does not
@@ -144,7 +144,7 @@ class Client:
         """
         return self._record(pairs, "value")
 
-    def reports(self, pairs: Pairs) -> list[Recorded]:
+    def reports(self, pairs: Pairs) -> list[RewardReceipt]:
         """The same for reports."""
         return self._record(pairs, "report")
 
@@ -201,7 +201,7 @@ class Client:
 
     def decision(self, decision: Rewarded) -> Document:
         """For admins: open, rewarded, defaulted or given up; never the value."""
-        return self._ask(calls.get("decisions", calls.id_of(decision)))
+        return self._ask(calls.get("decisions", calls.decision_id(decision)))
 
     def populations(self) -> list[Document]:
         """Every population, its total, and what is left of it."""

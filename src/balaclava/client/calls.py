@@ -17,7 +17,7 @@ Document = dict[str, Any]
 MOST_REWARDS = 5_000  # in one request: the service takes 10,000 and a million bytes
 
 
-class Decision(NamedTuple):
+class ServiceDecision(NamedTuple):
     """An arm for somebody, as the service answered it."""
 
     decision_id: str
@@ -28,7 +28,7 @@ class Decision(NamedTuple):
     level: float | None = None  # of a local policy: what a device needs to report
 
 
-class Recorded(NamedTuple):
+class RewardReceipt(NamedTuple):
     """What became of one of many rewards."""
 
     decision_id: str
@@ -49,13 +49,13 @@ class Call(Generic[Answer]):
     repeatable: bool = True  # sending it twice does what sending it once does
 
 
-Rewarded = Decision | str
+Rewarded = ServiceDecision | str
 Pairs = Mapping[str, float] | Iterable[tuple[Rewarded, float]]
 
 
-def id_of(decision: Rewarded) -> str:
+def decision_id(decision: Rewarded) -> str:
     """The id of a decision, which may stand for it."""
-    text = decision.decision_id if isinstance(decision, Decision) else decision
+    text = decision.decision_id if isinstance(decision, ServiceDecision) else decision
     if not isinstance(text, str) or not text:
         raise ParameterError(
             f"a {type(decision).__name__} is not a decision; give what decide returned, or its "
@@ -80,15 +80,15 @@ def nothing(document: Any) -> None:
 
 def decide(
     experiment: str, person: str | None, request_id: str | None, count: int
-) -> Call[list[Decision]]:
+) -> Call[list[ServiceDecision]]:
     """Decisions; under one request_id, however often it is sent."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
     if person is not None:
         body["person"] = person
 
-    def read(document: Any) -> list[Decision]:
+    def read(document: Any) -> list[ServiceDecision]:
         decisions = [
-            Decision(**{name: one[name] for name in Decision._fields if name in one})
+            ServiceDecision(**{name: one[name] for name in ServiceDecision._fields if name in one})
             for one in document["decisions"]
         ]
         if len(decisions) != count:
@@ -101,17 +101,22 @@ def decide(
 def reward(decision: Rewarded, kind: str, value: float) -> Call[None]:
     """One reward (`value`) or report of one."""
     number = checked_number("the service", _WORD[kind], value)
-    return Call("PUT", path_of("decisions", id_of(decision), "reward"), nothing, {kind: number})
+    return Call(
+        "PUT", path_of("decisions", decision_id(decision), "reward"), nothing, {kind: number}
+    )
 
 
 _WORD = {"value": "reward", "report": "report"}
 
 
-def rewards(pairs: Pairs, kind: str) -> Iterator[Call[list[Recorded]]]:
+def rewards(pairs: Pairs, kind: str) -> Iterator[Call[list[RewardReceipt]]]:
     """Many of them, in as many requests as they need."""
     items = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
     checked = [
-        {"decision_id": id_of(decision), kind: checked_number("the service", _WORD[kind], value)}
+        {
+            "decision_id": decision_id(decision),
+            kind: checked_number("the service", _WORD[kind], value),
+        }
         for decision, value in items
     ]
     waiting = iter(checked)
@@ -119,11 +124,11 @@ def rewards(pairs: Pairs, kind: str) -> Iterator[Call[list[Recorded]]]:
         yield Call("POST", path_of("rewards"), _read_recorded, body)
 
 
-def _read_recorded(document: Any) -> list[Recorded]:
+def _read_recorded(document: Any) -> list[RewardReceipt]:
     return [
-        Recorded(each["decision_id"], True)
+        RewardReceipt(each["decision_id"], True)
         if each.get("recorded")
-        else Recorded(each["decision_id"], False, each["detail"], each["status"])
+        else RewardReceipt(each["decision_id"], False, each["detail"], each["status"])
         for each in document
     ]
 

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import uvicorn
 
-from balaclava.client import AsyncClient, Decision
+from balaclava.client import AsyncClient, ServiceDecision
 from balaclava.errors import ServiceError
-from balaclava.service.app import create_app
-from balaclava.service.guards import is_loopback
-from balaclava.service.server import Settings, configuration, first_key
+from balaclava.service.http.app import create_app
+from balaclava.service.http.middleware import is_loopback
+from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
 
 NAME = "landing-page"
 PURCHASES = {"plain": 0.1, "photo": 0.15, "video": 0.2, "map": 0.6}  # the share who buy
@@ -43,7 +43,9 @@ def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it is removed then, too
     with tempfile.TemporaryDirectory(prefix="balaclava-demo-") as folder:
         database = str(Path(folder) / "demo.db")
-        settings = Settings(database, host=host, port=port, keys=not is_loopback(host)).checked()
+        settings = ServerSettings(
+            database, host=host, port=port, keys=not is_loopback(host)
+        ).checked()
         with settings.listener() as listener:
             service = settings.open()
             key = first_key(service) if settings.keys else None
@@ -56,7 +58,7 @@ def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
             visitors.start()
             try:
                 server = uvicorn.Server(
-                    configuration(create_app(service, keys=settings.keys), settings)
+                    uvicorn_config(create_app(service, keys=settings.keys), settings)
                 )
                 server.run(sockets=[listener])
             finally:
@@ -115,7 +117,7 @@ class Visitors(threading.Thread):
                 self._purchases.add(task)
                 task.add_done_callback(self._purchases.discard)
 
-    async def _buy(self, client: AsyncClient, decision: Decision) -> None:
+    async def _buy(self, client: AsyncClient, decision: ServiceDecision) -> None:
         await asyncio.sleep(random.expovariate(1.0 / LATE))
         with contextlib.suppress(ServiceError):  # too late, which is nobody's fault
             await client.reward(decision, 1.0)

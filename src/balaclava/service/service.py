@@ -14,31 +14,31 @@ from sqlalchemy.exc import DBAPIError
 
 from balaclava.privacy.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service.clock import Clock
-from balaclava.service.definition import Definition
-from balaclava.service.experiment import CONFIDENCE, Experiment
-from balaclava.service.jobs import (
-    Create,
-    CreateKey,
-    Decide,
-    Job,
-    Outcome,
-    RevokeKey,
-    Reward,
-    SetState,
-)
-from balaclava.service.ledger import Count, Ledger
-from balaclava.service.problems import Problem, StartError
-from balaclava.service.schema import STATES, decisions, experiments, keys, snapshots
-from balaclava.service.secrets import Key, Role, Vault, key_digest
-from balaclava.service.storage import Storage, cause
-from balaclava.service.views import (
+from balaclava.service.credentials import ApiKey, Role, Vault, key_digest
+from balaclava.service.documents import (
     experiment_document,
     privacy_document,
     results_document,
 )
-from balaclava.service.work import read_experiment
-from balaclava.service.writer import Writer
+from balaclava.service.engine.clock import Clock
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.jobs import (
+    CreateExperiment,
+    CreateKey,
+    MakeDecisions,
+    ReceivedReward,
+    RecordRewards,
+    RevokeKey,
+    SetExperimentState,
+    WriteJob,
+)
+from balaclava.service.engine.served_experiment import CONFIDENCE, ServedExperiment
+from balaclava.service.engine.unit_of_work import read_experiment
+from balaclava.service.engine.writer import Writer
+from balaclava.service.problems import Problem, StartError
+from balaclava.service.store.ledger import CommitCount, Ledger
+from balaclava.service.store.schema import STATES, decisions, experiments, keys, snapshots
+from balaclava.service.store.storage import Storage, driver_message
 
 ANSWER_SECONDS = 30.0
 _KEYS_SECONDS = 1.0  # after which keys are read again: another process may have revoked one
@@ -67,8 +67,8 @@ class Service:
         self.root_path = root_path
         self.clock = Clock()
         self.writer = Writer(storage, ledger, self.clock)
-        self._seen: dict[str, Experiment] = {}  # as of their versions, for reading only
-        self._keys: dict[str, Key] = {}
+        self._seen: dict[str, ServedExperiment] = {}  # as of their versions, for reading only
+        self._keys: dict[str, ApiKey] = {}
         self._keys_read = -_KEYS_SECONDS
         self._lock = threading.Lock()
 
@@ -90,11 +90,11 @@ class Service:
             vault = Vault.open(Path(secrets or f"{stem}.key"), new=not storage.has_key())
             storage.require_key(vault)
             try:
-                books = Ledger.open(ledger or f"{stem}.ledger")
+                opened = Ledger.open(ledger or f"{stem}.ledger")
             except DBAPIError as error:
-                raise StartError(f"the ledger cannot be used: {cause(error)}") from None
-            service = cls(storage, books, vault, root_path=root_path)
-            service._require_whole(restored)
+                raise StartError(f"the ledger cannot be used: {driver_message(error)}") from None
+            service = cls(storage, opened, vault, root_path=root_path)
+            service._require_current(restored)
         except BaseException:
             storage.close()
             raise
@@ -102,13 +102,13 @@ class Service:
         service.writer.start()
         return service
 
-    def _require_whole(self, restored: bool) -> None:
+    def _require_current(self, restored: bool) -> None:
         """Refuse a database that is behind its ledger, unless it was put back on purpose.
 
         Other processes may be at work: what the ledger had before the database was read must be
         in it, and what is in it the ledger must have now.
         """
-        before = self.ledger.counts()
+        before = self.ledger.commit_counts()
         with self.storage.reading() as connection:
             rows = connection.execute(
                 select(
@@ -118,7 +118,7 @@ class Service:
                     experiments.c.books,
                 )
             ).all()
-        counts = self.ledger.counts()
+        counts = self.ledger.commit_counts()
         versions = {row.uid: row.version for row in rows}
         if any(
             uid not in counts or version > counts[uid].intended for uid, version in versions.items()
@@ -140,10 +140,10 @@ class Service:
                 "not know. Start with --restored to go on with it: what was unfinished is then "
                 "charged a second time"
             )
-        self._go_on_with(behind, {row.uid: row.definition for row in rows}, counts)
+        self._continue_restored(behind, {row.uid: row.definition for row in rows}, counts)
 
-    def _go_on_with(
-        self, behind: list[str], definitions: dict[str, str], counts: dict[str, Count]
+    def _continue_restored(
+        self, behind: list[str], definitions: dict[str, str], counts: dict[str, CommitCount]
     ) -> None:
         """Charge again what was put back. Of what is in the database the versions go on from the
         ledger's: no other process may take a copy that it still holds for the one that is there.
@@ -152,14 +152,14 @@ class Service:
             if uid not in definitions:
                 self.ledger.note_lost(uid)
             else:
-                definition = Definition.from_text(definitions[uid])
-                charge = definition.guarantee_of_person(definition.make_policy())
+                definition = ExperimentDefinition.from_json(definitions[uid])
+                charge = definition.person_guarantee(definition.make_policy())
                 epsilon, delta = (charge.epsilon, charge.delta) if charge.private else (0.0, 0.0)
-                self.ledger.charge_again(
+                self.ledger.charge_restore(
                     definition.population, definition.name, uid, epsilon, delta
                 )
         versions = {uid: counts[uid].intended + 1 for uid in behind if uid in definitions}
-        self.ledger.recount({uid: versions.get(uid, 0) for uid in behind})
+        self.ledger.reset_commit_counts({uid: versions.get(uid, 0) for uid in behind})
         with self.storage.writing() as connection:
             for uid, version in sorted(versions.items()):
                 mine = update(experiments).where(experiments.c.uid == uid)
@@ -173,11 +173,11 @@ class Service:
 
     # Writing
 
-    def do(self, job: Job) -> Any:
+    def run_job(self, job: WriteJob) -> Any:
         """Do a job, and wait until it is on the disk."""
         return self.writer.submit(job).result(ANSWER_SECONDS)
 
-    async def ask(self, job: Job) -> Any:
+    async def await_job(self, job: WriteJob) -> Any:
         """The same, while others are served."""
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
@@ -192,30 +192,30 @@ class Service:
         self, name: str, count: int, request_id: str | None, person: str | None
     ) -> str:
         """Decisions, in JSON."""
-        return str(await self.ask(Decide(self.vault, name, count, request_id, person)))
+        return str(await self.await_job(MakeDecisions(self.vault, name, count, request_id, person)))
 
-    async def reward(self, outcomes: list[Outcome]) -> list[dict[str, bool] | Problem]:
+    async def reward(self, outcomes: list[ReceivedReward]) -> list[dict[str, bool] | Problem]:
         """Rewards and reports, an answer for each."""
-        return await self.ask(Reward(outcomes))
+        return await self.await_job(RecordRewards(outcomes))
 
-    async def create(self, definition: Definition) -> bool:
+    async def create(self, definition: ExperimentDefinition) -> bool:
         """A new experiment; False if it was there already."""
-        return await self.ask(Create(self.ledger, definition))
+        return await self.await_job(CreateExperiment(self.ledger, definition))
 
     async def set_state(self, name: str, verb: str) -> None:
         """Pause, resume or finish."""
-        await self.ask(SetState(name, verb))
+        await self.await_job(SetExperimentState(name, verb))
 
     async def create_key(self, role: Role, label: str) -> dict[str, Any]:
         """A new key, shown once."""
-        made = await self.ask(CreateKey(role, label))
-        await asyncio.to_thread(self._forget_keys)
+        made = await self.await_job(CreateKey(role, label))
+        await asyncio.to_thread(self._expire_keys)
         return made
 
     async def revoke_key(self, id: str) -> None:
         """A key that is not accepted any more, from this moment on."""
-        await self.ask(RevokeKey(id))
-        await asyncio.to_thread(self._forget_keys)
+        await self.await_job(RevokeKey(id))
+        await asyncio.to_thread(self._expire_keys)
 
     # Reading
 
@@ -227,7 +227,7 @@ class Service:
             listed = []
             for row in rows:
                 with contextlib.suppress(Problem):
-                    listed.append(self._as_of(connection, *row))
+                    listed.append(self._at_version(connection, *row))
         restores = self.ledger.restores()
         return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
 
@@ -293,7 +293,7 @@ class Service:
             "closes": row.closes,
         }
 
-    def committed(self, name: str) -> Experiment:
+    def committed(self, name: str) -> ServedExperiment:
         """The experiment as of its last commit; not to be changed."""
         with self.storage.reading() as connection:
             version = connection.scalar(
@@ -301,9 +301,9 @@ class Service:
             )
             if version is None:
                 raise Problem(404, "there is no such experiment")
-            return self._as_of(connection, name, version)
+            return self._at_version(connection, name, version)
 
-    def _as_of(self, connection: Connection, name: str, version: int) -> Experiment:
+    def _at_version(self, connection: Connection, name: str, version: int) -> ServedExperiment:
         """The experiment of a version that the connection sees; read if it is not known yet."""
         known = self._seen.get(name)
         if known is None or known.version != version:
@@ -336,12 +336,12 @@ class Service:
         with self.storage.reading() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted.order_by("created"))]
 
-    def fresh_key(self, text: str) -> Key | None:
+    def cached_key(self, text: str) -> ApiKey | None:
         """The same as `check_key` where nothing has to be read for it; None otherwise."""
         fresh = self.clock.now() - self._keys_read < _KEYS_SECONDS
         return self._keys.get(key_digest(text)) if fresh else None
 
-    def check_key(self, text: str) -> Key | None:
+    def check_key(self, text: str) -> ApiKey | None:
         """Whose key it is; None if nobody's."""
         self._read_keys(_KEYS_SECONDS)
         digest = key_digest(text)
@@ -349,7 +349,7 @@ class Service:
             self._read_keys(_NEW_KEYS_SECONDS)  # it may be new
         return self._keys.get(digest)
 
-    def key(self, id: str) -> Key | None:
+    def key(self, id: str) -> ApiKey | None:
         """A valid key by its id, for sessions."""
         self._read_keys(_KEYS_SECONDS)
         return next((key for key in self._keys.values() if key.id == id), None)
@@ -364,10 +364,10 @@ class Service:
                 return  # somebody else has, while this one waited
             with self.storage.reading() as connection:
                 rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
-            self._keys = {row.digest: Key(row.id, row.role, row.label) for row in rows}
+            self._keys = {row.digest: ApiKey(row.id, row.role, row.label) for row in rows}
             self._keys_read = now
 
-    def _forget_keys(self) -> None:
+    def _expire_keys(self) -> None:
         """They have changed; what is being read now may be of before."""
         with self._lock:
             self._keys_read = -_KEYS_SECONDS

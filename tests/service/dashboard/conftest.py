@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from balaclava.service.definition import Definition
-from balaclava.service.jobs import Create, CreateKey, Decide, Outcome, Reward
-from balaclava.service.secrets import ROLES
+from balaclava.service.credentials import ROLES
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.jobs import (
+    CreateExperiment,
+    CreateKey,
+    MakeDecisions,
+    ReceivedReward,
+    RecordRewards,
+)
 from balaclava.service.service import Service
 
 HOSTILE = "<script>alert(1)<script> & \"q\" 'x' 50% 日本"
@@ -27,7 +33,7 @@ class World:
         self.keys = {role: self.new_key(role) for role in ROLES}
 
     def new_key(self, role: str) -> str:
-        return str(self.service.do(CreateKey(role, f"{role} {MARKUP}"))["key"])  # type: ignore[arg-type]
+        return str(self.service.run_job(CreateKey(role, f"{role} {MARKUP}"))["key"])  # type: ignore[arg-type]
 
     def create(self, name: str, **changes: Any) -> None:
         fields: dict[str, Any] = {
@@ -38,18 +44,21 @@ class World:
             "reward_window": 3600.0,
             "default_reward": 0.0,
         }
-        self.service.do(Create(self.service.ledger, Definition.checked(**fields | changes)))
+        self.service.run_job(
+            CreateExperiment(self.service.ledger, ExperimentDefinition.checked(**fields | changes))
+        )
 
     def decide(self, name: str, count: int, person: str | None = None) -> list[dict[str, Any]]:
-        job = Decide(self.service.vault, name, count, None, person)
-        return list(json.loads(self.service.do(job))["decisions"])
+        job = MakeDecisions(self.service.vault, name, count, None, person)
+        return list(json.loads(self.service.run_job(job))["decisions"])
 
     def reward(self, decisions: list[dict[str, Any]], best: int) -> None:
         """1 for the best arm and 0 for the others."""
         outcomes = [
-            Outcome(each["decision_id"], "reward", float(each["arm"] == best)) for each in decisions
+            ReceivedReward(each["decision_id"], "reward", float(each["arm"] == best))
+            for each in decisions
         ]
-        self.service.do(Reward(outcomes))
+        self.service.run_job(RecordRewards(outcomes))
 
     def fill(self) -> None:
         """One experiment of each kind, two of them with releases."""

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 import uvicorn
 
-from balaclava.service.app import create_app
-from balaclava.service.server import free_port
+from balaclava.service.http.app import create_app
+from balaclava.service.http.server import free_port
 from tests.browser import needs_browser, open_browser
 from tests.service.dashboard.conftest import ARMS, HOSTILE, World
 

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from balaclava.service.app import create_app
-from balaclava.service.dashboard.pages import HEADERS, Pages
-from balaclava.service.ledger import Budget
+from balaclava.service.dashboard.rendering import HEADERS, PageRenderer
+from balaclava.service.http.app import create_app
+from balaclava.service.store.ledger import Budget
 from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, World
 
 EXPERIMENT = f"/experiments/{quote(HOSTILE, safe='')}"
@@ -118,7 +118,7 @@ def test_names_and_labels_are_shown_as_they_are(admin: TestClient) -> None:
 
 
 def test_a_budget_never_looks_larger_than_it_is() -> None:
-    templates = Pages()._templates
+    templates = PageRenderer()._templates
     source = templates.loader.get_source(templates, "ledger.html")[0]  # type: ignore[union-attr]
     (line,) = (line for line in source.splitlines() if "left_epsilon" in line)
     budget = Budget("all", 1.0, 1e-6, 0.333_333, 1e-6 / 3).document()

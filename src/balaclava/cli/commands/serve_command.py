@@ -56,15 +56,15 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     if options["database"].startswith("postgresql"):
         require_extra("psycopg", "PostgreSQL")
     from balaclava.service.demo import serve_demo
+    from balaclava.service.http.server import ServerSettings
+    from balaclava.service.http.server import serve as serve_until_stopped
     from balaclava.service.problems import StartError
-    from balaclava.service.server import Settings
-    from balaclava.service.server import serve as serve_until_stopped
 
     try:
         if demo:
             serve_demo(options["host"], options["port"], click.echo)
         else:
-            serve_until_stopped(Settings(**options, keys=not no_keys), _greet)
+            serve_until_stopped(ServerSettings(**options, keys=not no_keys), _greet)
     except StartError as error:
         raise BalaclavaError(str(error)) from error
     except KeyboardInterrupt:

@@ -12,31 +12,31 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from balaclava.service.dashboard.pages import Pages, go
-from balaclava.service.dashboard.review import review_page
+from balaclava.service.credentials import ROLES, Role
+from balaclava.service.dashboard.rendering import PageRenderer, redirect
+from balaclava.service.dashboard.review_board import review_page
 from balaclava.service.dashboard.sessions import (
-    SESSION,
-    Door,
-    Visitor,
+    SESSION_COOKIE,
+    Auth,
+    Session,
     check_token,
     destination,
     read_form,
     set_cookie,
 )
 from balaclava.service.problems import Problem
-from balaclava.service.secrets import ROLES, Role
 from balaclava.service.service import Service
 
 _LONGEST_LABEL = 100
 _CHANGES = ("pause", "resume", "finish")
 
 
-def add_login(routes: APIRouter, pages: Pages, door: Door) -> None:
+def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
     """A key opens a session; the key itself is not kept."""
 
     def login_page(request: Request, status: int = 200, complaint: str = "") -> Response:
         after = quote(destination(request.query_params.get("next", "/")), safe="")
-        values = {"token": door.visit(request)[1], "complaint": complaint, "after": after}
+        values = {"token": auth.visit(request)[1], "complaint": complaint, "after": after}
         response = pages.page(request, "login.html", None, values, status)
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -48,37 +48,37 @@ def add_login(routes: APIRouter, pages: Pages, door: Door) -> None:
     @routes.post("/login")
     async def enter(request: Request) -> Response:
         form = await read_form(request)
-        check_token(request, door.visit(request)[1], form)
+        check_token(request, auth.visit(request)[1], form)
         try:
-            session = await run_in_threadpool(door.enter, form.get("key", ""))
+            session = await run_in_threadpool(auth.enter, form.get("key", ""))
         except Problem as problem:
             return login_page(request, problem.status, problem.detail)
-        response = go(request, destination(request.query_params.get("next", "/")))
-        set_cookie(request, response, SESSION, session)
+        response = redirect(request, destination(request.query_params.get("next", "/")))
+        set_cookie(request, response, SESSION_COOKIE, session)
         return response
 
     @routes.post("/logout")
     async def leave(request: Request) -> Response:
-        await _checked(request, await run_in_threadpool(door.reader, request))
-        response = go(request, "/login")
+        await _checked(request, await run_in_threadpool(auth.reader, request))
+        response = redirect(request, "/login")
         response.headers["Clear-Site-Data"] = '"cache"'
-        set_cookie(request, response, SESSION, "")
+        set_cookie(request, response, SESSION_COOKIE, "")
         return response
 
 
-async def _checked(request: Request, visitor: Visitor) -> dict[str, str]:
+async def _checked(request: Request, session: Session) -> dict[str, str]:
     """The fields of a form that came from a page of this visitor's."""
     form = await read_form(request)
-    check_token(request, visitor.token, form)
+    check_token(request, session.token, form)
     return form
 
 
-def add_changes(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
+def add_changes(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
     """Pause, resume and finish; and the page for a review board, which changes nothing."""
 
     @routes.post("/experiments/{name}/review")
     async def review(request: Request, name: str) -> Response:
-        await _checked(request, await run_in_threadpool(door.reader, request))
+        await _checked(request, await run_in_threadpool(auth.reader, request))
         text = await run_in_threadpool(review_page, service, name)
         kept = {"Content-Disposition": 'attachment; filename="review.html"'}
         kept["Cache-Control"] = "no-store"
@@ -86,15 +86,15 @@ def add_changes(routes: APIRouter, service: Service, pages: Pages, door: Door) -
 
     @routes.get("/experiments/{name}/{change}")
     def confirm(request: Request, name: str, change: str) -> Response:
-        visitor = door.admin(request)
+        session = auth.admin(request)
         values = {"change": _known(change), "experiment": service.experiment(name)}
-        return pages.page(request, "confirm.html", visitor, values)
+        return pages.page(request, "confirm.html", session, values)
 
     @routes.post("/experiments/{name}/{change}")
     async def act(request: Request, name: str, change: str) -> Response:
-        await _checked(request, await run_in_threadpool(door.admin, request))
+        await _checked(request, await run_in_threadpool(auth.admin, request))
         await service.set_state(name, _known(change))
-        return go(request, f"/experiments/{quote(name, safe='')}")
+        return redirect(request, f"/experiments/{quote(name, safe='')}")
 
 
 def _known(change: str) -> str:
@@ -103,21 +103,21 @@ def _known(change: str) -> str:
     return change
 
 
-def add_keys(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
+def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
     """A key is shown once, in the answer to the form that asked for it."""
 
-    def keys_page(request: Request, visitor: Visitor, new: dict[str, Any] | None) -> Response:
+    def keys_page(request: Request, session: Session, new: dict[str, Any] | None) -> Response:
         values = {"keys": service.list_keys(), "new": new, "roles": ROLES}
-        return pages.page(request, "keys.html", visitor, values)
+        return pages.page(request, "keys.html", session, values)
 
     @routes.get("/keys")
     def keys(request: Request) -> Response:
-        return keys_page(request, door.admin(request), None)
+        return keys_page(request, auth.admin(request), None)
 
     @routes.post("/keys")
     async def create(request: Request) -> Response:
-        visitor = await run_in_threadpool(door.admin, request)
-        form = await _checked(request, visitor)
+        session = await run_in_threadpool(auth.admin, request)
+        form = await _checked(request, session)
         role, label = form.get("role", ""), form.get("label", "").strip()
         if role not in ROLES or not 0 < len(label) <= _LONGEST_LABEL:
             raise Problem(
@@ -126,19 +126,19 @@ def add_keys(routes: APIRouter, service: Service, pages: Pages, door: Door) -> N
                 f"{_LONGEST_LABEL} characters",
             )
         new = await service.create_key(cast(Role, role), label)
-        return await run_in_threadpool(keys_page, request, visitor, new)
+        return await run_in_threadpool(keys_page, request, session, new)
 
     @routes.get("/keys/{identity}/revoke")
     def confirm(request: Request, identity: str) -> Response:
-        visitor = door.admin(request)
+        session = auth.admin(request)
         valid = (key for key in service.list_keys() if key["revoked"] is None)
         key = next((key for key in valid if key["id"] == identity), None)
         if key is None:
             raise Problem(404, "there is no such key, or it was revoked")
-        return pages.page(request, "revoke.html", visitor, {"key": key})
+        return pages.page(request, "revoke.html", session, {"key": key})
 
     @routes.post("/keys/{identity}/revoke")
     async def revoke(request: Request, identity: str) -> Response:
-        await _checked(request, await run_in_threadpool(door.admin, request))
+        await _checked(request, await run_in_threadpool(auth.admin, request))
         await service.revoke_key(identity)
-        return go(request, "/keys")
+        return redirect(request, "/keys")

@@ -13,9 +13,22 @@ from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 
 from balaclava.service.dashboard import forms
-from balaclava.service.dashboard.latest import Latest
-from balaclava.service.dashboard.pages import HEADERS, Pages, go, place, root, unless_known
-from balaclava.service.dashboard.sessions import VISIT, Door, LoggedOutError, Visitor, set_cookie
+from balaclava.service.dashboard.page_values import PageValues
+from balaclava.service.dashboard.rendering import (
+    HEADERS,
+    PageRenderer,
+    redirect,
+    request_path,
+    root,
+    with_etag,
+)
+from balaclava.service.dashboard.sessions import (
+    VISIT_COOKIE,
+    Auth,
+    LoggedOutError,
+    Session,
+    set_cookie,
+)
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
@@ -26,20 +39,20 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 def router(service: Service, *, keys: bool = True) -> APIRouter:
     """The dashboard of a service, to be included in its application; without keys, for all."""
-    pages, door = Pages(), Door(service, keys=keys)
-    routes = APIRouter(route_class=_guarded(pages, door), include_in_schema=False)
-    forms.add_login(routes, pages, door)
-    _add_experiments(routes, service, pages, door)
-    _add_files_and_ledger(routes, service, pages, door)
-    forms.add_changes(routes, service, pages, door)
-    forms.add_keys(routes, service, pages, door)
+    pages, auth = PageRenderer(), Auth(service, keys=keys)
+    routes = APIRouter(route_class=_page_route(pages, auth), include_in_schema=False)
+    forms.add_login(routes, pages, auth)
+    _add_experiments(routes, service, pages, auth)
+    _add_files_and_ledger(routes, service, pages, auth)
+    forms.add_changes(routes, service, pages, auth)
+    forms.add_keys(routes, service, pages, auth)
     return routes
 
 
-def _guarded(pages: Pages, door: Door) -> type[APIRoute]:
+def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
     """Routes whose errors are pages too, and whose answers all carry the headers."""
 
-    class Guarded(APIRoute):
+    class PageRoute(APIRoute):
         def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
 
@@ -49,42 +62,42 @@ def _guarded(pages: Pages, door: Door) -> type[APIRoute]:
                 except LoggedOutError:
                     response = _to_login(request)
                 except (Problem, DBAPIError) as error:
-                    response = await run_in_threadpool(_problem_page, pages, door, request, error)
+                    response = await run_in_threadpool(_problem_page, pages, auth, request, error)
                 if hasattr(request.state, "visit"):
-                    set_cookie(request, response, VISIT, request.state.visit)
+                    set_cookie(request, response, VISIT_COOKIE, request.state.visit)
                 response.headers.update(HEADERS)
                 return response
 
             return answer
 
-    return Guarded
+    return PageRoute
 
 
 def _problem_page(
-    pages: Pages, door: Door, request: Request, error: Problem | DBAPIError
+    pages: PageRenderer, auth: Auth, request: Request, error: Problem | DBAPIError
 ) -> Response:
     if isinstance(error, DBAPIError):  # its text is not for anybody's eyes
         error = Problem(503, "the database does not answer; try again in a moment")
     try:
-        visitor: Visitor | None = door.reader(request)
+        session: Session | None = auth.reader(request)
     except (LoggedOutError, DBAPIError):
-        visitor = None
+        session = None
     values = {"problem": error.document}
-    return pages.page(request, "problem.html", visitor, values, error.status)
+    return pages.page(request, "problem.html", session, values, error.status)
 
 
 def _to_login(request: Request) -> Response:
     """To the login, and from there back; a script that polls is told to go there too."""
-    here = place(request) if request.method == "GET" else "/"
+    here = request_path(request) if request.method == "GET" else "/"
     if here.endswith(_POLLED):
         headers = {"HX-Redirect": f"{root(request)}/login", "Cache-Control": "no-store"}
         return Response(status_code=401, headers=headers)
     query = "" if here == "/" else f"?next={quote(here, safe='')}"
-    return go(request, f"/login{query}")
+    return redirect(request, f"/login{query}")
 
 
-def _add_experiments(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
-    latest = Latest(service)
+def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
+    latest = PageValues(service)
 
     def list_values() -> dict[str, Any]:
         experiments = service.experiments()
@@ -94,40 +107,42 @@ def _add_experiments(routes: APIRouter, service: Service, pages: Pages, door: Do
 
     @routes.get("/")
     def experiments(request: Request) -> Response:
-        visitor = door.reader(request)
-        return pages.page(request, "experiments.html", visitor, list_values())
+        session = auth.reader(request)
+        return pages.page(request, "experiments.html", session, list_values())
 
     @routes.get("/live")
     def experiments_live(request: Request) -> Response:
-        visitor = door.reader(request)
-        return pages.page(request, "experiments_live.html", visitor, list_values())
+        session = auth.reader(request)
+        return pages.page(request, "experiments_live.html", session, list_values())
 
     @routes.get("/experiments/{name}")
     def experiment(request: Request, name: str) -> Response:
-        visitor = door.reader(request)
+        session = auth.reader(request)
         values = latest.of(name)
         curves = latest.curves(name, values["colours"])
         values |= {"privacy": service.privacy(name), "curves": curves}
-        return pages.page(request, "experiment.html", visitor, values)
+        return pages.page(request, "experiment.html", session, values)
 
     @routes.get("/experiments/{name}/live")
     def experiment_live(request: Request, name: str) -> Response:
-        visitor = door.reader(request)
-        return pages.page(request, "experiment_live.html", visitor, latest.of(name))
+        session = auth.reader(request)
+        return pages.page(request, "experiment_live.html", session, latest.of(name))
 
     @routes.get("/experiments/{name}/history")
     def history(request: Request, name: str) -> Response:
-        door.reader(request)
+        auth.reader(request)
         drawn = latest.curves(name, latest.of(name)["colours"])
         answer = Response(json.dumps(drawn, allow_nan=False), media_type="application/json")
-        return unless_known(request, answer)
+        return with_etag(request, answer)
 
 
-def _add_files_and_ledger(routes: APIRouter, service: Service, pages: Pages, door: Door) -> None:
+def _add_files_and_ledger(
+    routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth
+) -> None:
     @routes.get("/ledger")
     def ledger(request: Request) -> Response:
-        visitor = door.admin(request)
-        return pages.page(request, "ledger.html", visitor, {"ledger": service.ledger_document()})
+        session = auth.admin(request)
+        return pages.page(request, "ledger.html", session, {"ledger": service.ledger_document()})
 
     @routes.get("/static/{name:path}")
     def file(name: str) -> Response:

@@ -9,12 +9,12 @@ from urllib.parse import parse_qs
 
 from fastapi import Request, Response
 
-from balaclava.service.dashboard.pages import root
+from balaclava.service.dashboard.rendering import root
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
-SESSION = "balaclava_session"
-VISIT = "balaclava_visit"  # of a browser without a session: what its forms are tied to
+SESSION_COOKIE = "balaclava_session"
+VISIT_COOKIE = "balaclava_visit"  # of a browser without a session: what its forms are tied to
 _FORM = "application/x-www-form-urlencoded"
 _LONGEST = 16_384  # bytes of a form
 
@@ -24,13 +24,13 @@ class LoggedOutError(Exception):
 
 
 @dataclass(frozen=True)
-class Visitor:
+class Session:
     """The key of a session, and what its forms must carry."""
 
     label: str
     role: str
     token: str
-    session: bool = True  # one that can be ended
+    can_log_out: bool = True
 
     @property
     def admin(self) -> bool:
@@ -38,38 +38,38 @@ class Visitor:
         return self.role == "admin"
 
 
-class Door:
+class Auth:
     """Lets in those who have a key; without keys, whoever can reach it."""
 
     def __init__(self, service: Service, *, keys: bool) -> None:
         self._service, self._keys = service, keys
 
-    def reader(self, request: Request) -> Visitor:
+    def reader(self, request: Request) -> Session:
         """Who is looking; raises `LoggedOutError` where nobody is known."""
         if not self._keys:
-            return Visitor("no keys", "admin", self.visit(request)[1], session=False)
-        session = request.cookies.get(SESSION, "")
+            return Session("no keys", "admin", self.visit(request)[1], can_log_out=False)
+        session = request.cookies.get(SESSION_COOKIE, "")
         identity = self._service.vault.read_session(session)
         key = None if identity is None else self._service.key(identity)
         if key is None or key.role not in ("read", "admin"):
             raise LoggedOutError
-        return Visitor(key.label, key.role, self._service.vault.csrf_token(session))
+        return Session(key.label, key.role, self._service.vault.csrf_token(session))
 
-    def admin(self, request: Request) -> Visitor:
+    def admin(self, request: Request) -> Session:
         """Who is looking, if an admin is."""
-        visitor = self.reader(request)
-        if not visitor.admin:
+        session = self.reader(request)
+        if not session.admin:
             raise Problem(
                 403,
-                f"this takes a key of role admin, and yours is of role {visitor.role}; log out, "
+                f"this takes a key of role admin, and yours is of role {session.role}; log out, "
                 "and in again with an admin key",
             )
-        return visitor
+        return session
 
     def visit(self, request: Request) -> tuple[str, str]:
         """What ties forms to a browser without a session, and the token of its forms."""
         if not hasattr(request.state, "visit"):
-            request.state.visit = request.cookies.get(VISIT) or secrets.token_urlsafe(16)
+            request.state.visit = request.cookies.get(VISIT_COOKIE) or secrets.token_urlsafe(16)
         value = str(request.state.visit)
         return value, self._service.vault.csrf_token(f"visit {value}")
 

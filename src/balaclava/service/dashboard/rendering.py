@@ -14,10 +14,10 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
 from balaclava._core.number_format import count, within_interval
-from balaclava.service.dashboard import charts, words
+from balaclava.service.dashboard import formatting, svg_charts
 
 if TYPE_CHECKING:
-    from balaclava.service.dashboard.sessions import Visitor
+    from balaclava.service.dashboard.sessions import Session
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -33,7 +33,7 @@ _FOLDER = resources.files("balaclava.service.dashboard")
 _HTML = "text/html; charset=utf-8"
 
 
-class Files:
+class StaticFiles:
     """The style sheet, the scripts and what they are made of: read once, named by their content."""
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ def _walk(folder: Any, *above: str) -> list[tuple[Any, ...]]:
     return files
 
 
-class Pages:
+class PageRenderer:
     """The templates, with every string of a user escaped."""
 
     def __init__(self) -> None:
-        self.files = Files()
+        self.files = StaticFiles()
         self._templates = jinja2.Environment(
             loader=jinja2.FunctionLoader(_template),
             autoescape=True,
@@ -82,38 +82,38 @@ class Pages:
         )
         self._templates.filters |= {
             "count": count,
-            "percent": words.percent,
+            "percent": formatting.percent,
             "figure": within_interval,
-            "most": words.most,
-            "least": words.least,
-            "plain": words.plain,
-            "span": words.span,
-            "about": words.about,
-            "paragraphs": words.paragraphs,
-            "date": words.date,
-            "iso": lambda when: words.moment(when).isoformat(timespec="seconds"),
+            "most": formatting.most,
+            "least": formatting.least,
+            "plain": formatting.plain,
+            "span": formatting.span,
+            "about": formatting.about,
+            "paragraphs": formatting.paragraphs,
+            "date": formatting.date,
+            "iso": lambda when: formatting.moment(when).isoformat(timespec="seconds"),
             "part": lambda text: quote(text, safe=""),
         }
         self._templates.globals |= {
             "file": self.files.address,
-            "interval_axis": charts.interval_axis,
-            "shares_chart": charts.shares_chart,
-            "means_chart": charts.means_chart,
+            "interval_axis": svg_charts.interval_axis,
+            "shares_chart": svg_charts.shares_chart,
+            "means_chart": svg_charts.means_chart,
         }
 
     def page(
         self,
         request: Request,
         template: str,
-        visitor: Visitor | None,
+        session: Session | None,
         values: dict[str, Any],
         status: int = 200,
     ) -> Response:
         """A page, or 304 where the browser has it already."""
         text = self._templates.get_template(template).render(
-            root=root(request), visitor=visitor, here=place(request), **values
+            root=root(request), session=session, here=request_path(request), **values
         )
-        return unless_known(request, Response(text, status, media_type=_HTML))
+        return with_etag(request, Response(text, status, media_type=_HTML))
 
 
 def _template(name: str) -> str:
@@ -125,18 +125,18 @@ def root(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
-def place(request: Request) -> str:
+def request_path(request: Request) -> str:
     """The path of a page, whether or not the proxy left in what stands before it."""
     path, before = request.url.path, root(request)
     return path[len(before) :] or "/" if f"{path}/".startswith(f"{before}/") else path
 
 
-def go(request: Request, path: str) -> Response:
+def redirect(request: Request, path: str) -> Response:
     """On to another page of ours."""
     return RedirectResponse(root(request) + path, 303, headers={"Cache-Control": "no-store"})
 
 
-def unless_known(request: Request, response: Response) -> Response:
+def with_etag(request: Request, response: Response) -> Response:
     """The answer to a question to be repeated: its tag, and 304 if that was sent along."""
     if request.method != "GET" or response.status_code != 200:
         response.headers["Cache-Control"] = "no-store"

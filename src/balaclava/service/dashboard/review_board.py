@@ -20,7 +20,7 @@ def review_page(service: Service, name: str) -> str:
     definition = experiment.definition
     restored = service.ledger.charged(definition.uid)[2]
     cap = definition.rewards_per_person * (1 + restored)
-    named = experiment.books.anonymous == 0
+    named = experiment.counters.anonymous == 0
     counted = f"The service learns from at most {definition.rewards_per_person} of each person."
     dossier = AssessmentInput(
         experiment.policy,

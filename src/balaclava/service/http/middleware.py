@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from balaclava.service.metrics import Metrics
+from balaclava.service.http.metrics import Metrics
 from balaclava.service.problems import Problem, problem_response
 
 LARGEST_BODY = 1_000_000
@@ -31,7 +31,7 @@ class _RefusedError(Exception):
     """The body is not read any further."""
 
 
-class Guards:
+class RequestMiddleware:
     """Plain ASGI: it costs next to nothing."""
 
     def __init__(

@@ -21,7 +21,7 @@ _SESSION_SECONDS = 12 * 3600
 _DECISION_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
-class Key(NamedTuple):
+class ApiKey(NamedTuple):
     """Who speaks to the service. The key itself is shown once and kept nowhere."""
 
     id: str

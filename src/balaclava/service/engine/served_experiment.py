@@ -18,9 +18,9 @@ from balaclava.agents.player import REWARD, Choice, Lesson, Player
 from balaclava.agents.saving import fill_from_bytes, state_bytes
 from balaclava.errors import EstimateError
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service.definition import Definition
-from balaclava.service.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED
-from balaclava.service.secrets import new_decision_ids
+from balaclava.service.credentials import new_decision_ids
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
 CONFIDENCE = 0.95
@@ -29,7 +29,7 @@ _WAIT_BUCKETS = 64  # of how late rewards come: each sqrt(2) times the one befor
 
 
 @dataclass
-class Books:
+class Counters:
     """What is counted. With windows, nothing here depends on when or whether rewards came."""
 
     time: float = 0.0  # the service's, never going back
@@ -47,11 +47,16 @@ class Books:
     waits: list[int] = field(default_factory=list)
 
 
-class Experiment:
+class ServedExperiment:
     """The policy, its state and the books, as of a version."""
 
     def __init__(
-        self, definition: Definition, *, id: int = 0, version: int = 0, state: str = RUNNING
+        self,
+        definition: ExperimentDefinition,
+        *,
+        id: int = 0,
+        version: int = 0,
+        state: str = RUNNING,
     ) -> None:
         self.id, self.version, self.state = id, version, state
         self.definition = definition
@@ -59,20 +64,23 @@ class Experiment:
         self.labels = [json.dumps(self.policy.arm_label(arm)) for arm in range(self.policy.arms)]
         self.player = Player(self.policy, SystemRandomness())
         zeros = [0] * self.policy.arms
-        self.books = Books(decisions=list(zeros), learning=list(zeros))
+        self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
         self.next_due: float | None = None
-        self._picture: tuple[Any, dict[str, Any]] | None = None  # the last, and what it shows
+        self._last_snapshot: tuple[Any, dict[str, Any]] | None = None  # the last, and what it shows
 
     @classmethod
-    def from_row(cls, row: Any) -> Experiment:
+    def from_row(cls, row: Any) -> ServedExperiment:
         """As it was stored; everything in it is checked."""
         experiment = cls(
-            Definition.from_text(row.definition), id=row.id, version=row.version, state=row.state
+            ExperimentDefinition.from_json(row.definition),
+            id=row.id,
+            version=row.version,
+            state=row.state,
         )
-        experiment.books = Books(**json.loads(row.books))
+        experiment.counters = Counters(**json.loads(row.books))
         experiment.created, experiment.next_due = row.created, row.next_due
-        rounds = experiment.books.rounds
+        rounds = experiment.counters.rounds
         fill_from_bytes(experiment.policy, experiment.player.state, row.policy_state, rounds)
         return experiment
 
@@ -81,7 +89,7 @@ class Experiment:
         return {
             "version": self.version,
             "state": self.state,
-            "books": json.dumps(vars(self.books)),
+            "books": json.dumps(vars(self.counters)),
             "policy_state": state_bytes(self.player.state),
             "next_due": self.next_due,
         }
@@ -92,14 +100,14 @@ class Experiment:
         return self.definition.settle == "window"
 
     @property
-    def behind(self) -> bool:
+    def overdue(self) -> bool:
         """Whether windows are over that were not ended yet."""
-        return self.next_due is not None and self.next_due <= self.books.time
+        return self.next_due is not None and self.next_due <= self.counters.time
 
-    def pass_time(self, now: float) -> float:
+    def advance_clock(self, now: float) -> float:
         """The experiment's time: `now`, unless it was later already."""
-        self.books.time = max(self.books.time, now)
-        return self.books.time
+        self.counters.time = max(self.counters.time, now)
+        return self.counters.time
 
     # Decisions
 
@@ -109,31 +117,31 @@ class Experiment:
         One that does not learn follows from what is public. A row leaves out what there is none
         of, and says by a number whether it learns: the database's driver is slow with the rest.
         """
-        books, policy = self.books, self.policy
-        closes = books.time + self.definition.reward_window
-        every = {"experiment": self.id, "made": books.time, "closes": closes}
+        counters, policy = self.counters, self.policy
+        closes = counters.time + self.definition.reward_window
+        every = {"experiment": self.id, "made": counters.time, "closes": closes}
         learns = {**every, "learns": 1, "state": OPEN}
         public = {**every, "learns": 0, "state": UNLEARNED}
         rows = []
         for place, id in enumerate(new_decision_ids(count)):
             if place < learning:
-                books.rounds += 1
-                arm, phase, chance = self.player.choose(books.rounds)
-                books.last_arm = arm
+                counters.rounds += 1
+                arm, phase, chance = self.player.choose(counters.rounds)
+                counters.last_arm = arm
             elif place == learning:  # and so for the rest of them
                 arm, phase, chance = self._public_choice()
-            books.decisions[arm] += 1
+            counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
             if chance is not None:
                 row["propensity"] = chance
             if phase >= 0:
-                row["round"] = books.rounds
-                books.learning[arm] += 1
-                books.anonymous += not named
+                row["round"] = counters.rounds
+                counters.learning[arm] += 1
+                counters.anonymous += not named
                 if policy.model == "local":
                     row["level"] = self.player.level(arm, phase)
             elif place < learning:
-                books.over += 1  # nothing is waited for
+                counters.over += 1  # nothing is waited for
             rows.append(row)
         if self.next_due is None and any(row["learns"] for row in rows):
             self.next_due = closes
@@ -151,7 +159,7 @@ class Experiment:
         """The arm that is served where nothing is learned."""
         released = self.policy.released(self.player.state)
         if released is None or not all(each.rewards for each in released):
-            return self.books.last_arm
+            return self.counters.last_arm
         return max(released, key=lambda each: each.mean).arm
 
     # Rewards
@@ -165,40 +173,40 @@ class Experiment:
             return
         self.player.learn(_entry(row), lesson)
         row["state"] = REWARDED
-        self.books.over += 1
-        self.books.rewarded += 1
-        self._note_wait(self.books.time - row["made"])
+        self.counters.over += 1
+        self.counters.rewarded += 1
+        self._record_wait(self.counters.time - row["made"])
 
     def close(self, row: dict[str, Any]) -> None:
         """The window of an open decision is over; what came for it is not kept."""
         if self.state == FINISHED:
             row["state"], row["kind"], row["value"] = UNLEARNED, None, None
-            self.books.over += 1
+            self.counters.over += 1
             return
         default = self.definition.default_reward
         lesson = Lesson(row["kind"], row["value"]) if row["kind"] else None
         row["state"] = DEFAULTED if lesson is None else REWARDED
         if lesson is None and default is not None:
             lesson = self.player.checked(Lesson(REWARD, default))
-        self.books.over += 1
+        self.counters.over += 1
         row["kind"] = row["value"] = None
         if lesson is not None:
             self.player.learn(_entry(row), lesson)
-            self.books.defaulted += not self.window
+            self.counters.defaulted += not self.window
             return
         self.player.forget(_entry(row))
         row["state"] = GIVEN_UP
-        self.books.given_up += 1
+        self.counters.given_up += 1
 
-    def _note_wait(self, seconds: float) -> None:
-        waits = self.books.waits or [0] * _WAIT_BUCKETS
+    def _record_wait(self, seconds: float) -> None:
+        waits = self.counters.waits or [0] * _WAIT_BUCKETS
         bucket = 0 if seconds <= 0.1 else 1 + int(2 * math.log2(seconds / 0.1))
         waits[min(bucket, _WAIT_BUCKETS - 1)] += 1
-        self.books.waits = waits
+        self.counters.waits = waits
 
     def wait_quantile(self, share: float) -> float | None:
         """In how many seconds that share of the rewards that came had come, rounded up."""
-        counts = np.cumsum(self.books.waits)
+        counts = np.cumsum(self.counters.waits)
         if not len(counts):
             return None
         bucket = int(np.searchsorted(counts, share * counts[-1]))
@@ -209,39 +217,39 @@ class Experiment:
     def reading(self, confidence: float = CONFIDENCE) -> Reading | EstimateError:
         """Released means and their intervals, or why there are none."""
         try:
-            return self.player.reading(self.books.learning, confidence)
+            return self.player.reading(self.counters.learning, confidence)
         except EstimateError as error:
             return error
 
     def snapshot(self) -> dict[str, Any] | None:
         """A picture for the charts, once in a while; when, follows from decisions alone."""
-        total = sum(self.books.decisions)
-        if total < self.books.next_snapshot:
+        total = sum(self.counters.decisions)
+        if total < self.counters.next_snapshot:
             return None
         grown = math.ceil(total * _SNAPSHOT_GROWTH)
-        self.books.next_snapshot = max(total + _SNAPSHOT_LEAST, grown)
-        content = {"counts": self.books.decisions, **self._pictured()}
+        self.counters.next_snapshot = max(total + _SNAPSHOT_LEAST, grown)
+        content = {"counts": self.counters.decisions, **self._released_values()}
         return {
             "experiment": self.id,
             "decisions": total,
-            "at": self.books.time,
+            "at": self.counters.time,
             "content": json.dumps(content),
         }
 
-    def _pictured(self) -> dict[str, Any]:
+    def _released_values(self) -> dict[str, Any]:
         """Means and intervals; worked out anew only when something was released since."""
         reading = self.reading()
         if not isinstance(reading, Reading):
             return {}
-        if self._picture is None or self._picture[0] != reading.shown:
+        if self._last_snapshot is None or self._last_snapshot[0] != reading.shown:
             estimates = reading.estimates()
-            picture = {
+            snapshot = {
                 "means": [finite(each.mean) for each in estimates],
                 "low": [finite(each.interval[0]) for each in estimates],
                 "high": [finite(each.interval[1]) for each in estimates],
             }
-            self._picture = reading.shown, picture
-        return self._picture[1]
+            self._last_snapshot = reading.shown, snapshot
+        return self._last_snapshot[1]
 
 
 def finite(value: float | None) -> float | None:

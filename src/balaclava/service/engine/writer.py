@@ -9,14 +9,14 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
-from balaclava.service.answers import Waiter, give
-from balaclava.service.clock import Clock
-from balaclava.service.experiment import Experiment
-from balaclava.service.jobs import Job, Tick
-from balaclava.service.ledger import Ledger
+from balaclava.service.engine.answers import Waiter, resolve
+from balaclava.service.engine.clock import Clock
+from balaclava.service.engine.jobs import CloseWindows, WriteJob
+from balaclava.service.engine.served_experiment import ServedExperiment
+from balaclava.service.engine.unit_of_work import OverdueWindowsError, Prefetch, UnitOfWork
 from balaclava.service.problems import Problem
-from balaclava.service.storage import FAULTS, Storage, cause
-from balaclava.service.work import BehindError, Needs, Work
+from balaclava.service.store.ledger import Ledger
+from balaclava.service.store.storage import DATABASE_ERRORS, Storage, driver_message
 
 log = logging.getLogger("balaclava.service")
 
@@ -31,7 +31,7 @@ _NOT_TAKEN = (
     "request_id"
 )
 
-_Waiting = tuple[Job, Waiter]
+_Waiting = tuple[WriteJob, Waiter]
 
 
 class Writer:
@@ -43,7 +43,7 @@ class Writer:
 
     def __init__(self, storage: Storage, ledger: Ledger, clock: Clock) -> None:
         self._storage, self._ledger, self._clock = storage, ledger, clock
-        self._kept: dict[int, Experiment] = {}
+        self._cache: dict[int, ServedExperiment] = {}
         self._queue: deque[_Waiting] = deque()
         self._weight = 0
         self._wake = threading.Condition()
@@ -74,13 +74,13 @@ class Writer:
         """Whether it works."""
         return self._thread.is_alive()
 
-    def submit(self, job: Job) -> Future[Any]:
+    def submit(self, job: WriteJob) -> Future[Any]:
         """Take a job in; its future has the answer once it is on the disk."""
         future: Future[Any] = Future()
         self.submit_for(future, job)
         return future
 
-    def submit_for(self, waiter: Waiter, job: Job) -> None:
+    def submit_for(self, waiter: Waiter, job: WriteJob) -> None:
         """The same, for one who waits already."""
         with self._wake:
             if self._stopping:
@@ -97,7 +97,7 @@ class Writer:
                 self._commit(batch)
             except Exception:
                 log.exception("the writer failed")
-                self._kept.clear()
+                self._cache.clear()
                 self._answer(batch, [Problem(500, "an internal error; nothing was recorded")])
         self._note_done()
 
@@ -118,7 +118,7 @@ class Writer:
             if self._until_tick() <= 0 and not self._stopping:
                 # By the clock alone, and not whenever something came: that would tell of rewards.
                 self._next_tick = (self._clock.now() // _TICK + 1) * _TICK
-                batch.append((Tick(), Future()))
+                batch.append((CloseWindows(), Future()))
             weight = 0
             while self._queue and len(batch) < _MOST_JOBS:
                 job = self._queue[0][0]
@@ -135,29 +135,31 @@ class Writer:
     def _commit(self, batch: list[_Waiting]) -> None:
         """One transaction; a job that breaks is left out of the next try."""
         while batch:
-            work: Work | None = None
+            work: UnitOfWork | None = None
             answers: list[Any] = []
             versions: dict[str, int] = {}
             try:
                 with self._storage.writing() as connection:
-                    work = Work(self._storage, connection, self._kept, self._clock.now())
-                    needs = Needs()
+                    work = UnitOfWork(self._storage, connection, self._cache, self._clock.now())
+                    prefetch = Prefetch()
                     for job, _ in batch:
-                        job.need(needs)
-                    work.load(needs)
+                        job.prefetch(prefetch)
+                    work.load(prefetch)
                     for job, _ in batch:
                         try:
                             answers.append(job.apply(work))
-                        except (Problem, BehindError) as problem:
+                        except (Problem, OverdueWindowsError) as problem:
                             answers.append(problem)
                     versions = work.store()
                     if versions:
-                        self._ledger.intend(versions)
+                        self._ledger.prepare_commits(versions)
             except Problem as problem:  # the ledger's: those of jobs are answers
                 self._refuse(batch, work, problem, problem.detail)
                 return
-            except FAULTS as error:
-                self._refuse(batch, work, Problem(503, _NOT_TAKEN, retry_after=1), cause(error))
+            except DATABASE_ERRORS as error:
+                self._refuse(
+                    batch, work, Problem(503, _NOT_TAKEN, retry_after=1), driver_message(error)
+                )
                 return
             except Exception:
                 self._forget(work)
@@ -171,36 +173,38 @@ class Writer:
             self._done.update(versions)
             if not self._storage.one_process:
                 self._note_done()  # a replica may lag by this very commit
-            self.commits += bool(versions) or not isinstance(batch[-1][0], Tick)
+            self.commits += bool(versions) or not isinstance(batch[-1][0], CloseWindows)
             self._answer(batch, answers)
             return
 
-    def _refuse(self, batch: list[_Waiting], work: Work | None, problem: Problem, why: str) -> None:
+    def _refuse(
+        self, batch: list[_Waiting], work: UnitOfWork | None, problem: Problem, why: str
+    ) -> None:
         """Nothing of the batch was committed."""
         self._forget(work)
         log.error("a commit failed: %s", why)
         self._answer(batch, [problem])
         time.sleep(_AFTER_FAULT)
 
-    def _forget(self, work: Work | None) -> None:
+    def _forget(self, work: UnitOfWork | None) -> None:
         """Throw away what was computed and not committed."""
         for id in work.by_id if work else ():
-            self._kept.pop(id, None)
+            self._cache.pop(id, None)
 
     def _answer(self, batch: list[_Waiting], answers: list[Any]) -> None:
         if len(answers) == 1:
             answers = answers * len(batch)
         ready = []
         for (job, waiter), answer in zip(batch, answers, strict=True):
-            if isinstance(answer, BehindError):
+            if isinstance(answer, OverdueWindowsError):
                 self._take_back(job, waiter)
-            elif isinstance(job, Tick):
+            elif isinstance(job, CloseWindows):
                 self._next_tick = 0.0 if answer is True else self._next_tick
             else:
                 ready.append((waiter, answer))
-        give(ready)
+        resolve(ready)
 
-    def _take_back(self, job: Job, waiter: Waiter) -> None:
+    def _take_back(self, job: WriteJob, waiter: Waiter) -> None:
         """Windows come first: the next transaction ends more of them."""
         with self._wake:
             if waiter.done():  # cancelled, or waited for long enough
@@ -209,13 +213,13 @@ class Writer:
                 self._weight += job.weight
                 self._queue.append((job, waiter))
                 return
-        give([(waiter, Problem(503, _NOT_TAKEN, retry_after=5))])
+        resolve([(waiter, Problem(503, _NOT_TAKEN, retry_after=5))])
 
     def _note_done(self) -> None:
         versions, self._done = self._done, {}
         if not versions:
             return
         try:
-            self._ledger.done(versions)
-        except FAULTS as error:
-            log.error("the ledger did not take a note: %s", cause(error))
+            self._ledger.confirm_commits(versions)
+        except DATABASE_ERRORS as error:
+            log.error("the ledger did not take a note: %s", driver_message(error))

@@ -15,13 +15,13 @@ Text = Annotated[str, Field(max_length=2_000)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class Model(BaseModel):
+class Payload(BaseModel):
     """Nothing is taken that is not known, and nothing of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ExperimentIn(Model):
+class ExperimentIn(Payload):
     """A new experiment."""
 
     name: Name
@@ -41,7 +41,7 @@ class ExperimentIn(Model):
     purpose: Text = ""
 
 
-class DecisionsIn(Model):
+class DecisionsIn(Payload):
     """A request for decisions."""
 
     request_id: ShortText | None = Field(None, description="the same one gets the same decisions")
@@ -49,7 +49,7 @@ class DecisionsIn(Model):
     count: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 1
 
 
-class DecisionOut(Model):
+class DecisionOut(Payload):
     """An arm for somebody."""
 
     decision_id: str
@@ -60,13 +60,13 @@ class DecisionOut(Model):
     level: float | None = None
 
 
-class DecisionsOut(Model):
+class DecisionsOut(Payload):
     """Exactly as many as were asked for."""
 
     decisions: list[DecisionOut]
 
 
-class RewardIn(Model):
+class RewardIn(Payload):
     """What came of a decision: its reward, or, of a local policy, a report of it."""
 
     value: Number | None = None
@@ -79,35 +79,35 @@ class RewardIn(Model):
         return self
 
 
-class RewardOfIn(RewardIn):
+class DecisionRewardIn(RewardIn):
     """The same, with the decision that it belongs to."""
 
     decision_id: Annotated[str, Field(max_length=100)]
 
 
-RewardsIn = Annotated[list[RewardOfIn], Field(max_length=MOST_COUNT)]
+RewardsIn = Annotated[list[DecisionRewardIn], Field(max_length=MOST_COUNT)]
 
 
-class RewardOut(Model):
+class RewardOut(Payload):
     """It is on the disk."""
 
     recorded: Literal[True]
 
 
-class RewardOfOut(RewardOut):
+class DecisionRewardOut(RewardOut):
     """The same, with the decision that it belongs to."""
 
     decision_id: str
 
 
-class PopulationIn(Model):
+class PopulationIn(Payload):
     """A population's total."""
 
     epsilon: Annotated[float, Field(gt=0, le=1e6)]
     delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
-class KeyIn(Model):
+class KeyIn(Payload):
     """A new key."""
 
     role: Literal["decide", "read", "admin"]
@@ -123,7 +123,7 @@ class ProblemOut(BaseModel):
     detail: str
 
 
-class ProblemOfOut(ProblemOut):
+class DecisionProblemOut(ProblemOut):
     """The same, with the decision that it belongs to."""
 
     decision_id: str

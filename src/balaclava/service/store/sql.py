@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Connection, Table
 
-from balaclava.service import schema
+from balaclava.service.store import schema
 
 _AT_ONCE = 5_000  # values in one question
 
@@ -31,7 +31,7 @@ PERSONS = "SELECT digest, decisions FROM persons WHERE experiment = ? AND digest
 REQUESTS = "SELECT id, digest, body FROM requests WHERE experiment = ? AND digest IN (*)"
 
 
-class Rows:
+class TableRows:
     """Rows of a table as dicts: how they are added, and how they are read."""
 
     def __init__(self, table: Table) -> None:
@@ -46,7 +46,7 @@ class Rows:
         for row in rows:
             alike[tuple(row)].append(tuple(row.values()))
         for names, values in alike.items():
-            change(connection, self._add(names), values)
+            execute_many(connection, self._add(names), values)
 
     def _adding(self, names: tuple[str, ...]) -> str:
         flags = {name for name in names if isinstance(self._table.c[name].type, Boolean)}
@@ -56,17 +56,17 @@ class Rows:
     def read(
         self, connection: Connection, condition: str, values: Iterable[Any], *first: Any
     ) -> list[dict[str, Any]]:
-        """Rows that fulfil a condition, as `ask` takes it; all columns, flags as they come."""
-        answer = ask(connection, self._read + condition, values, *first)
+        """Rows that fulfil a condition, as `fetch` takes it; all columns, flags as they come."""
+        answer = fetch(connection, self._read + condition, values, *first)
         return [dict(zip(self._names, row, strict=True)) for row in answer]
 
 
-DECISIONS = Rows(schema.decisions)
-REQUESTS_MADE = Rows(schema.requests)
-SNAPSHOTS = Rows(schema.snapshots)
+DECISIONS = TableRows(schema.decisions)
+REQUESTS_MADE = TableRows(schema.requests)
+SNAPSHOTS = TableRows(schema.snapshots)
 
 
-def change(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
     """Execute a statement with each of the rows; how many rows of the table it changed."""
     if not rows:
         return 0
@@ -75,7 +75,7 @@ def change(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...
     return connection.exec_driver_sql(statement.replace("?", "%s"), list(rows)).rowcount
 
 
-def ask(
+def fetch(
     connection: Connection, question: str, values: Iterable[Any], *first: Any
 ) -> list[Sequence[Any]]:
     """The rows that answer a question about a list of values, so many at once; `first` are the

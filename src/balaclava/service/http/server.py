@@ -13,9 +13,9 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from balaclava.service.app import create_app
-from balaclava.service.guards import is_loopback
-from balaclava.service.jobs import CreateKey
+from balaclava.service.engine.jobs import CreateKey
+from balaclava.service.http.app import create_app
+from balaclava.service.http.middleware import is_loopback
 from balaclava.service.problems import StartError
 from balaclava.service.service import Service
 
@@ -23,7 +23,7 @@ _SETTINGS = "BALACLAVA_SERVE"  # how worker processes are told
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What `balaclava serve` was asked for."""
 
     database: str = "balaclava.db"
@@ -36,7 +36,7 @@ class Settings:
     keys: bool = True
     restored: bool = False
 
-    def checked(self) -> Settings:
+    def checked(self) -> ServerSettings:
         """Refuse what cannot work, or must not."""
         if not self.keys and not is_loopback(self.host):
             raise StartError(
@@ -81,7 +81,7 @@ def first_key(service: Service) -> str | None:
     """An admin key, if there is none yet: shown once."""
     if any(key["role"] == "admin" and key["revoked"] is None for key in service.list_keys()):
         return None
-    return str(service.do(CreateKey("admin", "first"))["key"])
+    return str(service.run_job(CreateKey("admin", "first"))["key"])
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -91,7 +91,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
-def configuration(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
+def uvicorn_config(app: Any, settings: ServerSettings, **more: Any) -> uvicorn.Config:
     """How uvicorn is to run it. Access lines are off: they would hold decision ids."""
     return uvicorn.Config(
         app,
@@ -106,7 +106,7 @@ def configuration(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
     )
 
 
-def serve(settings: Settings, greet: Callable[[str, str | None], None]) -> None:
+def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
     """Serve until stopped. `greet` is told the address, and the first key if one was made."""
     settings = settings.checked()
     with settings.listener() as listener:  # before anything is made: a port may be taken
@@ -116,13 +116,13 @@ def serve(settings: Settings, greet: Callable[[str, str | None], None]) -> None:
         if settings.workers == 1:
             app = create_app(service, keys=settings.keys)
             _keep_what_is_loaded()
-            uvicorn.Server(configuration(app, settings)).run(sockets=[listener])
+            uvicorn.Server(uvicorn_config(app, settings)).run(sockets=[listener])
             return
     service.close()
-    once = Settings(**{**asdict(settings), "restored": False})
+    once = ServerSettings(**{**asdict(settings), "restored": False})
     os.environ[_SETTINGS] = dumps(asdict(once))
     uvicorn.run(  # it makes a socket of its own that the workers share
-        "balaclava.service.server:worker",
+        "balaclava.service.http.server:worker",
         factory=True,
         host=settings.host,
         port=port,
@@ -135,7 +135,7 @@ def serve(settings: Settings, greet: Callable[[str, str | None], None]) -> None:
 
 def worker() -> FastAPI:
     """The application of one worker process."""
-    settings = Settings(**loads(os.environ[_SETTINGS]))
+    settings = ServerSettings(**loads(os.environ[_SETTINGS]))
     app = create_app(settings.open(), keys=settings.keys)
     _keep_what_is_loaded()
     return app

@@ -19,7 +19,7 @@ _LONG = 1_000  # pages, after which the log is begun again
 _BUSY_SECONDS = 0.1  # that the writer may be held up for
 
 
-class Checkpoints:
+class WalCheckpointer:
     """A thread with a connection of its own."""
 
     def __init__(self, database: str) -> None:

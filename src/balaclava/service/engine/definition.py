@@ -21,7 +21,7 @@ LONGEST_WINDOW = 10 * 366 * 86_400.0
 
 
 @dataclass(frozen=True)
-class Definition:
+class ExperimentDefinition:
     """An experiment before anything has happened."""
 
     name: str
@@ -37,7 +37,7 @@ class Definition:
     purpose: str = ""
 
     @classmethod
-    def checked(cls, **fields: Any) -> Definition:
+    def checked(cls, **fields: Any) -> ExperimentDefinition:
         """The definition, or a problem that says what is wrong with it."""
         if fields.get("settle") is None:
             default = fields.get("default_reward")
@@ -89,15 +89,15 @@ class Definition:
             raise ParameterError("name the arms in `arms`, not among the parameters")
         return REGISTRY.create(self.policy, {**self.parameters, "arms": list(self.arms)})
 
-    def complete(self) -> Definition:
+    def with_defaults(self) -> ExperimentDefinition:
         """With every parameter of the policy by name: a later version may have other defaults."""
         parameters = self.make_policy().parameters
         del parameters["arms"]
         return dataclasses.replace(self, parameters=parameters)
 
-    def asks_for(self, known: Definition) -> bool:
+    def matches(self, known: ExperimentDefinition) -> bool:
         """Whether it is `known`, as far as it names parameters."""
-        mine, stored = self.complete(), known.complete()
+        mine, stored = self.with_defaults(), known.with_defaults()
         if dataclasses.replace(mine, parameters=stored.parameters) != stored:
             return False
         return all(mine.parameters[name] == stored.parameters[name] for name in self.parameters)
@@ -117,7 +117,7 @@ class Definition:
             return not_private(f"the database was put back {restored} times", one.reference)
         return dataclasses.replace(one, epsilon=epsilon, delta=delta)
 
-    def guarantee_of_person(self, policy: Policy, restored: int = 0) -> Guarantee:
+    def person_guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """What is promised to one person: what an experiment is charged with."""
         return self.guarantee(policy, restored).for_rewards(self.rewards_per_person)
 
@@ -132,6 +132,6 @@ class Definition:
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
-    def from_text(cls, text: str) -> Definition:
+    def from_json(cls, text: str) -> ExperimentDefinition:
         """As it was stored."""
         return cls(**json.loads(text))

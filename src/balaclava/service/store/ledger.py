@@ -37,13 +37,13 @@ from sqlalchemy.engine import Engine
 
 from balaclava._core.number_format import rounded_up
 from balaclava.service.problems import Problem, StartError
-from balaclava.service.schema import Serial
-from balaclava.service.statements import change
-from balaclava.service.storage import (
-    engine_of,
-    make_for_owner,
-    path_of,
-    stand_alone,
+from balaclava.service.store.schema import Serial
+from balaclava.service.store.sql import execute_many
+from balaclava.service.store.storage import (
+    advisory_lock,
+    create_private_file,
+    database_file,
+    make_engine,
 )
 
 _metadata = MetaData()
@@ -64,7 +64,7 @@ entries = Table(
     Column("note", Text, nullable=False),
 )
 
-counters = Table(
+commit_counters = Table(
     "counters",
     _metadata,
     Column("uid", String(64), primary_key=True),
@@ -72,7 +72,7 @@ counters = Table(
     Column("done", BigInteger, nullable=False),  # that of the last one known to be on the disk
 )
 
-_INTEND = (  # nothing is noted of a database that is behind: see `Count.least`
+_INTEND = (  # nothing is noted of a database that is behind: see `CommitCount.least`
     "INSERT INTO counters (uid, intended, done) VALUES (?, ?, ?) "
     "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done "
     "WHERE counters.done <= excluded.done AND counters.intended - 1 <= excluded.done"
@@ -94,7 +94,7 @@ _ONLY_ADDED = {
 }
 
 
-class Count(NamedTuple):
+class CommitCount(NamedTuple):
     """Versions of an experiment: of a commit that was begun, and of the last that was noted."""
 
     intended: int
@@ -137,11 +137,11 @@ class Ledger:
     @classmethod
     def open(cls, url: str) -> Ledger:
         """Connect, and make the tables if there are none."""
-        engine = engine_of(url)
+        engine = make_engine(url)
         if engine.dialect.name == "sqlite":
-            make_for_owner(path_of(engine.url.database))
+            create_private_file(database_file(engine.url.database))
         with engine.begin() as connection:
-            stand_alone(connection)
+            advisory_lock(connection)
             if inspect(connection).has_table("experiments"):
                 raise StartError("the ledger must lie outside the database; give another address")
             _metadata.create_all(connection)
@@ -156,7 +156,7 @@ class Ledger:
         self._engine.dispose()
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[Connection]:
+    def _exclusive(self) -> Iterator[Connection]:
         """A transaction beside which no other adds entries."""
         with self._engine.begin() as connection:
             if self._engine.dialect.name == "postgresql":
@@ -165,7 +165,7 @@ class Ledger:
 
     # Commits
 
-    def intend(self, versions: Mapping[str, int]) -> None:
+    def prepare_commits(self, versions: Mapping[str, int]) -> None:
         """Note, on the disk, that commits of these versions are about to be made.
 
         Refused where the database is behind: it was put back while the service ran, or the server
@@ -179,7 +179,7 @@ class Ledger:
                 "that lagged; stop every process and start with --restored",
             )
 
-    def done(self, versions: Mapping[str, int]) -> None:
+    def confirm_commits(self, versions: Mapping[str, int]) -> None:
         """Note that the commits of these versions are on the disk."""
         rows = [(version, uid, version) for uid, version in sorted(versions.items())]
         self._note(_DONE, rows)
@@ -188,25 +188,25 @@ class Ledger:
         """On the disk when it returns how many rows it changed. The writer alone does this."""
         if self._notes is None:
             with self._engine.begin() as connection:
-                return change(connection, statement, rows)
+                return execute_many(connection, statement, rows)
         notes: sqlite3.Connection = self._notes.driver_connection  # type: ignore[assignment]
         with notes:  # commits, or takes back
             notes.execute("BEGIN IMMEDIATE")
             return notes.executemany(statement, rows).rowcount
 
-    def counts(self) -> dict[str, Count]:
+    def commit_counts(self) -> dict[str, CommitCount]:
         """How far each experiment was, by uid."""
         with self._engine.begin() as connection:
-            rows = connection.execute(select(counters)).all()
-        return {row.uid: Count(row.intended, row.done) for row in rows}
+            rows = connection.execute(select(commit_counters)).all()
+        return {row.uid: CommitCount(row.intended, row.done) for row in rows}
 
-    def recount(self, versions: Mapping[str, int]) -> None:
+    def reset_commit_counts(self, versions: Mapping[str, int]) -> None:
         """Go on counting from there: the database was put back."""
         with self._engine.begin() as connection:
             for uid, version in sorted(versions.items()):
                 connection.execute(
-                    update(counters)
-                    .where(counters.c.uid == uid)
+                    update(commit_counters)
+                    .where(commit_counters.c.uid == uid)
                     .values(intended=version, done=version)
                 )
 
@@ -214,7 +214,7 @@ class Ledger:
 
     def set_population(self, name: str, epsilon: float, delta: float) -> Budget:
         """A population and its total; the total of one that is there may be raised."""
-        with self._alone() as connection:
+        with self._exclusive() as connection:
             budget = _budgets(connection).get(name)
             if budget is not None and (epsilon < budget.epsilon or delta < budget.delta):
                 raise Problem(
@@ -228,7 +228,7 @@ class Ledger:
 
     def charge(self, population: str, name: str, uid: str, epsilon: float, delta: float) -> None:
         """Charge an experiment, once; refuse what does not fit, at no cost."""
-        with self._alone() as connection:
+        with self._exclusive() as connection:
             budget = _budgets(connection).get(population)
             if budget is None:
                 raise Problem(
@@ -248,17 +248,17 @@ class Ledger:
                 )
             _add(connection, CHARGE, population, name, uid, epsilon, delta, "created")
 
-    def charge_again(
+    def charge_restore(
         self, population: str | None, name: str, uid: str, epsilon: float, delta: float
     ) -> None:
         """The database was put back: what was unfinished may be released a second time."""
-        with self._alone() as connection:
+        with self._exclusive() as connection:
             note = "put back from a backup; what was unfinished counts once more"
             _add(connection, RESTORED, population, name, uid, epsilon, delta, note)
 
     def note_lost(self, uid: str) -> None:
         """A database was put back from before an experiment: made again, it is charged again."""
-        with self._alone() as connection:
+        with self._exclusive() as connection:
             wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id.desc())
             last = connection.execute(wanted.limit(1)).first()
             population, name = (last.population, last.experiment) if last else (None, None)

@@ -11,8 +11,13 @@ from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.local import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.service.experiment import CONFIDENCE, FINISHED, Experiment, finite
-from balaclava.service.ledger import Ledger
+from balaclava.service.engine.served_experiment import (
+    CONFIDENCE,
+    FINISHED,
+    ServedExperiment,
+    finite,
+)
+from balaclava.service.store.ledger import Ledger
 
 
 def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
@@ -28,9 +33,9 @@ def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def experiment_document(experiment: Experiment, restored: int) -> dict[str, Any]:
+def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str, Any]:
     """What an experiment is, how far it is, and what it promises."""
-    definition, books = experiment.definition, experiment.books
+    definition, counters = experiment.definition, experiment.counters
     created = datetime.datetime.fromtimestamp(experiment.created, datetime.UTC)
     return {
         "name": definition.name,
@@ -46,8 +51,8 @@ def experiment_document(experiment: Experiment, restored: int) -> dict[str, Any]
         "purpose": definition.purpose,
         "state": experiment.state,
         "created": created.isoformat(timespec="seconds"),
-        "decisions": sum(books.decisions),
-        "learning_decisions": sum(books.learning),
+        "decisions": sum(counters.decisions),
+        "learning_decisions": sum(counters.learning),
         "guarantee": guarantee_document(definition.guarantee(experiment.policy, restored)),
         "report": report_document(experiment.policy),
     }
@@ -66,10 +71,12 @@ def report_document(policy: Policy) -> dict[str, Any] | None:
         return None
 
 
-def results_document(experiment: Experiment, confidence: float = CONFIDENCE) -> dict[str, Any]:
+def results_document(
+    experiment: ServedExperiment, confidence: float = CONFIDENCE
+) -> dict[str, Any]:
     """Released means with intervals, the winner if there is one, and a sentence."""
-    books, labels = experiment.books, experiment.definition.arms
-    total = sum(books.decisions)
+    counters, labels = experiment.counters, experiment.definition.arms
+    total = sum(counters.decisions)
     arms: list[dict[str, Any]] = [
         {
             "arm": arm,
@@ -81,7 +88,7 @@ def results_document(experiment: Experiment, confidence: float = CONFIDENCE) -> 
             "low": None,
             "high": None,
         }
-        for arm, count in enumerate(books.decisions)
+        for arm, count in enumerate(counters.decisions)
     ]
     answer: dict[str, Any] = {
         "name": experiment.definition.name,
@@ -116,7 +123,7 @@ def results_document(experiment: Experiment, confidence: float = CONFIDENCE) -> 
     return answer
 
 
-def _sentence(experiment: Experiment, estimates: Estimates, answer: dict[str, Any]) -> str:
+def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[str, Any]) -> str:
     made = f"{answer['decisions']:,} decisions"
     sure = f"{100 * estimates.confidence:g} % sure"
     served = " It is served to everybody now." if experiment.state == FINISHED else ""
@@ -136,31 +143,31 @@ def _sentence(experiment: Experiment, estimates: Estimates, answer: dict[str, An
     )
 
 
-def windows_document(experiment: Experiment) -> dict[str, Any]:
+def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
     """Windows by time alone; where batches settle by arrival, what came of them as well."""
-    books = experiment.books
-    learning = sum(books.learning)
-    over = books.over - (books.rounds - learning)
+    counters = experiment.counters
+    learning = sum(counters.learning)
+    over = counters.over - (counters.rounds - learning)
     answer: dict[str, Any] = {"open": learning - over, "over": over}
     if not experiment.window:
         answer["states"] = {
             "open": learning - over,
-            "rewarded": books.rewarded,
-            "defaulted": books.defaulted,
-            "given_up": books.given_up,
+            "rewarded": counters.rewarded,
+            "defaulted": counters.defaulted,
+            "given_up": counters.given_up,
         }
         median, late = experiment.wait_quantile(0.5), experiment.wait_quantile(0.9)
         answer["waits"] = None if median is None else {"median": median, "p90": late}
     return answer
 
 
-def privacy_document(experiment: Experiment, ledger: Ledger) -> dict[str, Any]:
+def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, Any]:
     """What is promised, to whom, what it cost, and what it does not cover."""
     definition = experiment.definition
     epsilon, delta, restored = ledger.charged(definition.uid)
     guarantee = definition.guarantee(experiment.policy, restored)
-    person = definition.guarantee_of_person(experiment.policy, restored)
-    named = experiment.books.anonymous == 0
+    person = definition.person_guarantee(experiment.policy, restored)
+    named = experiment.counters.anonymous == 0
     population = None
     if definition.population is not None:
         population = ledger.budgets()[definition.population].document()
@@ -175,7 +182,7 @@ def privacy_document(experiment: Experiment, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _not_covered(experiment: Experiment, restored: int) -> list[str]:
+def _not_covered(experiment: ServedExperiment, restored: int) -> list[str]:
     lines = [
         "Who was decided for, and when: decisions and their times are not hidden.",
         "What the operator stores elsewhere, and whoever can read the database or its backups.",
@@ -184,10 +191,10 @@ def _not_covered(experiment: Experiment, restored: int) -> list[str]:
         lines.append(
             "When and whether a reward came: it is assumed not to depend on what the reward was."
         )
-    if experiment.books.anonymous:
+    if experiment.counters.anonymous:
         lines.append(
-            f"Persons: {experiment.books.anonymous:,} decisions came without one, so that nothing "
-            "is said about what one person's rewards tell together."
+            f"Persons: {experiment.counters.anonymous:,} decisions named none. The guarantee does "
+            "not cover several rewards of one person together."
         )
     if restored:
         lines.append(

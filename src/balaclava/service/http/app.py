@@ -17,31 +17,31 @@ from starlette.exceptions import HTTPException
 
 from balaclava.agents.player import REPORT, REWARD
 from balaclava.service import dashboard
-from balaclava.service.definition import Definition
-from balaclava.service.guards import Guards
-from balaclava.service.jobs import Outcome
-from balaclava.service.metrics import Metrics
-from balaclava.service.models import (
+from balaclava.service.credentials import ApiKey
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.jobs import ReceivedReward
+from balaclava.service.http.fast_routes import Shortcut, Shortcuts
+from balaclava.service.http.metrics import Metrics
+from balaclava.service.http.middleware import RequestMiddleware
+from balaclava.service.http.payloads import (
+    DecisionProblemOut,
+    DecisionRewardOut,
     DecisionsIn,
     DecisionsOut,
     ExperimentIn,
     KeyIn,
     Name,
     PopulationIn,
-    ProblemOfOut,
     ProblemOut,
     RewardIn,
-    RewardOfOut,
     RewardOut,
     RewardsIn,
 )
 from balaclava.service.problems import NO_DATABASE, Problem, problem_response
-from balaclava.service.secrets import Key
 from balaclava.service.service import Service
-from balaclava.service.shortcuts import Shortcut, Shortcuts
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
-_OPERATOR = Key("", "admin", "no keys")
+_OPERATOR = ApiKey("", "admin", "no keys")
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemOut, "content": {"application/problem+json": {}}}
     for status in (401, 403, 404, 409, 410, 413, 422, 503)
@@ -70,7 +70,9 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     metrics = Metrics(service)
     shortcuts: list[Shortcut] = []
     app.add_middleware(Shortcuts, shortcuts=shortcuts)
-    app.add_middleware(Guards, metrics=metrics, local=not keys, root_path=service.root_path)
+    app.add_middleware(
+        RequestMiddleware, metrics=metrics, local=not keys, root_path=service.root_path
+    )
     _add_handlers(app)
     for right, add in (
         ("decide", _add_decisions),
@@ -96,16 +98,16 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     return app
 
 
-def _require(service: Service, keys: bool, right: str) -> Callable[[Request], Awaitable[Key]]:
+def _require(service: Service, keys: bool, right: str) -> Callable[[Request], Awaitable[ApiKey]]:
     """A dependency: the key of who asks, who must have that right."""
 
-    async def who(request: Request) -> Key:
+    async def who(request: Request) -> ApiKey:
         if not keys:
             return _OPERATOR
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         key, text = None, text.strip()
         if scheme.lower() == "bearer":
-            key = service.fresh_key(text) or await asyncio.to_thread(service.check_key, text)
+            key = service.cached_key(text) or await asyncio.to_thread(service.check_key, text)
         if key is None:
             raise Problem(401, "give a valid key: Authorization: Bearer <key>")
         if right not in _RIGHTS[key.role]:
@@ -168,7 +170,7 @@ def _add_decisions(router: APIRouter, service: Service) -> None:
         return JSONResponse(answer)  # type: ignore[return-value]
 
     @router.post("/v1/rewards")
-    async def rewards(came: RewardsIn) -> list[RewardOfOut | ProblemOfOut]:
+    async def rewards(came: RewardsIn) -> list[DecisionRewardOut | DecisionProblemOut]:
         """Many rewards, an answer for each, in their order."""
         outcomes = [_outcome(each.decision_id, each) for each in came]
         answers = [
@@ -181,18 +183,18 @@ def _add_decisions(router: APIRouter, service: Service) -> None:
         return JSONResponse(answers)  # type: ignore[return-value]
 
 
-def _outcome(decision_id: str, came: RewardIn) -> Outcome:
+def _outcome(decision_id: str, came: RewardIn) -> ReceivedReward:
     if came.report is not None:
-        return Outcome(decision_id, REPORT, came.report)
+        return ReceivedReward(decision_id, REPORT, came.report)
     assert came.value is not None
-    return Outcome(decision_id, REWARD, came.value)
+    return ReceivedReward(decision_id, REWARD, came.value)
 
 
 def _add_experiments(router: APIRouter, service: Service) -> None:
     @router.post("/v1/experiments", status_code=201)
     async def create(asked: ExperimentIn) -> dict[str, Any]:
         """A new experiment; the same again is answered with 200."""
-        definition = Definition.checked(**asked.model_dump())
+        definition = ExperimentDefinition.checked(**asked.model_dump())
         new = await service.create(definition)
         document = await asyncio.to_thread(service.experiment, definition.name)
         return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
@@ -297,7 +299,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 
 def _add_script(app: FastAPI) -> None:
-    script = (Path(__file__).parent / "static" / "report.js").read_bytes()
+    script = (Path(__file__).parents[1] / "static" / "report.js").read_bytes()
     headers = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
 
     @app.get("/report.js", tags=["device"])

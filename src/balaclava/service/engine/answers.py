@@ -13,7 +13,7 @@ from balaclava.service.problems import Problem
 Waiter = Future[Any] | asyncio.Future[Any]
 
 
-def give(answers: Sequence[tuple[Waiter, Any]]) -> None:
+def resolve(answers: Sequence[tuple[Waiter, Any]]) -> None:
     """Hand out answers; those for one loop all at once, since to wake it is what takes time."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for waiter, answer in answers:

@@ -13,32 +13,32 @@ from sqlalchemy import insert, select, update
 
 from balaclava.agents.player import REPORT, REWARD, Lesson
 from balaclava.errors import RewardError
-from balaclava.service.definition import Definition
-from balaclava.service.experiment import FINISHED, PAUSED, RUNNING, Experiment
-from balaclava.service.ledger import Ledger
+from balaclava.service.credentials import Role, Vault, is_decision_id, key_digest, new_key
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.served_experiment import FINISHED, PAUSED, RUNNING, ServedExperiment
+from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork, damaged_experiment
 from balaclava.service.problems import Problem
-from balaclava.service.schema import keys
-from balaclava.service.secrets import Role, Vault, is_decision_id, key_digest, new_key
-from balaclava.service.work import Needs, Work, unreadable
+from balaclava.service.store.ledger import Ledger
+from balaclava.service.store.schema import keys
 
 RECORDED = {"recorded": True}
 
 
-class Job:
+class WriteJob:
     """Something that changes the database."""
 
     weight: ClassVar[int] = 1  # how much of the queue it takes
 
-    def need(self, needs: Needs) -> None:
+    def prefetch(self, wanted: Prefetch) -> None:
         """Add what it will look at."""
 
-    def apply(self, work: Work) -> Any:
+    def apply(self, work: UnitOfWork) -> Any:
         """Do it, and return the answer; a Problem leaves everything as it was."""
         raise NotImplementedError
 
 
 @dataclass
-class Decide(Job):
+class MakeDecisions(WriteJob):
     """Decisions for a person, or for nobody in particular."""
 
     vault: Vault
@@ -56,15 +56,15 @@ class Decide(Job):
         if self.person is not None:
             self._person = self.vault.digest("person", f"{self.name}\0{self.person}")
 
-    def need(self, needs: Needs) -> None:
+    def prefetch(self, wanted: Prefetch) -> None:
         """The experiment, the request if it came before, the person."""
-        needs.names.add(self.name)
+        wanted.names.add(self.name)
         if self._request:
-            needs.requests.add((self.name, self._request))
+            wanted.requests.add((self.name, self._request))
         if self._person:
-            needs.persons.add((self.name, self._person))
+            wanted.persons.add((self.name, self._person))
 
-    def apply(self, work: Work) -> str:
+    def apply(self, work: UnitOfWork) -> str:
         """Exactly `count` decisions, in JSON; the same again for the same request."""
         experiment = work.experiment(self.name)
         known = work.requests.get((experiment.id, self._request)) if self._request else None
@@ -72,12 +72,12 @@ class Decide(Job):
             body, rows = known
             if body != self._body:
                 raise Problem(409, "this request_id was used for another request; take a new one")
-            return shown(experiment, rows)
+            return decisions_json(experiment, rows)
         if experiment.state == PAUSED:
             raise Problem(409, "the experiment is paused; resume it to get decisions")
         rows = self._decide(work, experiment)
         work.add_decisions(rows)
-        work.touch(experiment)
+        work.mark_changed(experiment)
         if self._request:
             request = {
                 "id": secrets.randbits(62),
@@ -88,9 +88,9 @@ class Decide(Job):
             for position, row in enumerate(rows):
                 row["request"], row["position"] = request["id"], position
             work.add_request(experiment, request, rows)
-        return shown(experiment, rows)
+        return decisions_json(experiment, rows)
 
-    def _decide(self, work: Work, experiment: Experiment) -> list[dict[str, Any]]:
+    def _decide(self, work: UnitOfWork, experiment: ServedExperiment) -> list[dict[str, Any]]:
         learning = 0 if experiment.state == FINISHED else self.count
         if self._person and learning:
             key = experiment.id, self._person
@@ -101,7 +101,7 @@ class Decide(Job):
         return experiment.decide(self.count, learning, bool(self._person))
 
 
-def shown(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> str:
+def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]]) -> str:
     """Decisions as they are answered: the JSON of `DecisionsOut`, in a third of the time."""
     answers = []
     for row in rows:
@@ -115,7 +115,7 @@ def shown(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> str:
     return f'{{"decisions":[{",".join(answers)}]}}'
 
 
-class Outcome(NamedTuple):
+class ReceivedReward(NamedTuple):
     """What came of a decision: a reward, or a report of one."""
 
     decision_id: str
@@ -124,31 +124,31 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Reward(Job):
+class RecordRewards(WriteJob):
     """Outcomes, an answer for each: what was recorded, or a Problem."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[ReceivedReward]
 
     def __post_init__(self) -> None:
         self.weight = max(len(self.outcomes), 1)  # type: ignore[misc]
 
-    def need(self, needs: Needs) -> None:
+    def prefetch(self, wanted: Prefetch) -> None:
         """The decisions; what cannot be an id is not looked for."""
         ids = (outcome.decision_id for outcome in self.outcomes)
-        needs.decisions.update(id for id in ids if is_decision_id(id))
+        wanted.decisions.update(id for id in ids if is_decision_id(id))
 
-    def apply(self, work: Work) -> list[dict[str, bool] | Problem]:
+    def apply(self, work: UnitOfWork) -> list[dict[str, bool] | Problem]:
         """Each outcome by itself: one that is refused does not hold up the others."""
         return [self._record(work, outcome) for outcome in self.outcomes]
 
-    def _record(self, work: Work, outcome: Outcome) -> dict[str, bool] | Problem:
+    def _record(self, work: UnitOfWork, outcome: ReceivedReward) -> dict[str, bool] | Problem:
         row = work.decisions.get(outcome.decision_id)
         if row is None:
             return Problem(404, "there is no such decision; give the id that came with it")
         experiment = work.by_id.get(row["experiment"])
         if experiment is None:
-            return unreadable()
-        if experiment.books.time >= row["closes"]:
+            return damaged_experiment()
+        if experiment.counters.time >= row["closes"]:
             return Problem(410, "the decision's window is over; its reward cannot count any more")
         if (outcome.kind == REPORT) != (experiment.policy.model == "local"):
             wanted = "report" if outcome.kind == REWARD else "value"
@@ -159,39 +159,39 @@ class Reward(Job):
             return Problem(422, str(error))
         experiment.take(row, lesson)
         # The same answer, and the same work, whatever is stored: any other would tell.
-        work.change(row)
+        work.update_decision(row)
         if not experiment.window:
-            work.touch(experiment)
+            work.mark_changed(experiment)
         return RECORDED
 
 
 @dataclass
-class Create(Job):
+class CreateExperiment(WriteJob):
     """A new experiment."""
 
     ledger: Ledger
-    definition: Definition
+    definition: ExperimentDefinition
 
-    def need(self, needs: Needs) -> None:
+    def prefetch(self, wanted: Prefetch) -> None:
         """One of the same name."""
-        needs.names.add(self.definition.name)
-        needs.creates = True
+        wanted.names.add(self.definition.name)
+        wanted.creates = True
 
-    def apply(self, work: Work) -> bool:
+    def apply(self, work: UnitOfWork) -> bool:
         """Whether it is new. Charged before it is there: what is cut off is not charged twice."""
         known = work.known(self.definition.name)
         if known is not None:
-            if not self.definition.asks_for(known.definition):
+            if not self.definition.matches(known.definition):
                 raise Problem(
                     409,
                     "there is an experiment of this name with another definition, and nothing was "
                     "changed; take another name",
                 )
             return False
-        definition = self.definition.complete()
-        experiment = Experiment(definition)
+        definition = self.definition.with_defaults()
+        experiment = ServedExperiment(definition)
         if definition.population is not None:
-            charge = definition.guarantee_of_person(experiment.policy)
+            charge = definition.person_guarantee(experiment.policy)
             if not charge.private:
                 raise Problem(
                     409,
@@ -210,17 +210,17 @@ class Create(Job):
 
 
 @dataclass
-class SetState(Job):
+class SetExperimentState(WriteJob):
     """Pause, resume or finish."""
 
     name: str
     verb: str
 
-    def need(self, needs: Needs) -> None:
+    def prefetch(self, wanted: Prefetch) -> None:
         """The experiment."""
-        needs.names.add(self.name)
+        wanted.names.add(self.name)
 
-    def apply(self, work: Work) -> None:
+    def apply(self, work: UnitOfWork) -> None:
         """Finished is for good."""
         experiment = work.experiment(self.name)
         wanted = {"pause": PAUSED, "resume": RUNNING, "finish": FINISHED}[self.verb]
@@ -229,17 +229,17 @@ class SetState(Job):
         if experiment.state == FINISHED:
             raise Problem(409, "the experiment is finished, and that is for good")
         experiment.state = wanted
-        work.touch(experiment)
+        work.mark_changed(experiment)
 
 
 @dataclass
-class CreateKey(Job):
+class CreateKey(WriteJob):
     """A new API key."""
 
     role: Role
     label: str
 
-    def apply(self, work: Work) -> dict[str, Any]:
+    def apply(self, work: UnitOfWork) -> dict[str, Any]:
         """The key, which is shown this once."""
         if not self.label.isprintable():
             raise Problem(422, "a label has no control characters")
@@ -255,12 +255,12 @@ class CreateKey(Job):
 
 
 @dataclass
-class RevokeKey(Job):
+class RevokeKey(WriteJob):
     """An API key that is not to be accepted any more."""
 
     id: str
 
-    def apply(self, work: Work) -> None:
+    def apply(self, work: UnitOfWork) -> None:
         """The last admin key stays: nobody could make another."""
         valid = work.connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
         known = next((row for row in valid if row.id == self.id), None)
@@ -273,13 +273,13 @@ class RevokeKey(Job):
         )
 
 
-class Tick(Job):
+class CloseWindows(WriteJob):
     """Nothing is asked; windows that are over are ended."""
 
-    def need(self, needs: Needs) -> None:
+    def prefetch(self, wanted: Prefetch) -> None:
         """Experiments that are due."""
-        needs.due = True
+        wanted.due = True
 
-    def apply(self, work: Work) -> bool:
+    def apply(self, work: UnitOfWork) -> bool:
         """Whether there is more to do; what could be was done when the work was loaded."""
-        return any(experiment.behind for experiment in work.by_id.values())
+        return any(experiment.overdue for experiment in work.by_id.values())

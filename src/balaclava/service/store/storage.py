@@ -44,17 +44,17 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, TimeoutError
 from sqlalchemy.pool import QueuePool
 
-from balaclava.service.checkpoints import PAGES_LEFT_TO_COMMITS, Checkpoints
+from balaclava.service.credentials import Vault
 from balaclava.service.problems import StartError
-from balaclava.service.schema import meta
-from balaclava.service.secrets import Vault
-from balaclava.service.statements import VERSIONS, ask
+from balaclava.service.store.schema import meta
+from balaclava.service.store.sql import VERSIONS, fetch
+from balaclava.service.store.write_ahead_log import PAGES_LEFT_TO_COMMITS, WalCheckpointer
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _CHECK = "a database and its key belong together"
 _WAIT_SECONDS = 30
 _ALONE = 0xBA1AC1A  # the number of a lock that PostgreSQL keeps for us
-FAULTS = (
+DATABASE_ERRORS = (
     DBAPIError,
     TimeoutError,
     sqlite3.Error,
@@ -67,21 +67,21 @@ class Storage:
     def __init__(self, engine: Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # descriptor of the file that keeps a second process out
-        self._checkpoints: Checkpoints | None = None  # of an SQLite file
+        self._checkpoints: WalCheckpointer | None = None  # of an SQLite file
 
     @classmethod
     def open(cls, url: str) -> Storage:
         """Connect, and bring the tables up to date."""
-        engine = engine_of(url, PAGES_LEFT_TO_COMMITS)
+        engine = make_engine(url, PAGES_LEFT_TO_COMMITS)
         lock = _lock_file(engine.url.database) if engine.dialect.name == "sqlite" else None
         storage = cls(engine, lock)
         try:
             storage._migrate()
         except DBAPIError as error:
             storage.close()
-            raise StartError(f"the database cannot be used: {cause(error)}") from None
+            raise StartError(f"the database cannot be used: {driver_message(error)}") from None
         if storage.one_process:
-            storage._checkpoints = Checkpoints(path_of(engine.url.database))
+            storage._checkpoints = WalCheckpointer(database_file(engine.url.database))
         return storage
 
     @property
@@ -108,7 +108,7 @@ class Storage:
 
     def locked(self, connection: Connection, ids: list[int]) -> list[Sequence[Any]]:
         """Id and version of experiments, locked, in the order of their ids."""
-        return ask(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
+        return fetch(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
 
     def has_key(self) -> bool:
         """Whether it was written under a key."""
@@ -119,7 +119,7 @@ class Storage:
         """Refuse a database that was written under another key."""
         check = vault.digest("check", _CHECK)
         with self.writing() as connection:
-            stand_alone(connection)
+            advisory_lock(connection)
             stored = connection.scalar(select(meta.c.value).where(meta.c.name == "key"))
             if stored is None:
                 connection.execute(insert(meta).values(name="key", value=check))
@@ -145,7 +145,7 @@ class Storage:
         config.set_main_option("script_location", str(_MIGRATIONS))
         script = ScriptDirectory.from_config(config)
         with self.engine.begin() as connection:
-            stand_alone(connection)
+            advisory_lock(connection)
             current = MigrationContext.configure(connection).get_current_revision()
             if current is not None and current not in {
                 revision.revision for revision in script.walk_revisions()
@@ -168,13 +168,13 @@ _PATIENCE = {
 }
 
 
-def stand_alone(connection: Connection) -> None:
+def advisory_lock(connection: Connection) -> None:
     """Let no other process do at the same time what is done once: tables, keys, experiments."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(_ALONE)))
 
 
-def engine_of(url: str, pages: int = 1_000) -> Engine:
+def make_engine(url: str, pages: int = 1_000) -> Engine:
     """An engine for an address: a path of a file, sqlite:///path or postgresql://...
 
     A commit that leaves more than so many `pages` in SQLite's log moves them into its file.
@@ -231,7 +231,7 @@ def _sqlite_engine(url: URL, pages: int) -> Engine:
 
 def _lock_file(database: str | None) -> int:
     """Keep every other process off the file, for as long as this one lives."""
-    database = path_of(database)
+    database = database_file(database)
     path = Path(f"{os.path.realpath(database)}.lock")  # one file, however it is called
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -246,21 +246,21 @@ def _lock_file(database: str | None) -> int:
             "stop the other one, or use PostgreSQL for several"
         ) from None
     try:
-        make_for_owner(database)  # rewards are in it
+        create_private_file(database)  # rewards are in it
     except StartError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def path_of(database: str | None) -> str:
+def database_file(database: str | None) -> str:
     """The path of a file, and nothing else."""
     if not database or database == ":memory:" or database.startswith("file:"):
         raise StartError("a database in memory is lost with the process; give a path of a file")
     return database
 
 
-def make_for_owner(database: str) -> None:
+def create_private_file(database: str) -> None:
     """Make the file, if there is none, so that nobody but its owner reads it.
 
     SQLite gives the files that it makes beside it the same mode.
@@ -271,7 +271,7 @@ def make_for_owner(database: str) -> None:
         raise StartError(f"{database} cannot be written: {error.strerror}") from None
 
 
-def cause(error: DBAPIError | TimeoutError | sqlite3.Error) -> str:
+def driver_message(error: DBAPIError | TimeoutError | sqlite3.Error) -> str:
     """What the driver said, in one line, without the statement and its values."""
     origin = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
     return str(origin).strip().splitlines()[0] if origin else "no connection was free in time"

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from balaclava.errors import BalaclavaError
-from balaclava.service.experiment import Experiment
+from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
-from balaclava.service.schema import OPEN, experiments
-from balaclava.service.statements import (
+from balaclava.service.store.schema import OPEN, experiments
+from balaclava.service.store.sql import (
     CHANGE_DECISION,
     CHANGE_EXPERIMENT,
     CHANGING,
@@ -25,10 +25,10 @@ from balaclava.service.statements import (
     REQUESTS,
     REQUESTS_MADE,
     SNAPSHOTS,
-    ask,
-    change,
+    execute_many,
+    fetch,
 )
-from balaclava.service.storage import Storage, stand_alone
+from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
 
@@ -37,7 +37,7 @@ _STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT 
 
 
 @dataclass
-class Needs:
+class Prefetch:
     """What jobs will look at."""
 
     names: set[str] = field(default_factory=set)
@@ -48,11 +48,11 @@ class Needs:
     due: bool = False  # every experiment of which a window is over
 
 
-class BehindError(Exception):
+class OverdueWindowsError(Exception):
     """More windows are over than one transaction ends: the job is for a later one."""
 
 
-class Work:
+class UnitOfWork:
     """The cache of one transaction.
 
     Experiments that it touches are locked first, in the order of their ids, so that two processes
@@ -60,12 +60,16 @@ class Work:
     """
 
     def __init__(
-        self, storage: Storage, connection: Connection, kept: dict[int, Experiment], now: float
+        self,
+        storage: Storage,
+        connection: Connection,
+        cache: dict[int, ServedExperiment],
+        now: float,
     ) -> None:
         self.connection, self.now = connection, now
-        self._storage, self._kept = storage, kept
-        self.by_name: dict[str, Experiment] = {}
-        self.by_id: dict[int, Experiment] = {}
+        self._storage, self._cache = storage, cache
+        self.by_name: dict[str, ServedExperiment] = {}
+        self.by_id: dict[int, ServedExperiment] = {}
         self.decisions: dict[str, dict[str, Any]] = {}
         self.requests: dict[tuple[int, str], tuple[str, list[dict[str, Any]]]] = {}
         self.persons: dict[tuple[int, str], int] = {}
@@ -77,21 +81,21 @@ class Work:
         self._new_requests: list[dict[str, Any]] = []
         self._changed_persons: set[tuple[int, str]] = set()
 
-    def load(self, needs: Needs) -> None:
+    def load(self, prefetch: Prefetch) -> None:
         """Lock the experiments, read the rest, and end the windows that are over.
 
         Not of experiments that only a reward is for: nothing that can be seen of an experiment
         may change because a reward came, not even when its windows are ended.
         """
-        if needs.creates:
-            stand_alone(self.connection)
-        self._load_decisions(needs.decisions)
+        if prefetch.creates:
+            advisory_lock(self.connection)
+        self._load_decisions(prefetch.decisions)
         ids = {row["experiment"] for row in self.decisions.values()}
-        ids.update(row[0] for row in ask(self.connection, IDS_OF_NAMES, needs.names))
-        due = self._due_ids() if needs.due else set()
+        ids.update(row[0] for row in fetch(self.connection, IDS_OF_NAMES, prefetch.names))
+        due = self._due_ids() if prefetch.due else set()
         ids |= due
         for id, version in self._storage.locked(self.connection, sorted(ids)):
-            experiment = self._kept.get(id)
+            experiment = self._cache.get(id)
             if experiment is None or experiment.version != version:
                 whole = select(experiments).where(experiments.c.id == id)
                 stored = self.connection.execute(whole).one()
@@ -100,42 +104,42 @@ class Work:
                 except Problem:
                     self._unreadable.add(stored.name)
                     continue
-                self._kept[id] = experiment
+                self._cache[id] = experiment
             self._enter(experiment)
         if not self._storage.one_process:
-            self._load_decisions(needs.decisions)  # as those have left them who had the lock
-        self._load_requests(needs.requests)
-        self._load_persons(needs.persons)
-        self.now = max([self.now, *(each.books.time for each in self.by_id.values())])
+            self._load_decisions(prefetch.decisions)  # as those have left them who had the lock
+        self._load_requests(prefetch.requests)
+        self._load_persons(prefetch.persons)
+        self.now = max([self.now, *(each.counters.time for each in self.by_id.values())])
         for experiment in self.by_id.values():
-            experiment.pass_time(self.now)
-            if experiment.id in due or experiment.definition.name in needs.names:
+            experiment.advance_clock(self.now)
+            if experiment.id in due or experiment.definition.name in prefetch.names:
                 self._end_windows(experiment)
 
-    def _enter(self, experiment: Experiment) -> None:
+    def _enter(self, experiment: ServedExperiment) -> None:
         self.by_id[experiment.id] = experiment
         self.by_name[experiment.definition.name] = experiment
 
-    def experiment(self, name: str) -> Experiment:
+    def experiment(self, name: str) -> ServedExperiment:
         """The experiment of that name, locked, its windows ended up to now."""
         experiment = self.known(name)
         if experiment is None:
             raise Problem(404, "there is no such experiment; create it first")
-        if experiment.behind:
-            raise BehindError
+        if experiment.overdue:
+            raise OverdueWindowsError
         return experiment
 
-    def known(self, name: str) -> Experiment | None:
+    def known(self, name: str) -> ServedExperiment | None:
         """The experiment of that name, locked, or None if there is none."""
         if name in self._unreadable:
-            raise unreadable()
+            raise damaged_experiment()
         return self.by_name.get(name)
 
-    def touch(self, experiment: Experiment) -> None:
+    def mark_changed(self, experiment: ServedExperiment) -> None:
         """It has changed and will be written."""
         self._touched.add(experiment.id)
 
-    def change(self, row: dict[str, Any]) -> None:
+    def update_decision(self, row: dict[str, Any]) -> None:
         """A decision has changed and will be written."""
         self._changed[row["id"]] = row
 
@@ -144,7 +148,7 @@ class Work:
         self._new_decisions += rows
 
     def add_request(
-        self, experiment: Experiment, row: dict[str, Any], answer: list[dict[str, Any]]
+        self, experiment: ServedExperiment, row: dict[str, Any], answer: list[dict[str, Any]]
     ) -> None:
         """A request, and the decisions that every repetition of it gets."""
         self._new_requests.append(row)
@@ -155,10 +159,10 @@ class Work:
         self.persons[key] = count
         self._changed_persons.add(key)
 
-    def add_experiment(self, experiment: Experiment, now: float) -> None:
+    def add_experiment(self, experiment: ServedExperiment, now: float) -> None:
         """A new experiment."""
         experiment.created, experiment.version = now, 1
-        experiment.pass_time(now)
+        experiment.advance_clock(now)
         definition = experiment.definition
         result = self.connection.execute(
             insert(experiments).values(
@@ -172,29 +176,29 @@ class Work:
         key = result.inserted_primary_key
         assert key is not None
         experiment.id = int(key[0])
-        self._kept[experiment.id] = experiment
+        self._cache[experiment.id] = experiment
         self._enter(experiment)
         self._created.add(experiment.id)
 
     def store(self) -> dict[str, int]:
         """Write everything; the version of each experiment that is new or has changed, by uid."""
-        pictures = []
+        snapshots_taken = []
         for id in sorted(self._touched):
             experiment = self.by_id[id]
-            if (picture := experiment.snapshot()) is not None:
-                pictures.append(picture)
+            if (snapshot := experiment.snapshot()) is not None:
+                snapshots_taken.append(snapshot)
             if id not in self._created:
                 experiment.version += 1
             columns = experiment.columns()
             values = (*(columns[name] for name in CHANGING), id)
-            change(self.connection, CHANGE_EXPERIMENT, [values])
+            execute_many(self.connection, CHANGE_EXPERIMENT, [values])
         REQUESTS_MADE.add(self.connection, self._new_requests)
         DECISIONS.add(self.connection, self._new_decisions)
-        SNAPSHOTS.add(self.connection, pictures)
+        SNAPSHOTS.add(self.connection, snapshots_taken)
         rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
-        change(self.connection, CHANGE_DECISION, rows)
+        execute_many(self.connection, CHANGE_DECISION, rows)
         counts = [(*key, self.persons[key]) for key in sorted(self._changed_persons)]
-        change(self.connection, COUNT_PERSON, counts)
+        execute_many(self.connection, COUNT_PERSON, counts)
         changed = [self.by_id[id] for id in self._touched | self._created]
         return {experiment.definition.uid: experiment.version for experiment in changed}
 
@@ -210,7 +214,7 @@ class Work:
 
     def _load_requests(self, keys: Iterable[tuple[str, str]]) -> None:
         for experiment, digests in self._by_experiment(keys):
-            for id, digest, body in ask(self.connection, REQUESTS, digests, experiment):
+            for id, digest, body in fetch(self.connection, REQUESTS, digests, experiment):
                 rows = DECISIONS.read(
                     self.connection, "WHERE request IN (*) ORDER BY position", [id]
                 )
@@ -218,7 +222,7 @@ class Work:
 
     def _load_persons(self, keys: Iterable[tuple[str, str]]) -> None:
         for experiment, digests in self._by_experiment(keys):
-            for digest, count in ask(self.connection, PERSONS, digests, experiment):
+            for digest, count in fetch(self.connection, PERSONS, digests, experiment):
                 self.persons[experiment, digest] = count
 
     def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
@@ -229,31 +233,31 @@ class Work:
                 digests[self.by_name[name].id].append(digest)
         return digests.items()
 
-    def _end_windows(self, experiment: Experiment) -> None:
+    def _end_windows(self, experiment: ServedExperiment) -> None:
         """In the order of decisions, at most so many at once: the rest with the next commit."""
-        if not experiment.behind:
+        if not experiment.overdue:
             return
         experiment.next_due = None
         rows = DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
         for place, row in enumerate(rows):
-            if row["closes"] > experiment.books.time or place == _DUE_AT_ONCE:
+            if row["closes"] > experiment.counters.time or place == _DUE_AT_ONCE:
                 experiment.next_due = row["closes"]
                 break
             known = self.decisions.setdefault(row["id"], row)
             experiment.close(known)
-            self.change(known)
-        self.touch(experiment)
+            self.update_decision(known)
+        self.mark_changed(experiment)
 
 
-def read_experiment(row: Any) -> Experiment:
+def read_experiment(row: Any) -> ServedExperiment:
     """The experiment of a row; a Problem, and the reason in the log, if it is damaged."""
     try:
-        return Experiment.from_row(row)
+        return ServedExperiment.from_row(row)
     except BalaclavaError as error:
         log.error("experiment %d cannot be read: %s", row.id, error)
-        raise unreadable() from None
+        raise damaged_experiment() from None
 
 
-def unreadable() -> Problem:
+def damaged_experiment() -> Problem:
     """An experiment whose stored state is damaged. All others go on."""
     return Problem(500, "the experiment's stored state cannot be read; see the log, put it back")

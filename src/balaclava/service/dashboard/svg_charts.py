@@ -13,7 +13,7 @@ from typing import Any
 
 from balaclava._core.number_format import tick_label
 from balaclava.reporting.chart_scales import Scale
-from balaclava.service.dashboard.words import clock
+from balaclava.service.dashboard.formatting import clock
 
 HEIGHT = 220  # pixels, of a drawing over time
 _WIDTH = 1000  # in the drawing's own units: it stretches

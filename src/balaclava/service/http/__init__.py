@@ -1,0 +1,1 @@
+"""HTTP: application, routes, payloads, middleware, metrics and the server process."""

@@ -1,0 +1,1 @@
+"""What lies on the disk: the database, its SQL and migrations, and the privacy ledger."""
