@@ -29,7 +29,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.policies.adversarial.conversion import ConvertedPolicy
 from balaclava.policies.base import REGISTRY, Policy
-from balaclava.policies.experts.wrapper import ExpertsAsArms
+from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import player

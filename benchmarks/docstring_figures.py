@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 import balaclava as bl
-from balaclava.theory.confidence import mean_interval
+from balaclava.theory.confidence_sequences import mean_interval
 
 HORIZON, RUNS, SEED = 200_000, 60, 20_263
 FAILURE = 0.05

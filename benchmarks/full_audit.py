@@ -21,7 +21,7 @@ import balaclava as bl
 from balaclava._core.number_format import rounded_down
 from balaclava.auditing.audit import plan_games
 from balaclava.auditing.audit_report import AuditReport
-from balaclava.policies.contextual.features import ContextualPolicy
+from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL, completed
 

@@ -25,7 +25,7 @@ from balaclava.authoring import compiled
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
-from balaclava.theory.confidence import laplace_scale, log_evidence, mean_interval
+from balaclava.theory.confidence_sequences import laplace_scale, log_evidence, mean_interval
 
 CONFIDENCE = 0.95
 HORIZON = 20_000

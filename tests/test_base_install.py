@@ -219,8 +219,8 @@ def test_commands_that_need_no_extra(base: Path) -> None:
 
 DEVICE = """
 import sys
-from balaclava.privacy.report import truncated_report
-from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.privacy.device_report import truncated_report
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
 from balaclava.privacy.randomness import SystemRandomness
 
 reports = [truncated_report(3.7, level=10.0, epsilon=1.0) for _ in range(20)]

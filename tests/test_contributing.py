@@ -24,7 +24,7 @@ import numpy as np
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 
 class Params(NamedTuple):

@@ -53,7 +53,7 @@ from balaclava.policies.base import (
     onto_unit_grid,
 )
 from balaclava.policies.base import register as register_policy
-from balaclava.policies.contextual.features import ContextualPolicy, PrivateContextualPolicy
+from balaclava.policies.contextual.linear_context import ContextualPolicy, PrivateContextualPolicy
 from balaclava.policies.expert_advice import ExpertPolicy, PrivateExpertPolicy
 from balaclava.policies.intervals import FROM_POOLS, FROM_REPORTS, FROM_TALLY
 from balaclava.policies.local import (
@@ -66,8 +66,18 @@ from balaclava.policies.local import (
     unit_level,
 )
 from balaclava.policies.losses import LossPolicy, PrivateLossPolicy
-from balaclava.privacy.budget import check_budget
-from balaclava.privacy.counters import (
+from balaclava.privacy.exact_noise import (
+    bernoulli,
+    bernoulli_exp,
+    discrete_laplace,
+    randomized_bit,
+    to_grid,
+    to_steps,
+    to_unit_grid,
+)
+from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
+from balaclava.privacy.mechanisms.base import Terms, check_budget, mechanism
+from balaclava.privacy.mechanisms.counters import (
     Hybrid,
     Logarithmic,
     Trees,
@@ -83,24 +93,16 @@ from balaclava.privacy.counters import (
     tree_levels,
     tree_sum,
 )
-from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
-from balaclava.privacy.histogram import private_argmax_histogram
-from balaclava.privacy.laplace import laplace_release, laplace_report
-from balaclava.privacy.mechanism import Terms, mechanism
-from balaclava.privacy.perturbation import beta_index, gaussian_index
-from balaclava.privacy.randomized_response import bernoulli_report
-from balaclava.privacy.randomness import SystemRandomness, seeded
-from balaclava.privacy.secure import (
-    bernoulli,
-    bernoulli_exp,
-    discrete_laplace,
-    randomized_bit,
-    to_grid,
-    to_steps,
-    to_unit_grid,
+from balaclava.privacy.mechanisms.laplace import (
+    laplace_release,
+    laplace_report,
+    private_argmax_histogram,
 )
-from balaclava.privacy.truncated_laplace import truncated_laplace_release
-from balaclava.privacy.truncation import truncated
+from balaclava.privacy.mechanisms.perturbed_index import beta_index, gaussian_index
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
+from balaclava.privacy.mechanisms.truncation import truncated
+from balaclava.privacy.randomness import SystemRandomness, seeded
 
 __all__ = [
     "FROM_POOLS",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.estimators.leading import chances_to_lead
+from balaclava.estimators.arm_probabilities import chances_to_lead
 from balaclava.policies.expert_advice import practice_advice
 
 MEANS = (0.4, 0.5, 0.7)

@@ -17,7 +17,7 @@ from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
-from balaclava.privacy.report import truncated_report
+from balaclava.privacy.device_report import truncated_report
 from balaclava.testing.examples import examples
 from balaclava.testing.policy_checks import round_of
 from tests.effort import but_slow, looks

@@ -24,10 +24,10 @@ from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.laplace import laplace_release, laplace_vector_release
-from balaclava.privacy.mechanism import Loss, Terms, mechanism, mechanism_of
-from balaclava.privacy.randomized_response import bernoulli_report
-from balaclava.privacy.truncated_laplace import truncated_laplace_release
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, mechanism_of
+from balaclava.privacy.mechanisms.laplace import laplace_release, laplace_vector_release
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
 from tests.effort import looks
 from tests.oracles import (
     broken,

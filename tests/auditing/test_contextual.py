@@ -14,7 +14,7 @@ from balaclava.frames.pools import NOTHING
 from balaclava.policies.base import Kernels
 from balaclava.policies.contextual import dp_linucb
 from balaclava.policies.contextual.dp_linucb import DPLinUCB
-from balaclava.privacy.gaussian import gaussian_vector_release
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_vector_release
 
 SMALL = {"arms": 2, "features": 2, "epsilon": 1.0, "first_episode": 6, "outstanding": 64}
 

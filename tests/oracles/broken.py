@@ -13,11 +13,11 @@ from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateBoundedPolicy, PrivateRealPolicy
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.local import LocalBoundedPolicy
-from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.mechanism import mechanism
-from balaclava.privacy.truncated_laplace import truncated_laplace_release
-from balaclava.privacy.truncation import truncated
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
+from balaclava.privacy.mechanisms.base import mechanism
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
+from balaclava.privacy.mechanisms.truncation import truncated
 from tests.oracles.broken_frame import LENGTH, best_of, claiming, frame
 
 LEVEL = 10.0

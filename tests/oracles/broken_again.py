@@ -6,9 +6,9 @@ import math
 
 from balaclava.authoring import Delta
 from balaclava.policies.base import PrivateRealPolicy
-from balaclava.privacy.gaussian import gaussian_release
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncated_laplace import truncated_laplace_release
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
 from tests.oracles.broken_frame import best_of, claiming, frame
 
 ELSEWHERE: set[str] = {"slow-memory"}

@@ -20,7 +20,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import Epsilon
 from balaclava.policies.base import PrivateBoundedPolicy
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 LENGTH = 12
 SPARE = -1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from balaclava.authoring import Delta
-from balaclava.privacy.gaussian import gaussian_release
-from balaclava.privacy.laplace import laplace_release, laplace_vector_release
-from balaclava.privacy.mechanism import mechanism
-from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
+from balaclava.privacy.mechanisms.base import mechanism
+from balaclava.privacy.mechanisms.laplace import laplace_release, laplace_vector_release
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
 from tests.oracles.broken_frame import LENGTH, claiming, frame
 
 

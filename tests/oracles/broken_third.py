@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 from tests.oracles.broken_frame import LENGTH, claiming, frame
 
 

@@ -9,9 +9,9 @@ from balaclava.authoring import Delta
 from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateRealPolicy
 from balaclava.policies.local import LocalBoundedPolicy
-from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release
-from balaclava.privacy.laplace import laplace_release, laplace_vector_release
-from balaclava.privacy.truncation import truncated
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
+from balaclava.privacy.mechanisms.laplace import laplace_release, laplace_vector_release
+from balaclava.privacy.mechanisms.truncation import truncated
 from tests.oracles.broken_frame import best_of, claiming, frame
 
 LEVEL = 10.0

@@ -22,7 +22,7 @@ from balaclava.policies.contaminated import prae_central
 from balaclava.policies.experts import dp_exp4
 from balaclava.policies.heavy_tailed import dpr_ucb
 from balaclava.policies.heavy_tailed.dpr_ucb import DPRUCB
-from balaclava.privacy.counters import tree_insert, tree_sum
+from balaclava.privacy.mechanisms.counters import tree_insert, tree_sum
 from tests.oracles.batches import (
     Batches,
     arm_in_play,

@@ -17,10 +17,10 @@ import balaclava as bl
 from balaclava.errors import ParameterError
 from balaclava.policies.classic import robust_ucb
 from balaclava.policies.contaminated.prae import level_of
-from balaclava.privacy.counters import tree_levels, worst_node_weight
-from balaclava.privacy.perturbation import beta_shape, beta_threshold
-from balaclava.privacy.truncated_laplace import truncated_laplace_cdf
-from balaclava.theory.gaussian_index import missed_best
+from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
+from balaclava.privacy.mechanisms.perturbed_index import beta_shape, beta_threshold
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_cdf
+from balaclava.theory.gaussian_index_regret import missed_best
 
 MILLION = 10**6
 

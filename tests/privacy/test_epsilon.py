@@ -21,7 +21,7 @@ from balaclava.privacy.composition import (
     LaplaceNoise,
     RandomizedResponse,
 )
-from balaclava.privacy.report import truncated_report
+from balaclava.privacy.device_report import truncated_report
 from balaclava.testing.examples import completed
 
 BASE = bl.policy("exp3", arms=2, horizon=9)

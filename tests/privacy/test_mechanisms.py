@@ -15,21 +15,23 @@ from scipy import stats
 
 from balaclava._core.kernels import compiled, kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy import counters
-from balaclava.privacy.budget import check_budget
-from balaclava.privacy.counters import tree_levels, worst_node_weight
-from balaclava.privacy.histogram import private_argmax_histogram
-from balaclava.privacy.laplace import laplace_release, laplace_report
-from balaclava.privacy.mechanism import mechanism, mechanism_of
-from balaclava.privacy.randomized_response import bernoulli_report, report_probability
-from balaclava.privacy.randomness import seeded
-from balaclava.privacy.secure import grid_step, to_grid, to_unit_grid
-from balaclava.privacy.truncated_laplace import (
+from balaclava.privacy.exact_noise import grid_step, to_grid, to_unit_grid
+from balaclava.privacy.mechanisms import counters
+from balaclava.privacy.mechanisms.base import check_budget, mechanism, mechanism_of
+from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
+from balaclava.privacy.mechanisms.laplace import (
+    laplace_release,
+    laplace_report,
+    private_argmax_histogram,
+)
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report, report_probability
+from balaclava.privacy.mechanisms.truncated_laplace import (
     truncated_laplace_cdf,
     truncated_laplace_magnitude,
     truncated_laplace_quantile,
     truncated_laplace_release,
 )
+from balaclava.privacy.randomness import seeded
 
 SIGNIFICANCE = 1e-6
 DRAWS = 1_000_000

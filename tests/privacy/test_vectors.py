@@ -12,16 +12,16 @@ from balaclava._core.kernels import compiled
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.privacy.accounting import gaussian_delta
-from balaclava.privacy.gaussian import (
+from balaclava.privacy.exact_noise import vector_to_steps
+from balaclava.privacy.mechanisms.analytic_gaussian import (
     exact_gaussian_vector,
     gaussian_release,
     gaussian_shift,
     gaussian_vector_release,
 )
-from balaclava.privacy.laplace import laplace_vector_release
-from balaclava.privacy.mechanism import Terms, distance, mechanism_of
+from balaclava.privacy.mechanisms.base import Terms, distance, mechanism_of
+from balaclava.privacy.mechanisms.laplace import laplace_vector_release
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.privacy.secure import vector_to_steps
 
 VALUE = np.array([1.0, -2.0, 0.25])
 RELEASES = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.http.server import ServerSettings, free_port, serve
 

@@ -18,7 +18,7 @@ import balaclava as bl
 from balaclava.errors import ParameterError, RewardError
 from balaclava.policies.base import Policy
 from balaclava.policies.local import LocalPolicy
-from balaclava.privacy.secure import to_steps
+from balaclava.privacy.exact_noise import to_steps
 from balaclava.testing import examples
 from tests.browser import needs_browser, open_browser
 

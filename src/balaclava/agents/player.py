@@ -19,7 +19,7 @@ from balaclava.errors import (
     require_arm,
 )
 from balaclava.policies.base import Policy
-from balaclava.privacy.report import checked_number
+from balaclava.privacy.device_report import checked_number
 
 REWARD, REPORT = "reward", "report"
 _FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels in a state that cannot be

@@ -29,7 +29,7 @@ from balaclava.auditing.replay.scenario_kinds import SCENARIO_KINDS, UNSCALED_KI
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError, PrivacyError, require_arm
 from balaclava.policies.base import Policy
-from balaclava.policies.contextual.features import ContextualPolicy
+from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, chosen_device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.gpu.device import unusable

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from balaclava.policies.base import Policy
-from balaclava.privacy.mechanism import Mechanism, Terms
+from balaclava.privacy.mechanisms.base import Mechanism, Terms
 
 STYLES = ("any", "high", "number", "low", "repeated", "stretched", "number", "bare")
 _FACTORS = (3.0, 8.0, 30.0, 1e3)  # by which noise is stretched

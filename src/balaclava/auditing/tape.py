@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.rare_answers import RareAnswers
-from balaclava.privacy.budget import check_budget
-from balaclava.privacy.mechanism import Loss, Terms, distance, mechanism_of
+from balaclava.privacy.mechanisms.base import Loss, Terms, check_budget, distance, mechanism_of
 from balaclava.privacy.randomness import seeded
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from balaclava.errors import ParameterError, ServiceError
-from balaclava.privacy.report import checked_number
+from balaclava.privacy.device_report import checked_number
 
 Answer = TypeVar("Answer")
 Document = dict[str, Any]

@@ -13,7 +13,7 @@ from balaclava.environments.base import REGISTRY, Environment, register
 from balaclava.environments.loss_environment import LossEnvironment, summed_by
 from balaclava.environments.losses import Losses
 from balaclava.errors import ParameterError
-from balaclava.estimators.advice import as_advice, fault_of_advice
+from balaclava.estimators.expert_weights import as_advice, fault_of_advice
 
 
 class World(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 
 from balaclava._core.declared import Arms, Range, check
 from balaclava.errors import ParameterError
-from balaclava.estimators.advice import as_advice, fault_of_advice
+from balaclava.estimators.expert_weights import as_advice, fault_of_advice
 
 Rule = Callable[[Any], Any]  # from a context to an arm, or to a distribution over the arms
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.estimators.samples import CHUNK, SamplePool, append, begin_pool
+from balaclava.estimators.sample_pool import CHUNK, SamplePool, append, begin_pool
 
 _SMALL_STEP = 1e-6  # in units of 1/a; see catoni_root
 _MANY_STEPS = 1100  # halvings that take any pair of floats to the same place

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.estimators.samples import CHUNK, SamplePool, begin_pool
+from balaclava.estimators.sample_pool import CHUNK, SamplePool, begin_pool
 
 
 class MedianOfMeans(NamedTuple):

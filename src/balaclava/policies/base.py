@@ -21,8 +21,8 @@ from balaclava._core.registry import Registry
 from balaclava._core.text_tables import html_table
 from balaclava.errors import ContextError, EstimateError, ParameterError
 from balaclava.policies.attributes import PolicyAttributes
+from balaclava.privacy.exact_noise import to_unit_grid
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
-from balaclava.privacy.secure import to_unit_grid
 
 if TYPE_CHECKING:
     from balaclava.agents.agent import Agent

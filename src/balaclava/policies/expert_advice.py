@@ -9,7 +9,7 @@ import numpy as np
 
 from balaclava._core.declared import Experts
 from balaclava.errors import ContextError
-from balaclava.estimators.advice import as_advice, fault_of_advice
+from balaclava.estimators.expert_weights import as_advice, fault_of_advice
 from balaclava.policies.base import Policy, RewardKind
 from balaclava.policies.losses import PrivateLossPolicy, gives_unit_losses
 from balaclava.privacy.guarantee import Model, Scope

@@ -9,7 +9,7 @@ from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
 from balaclava.frames.tally import Tally
 from balaclava.policies.base import Estimation, Policy
-from balaclava.theory.confidence import laplace_scale, mean_interval
+from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 
 @kernel(borrows=True)

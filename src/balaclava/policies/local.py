@@ -15,13 +15,13 @@ from balaclava.policies.base import (
     within_reach,
 )
 from balaclava.policies.losses import loss_onto_unit_grid
+from balaclava.privacy.device_report import checked_level
+from balaclava.privacy.exact_noise import GRID_BITS
 from balaclava.privacy.guarantee import Model, Scope
-from balaclava.privacy.laplace import laplace_report
-from balaclava.privacy.randomized_response import bernoulli_report
+from balaclava.privacy.mechanisms.laplace import laplace_report
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
+from balaclava.privacy.mechanisms.truncation import truncated
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.privacy.report import checked_level
-from balaclava.privacy.secure import GRID_BITS
-from balaclava.privacy.truncation import truncated
 
 REPORTED = (
     "each reward is reported by its owner (policy.report, agent.tell_report); an agent that is "
@@ -49,7 +49,7 @@ def unit_bit_report(params: Any, reward: float, level: float, rng: Any) -> float
 
 @kernel(borrows=True)
 def truncated_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of a reward of any size (see `privacy.report`)."""
+    """What leaves the owner of a reward of any size (see `privacy.device_report`)."""
     return laplace_report(rng, truncated(reward, level), 2.0 * level, params.epsilon)
 
 

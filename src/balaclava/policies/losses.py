@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from balaclava._core.declared import Outside, Range
 from balaclava._core.kernels import kernel
 from balaclava.policies.base import Policy, RewardKind
-from balaclava.privacy.secure import to_unit_grid
+from balaclava.privacy.exact_noise import to_unit_grid
 
 LearningRate = Annotated[float, Range(0, meaning="learning rate")]
 LearningRateScale = Annotated[

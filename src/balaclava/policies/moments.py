@@ -9,7 +9,7 @@ import numpy as np
 from balaclava._core.declared import Range
 from balaclava.errors import IncompatibleError
 from balaclava.policies.laws import draws_its_means
-from balaclava.theory.moments import raw_moment_bound
+from balaclava.theory.truncation_radius import raw_moment_bound
 
 TailOrder = Annotated[
     float, Range(1, 2, "order 1 + v of the known moment, E|X|^(1+v)", open_low=True)

@@ -10,8 +10,8 @@ import numpy as np
 
 from balaclava._core.kernels import DRAWS
 from balaclava.errors import PolicyError, PrivacyError
-from balaclava.privacy.budget import check_budget
-from balaclava.privacy.mechanism import mechanism_of
+from balaclava.privacy.exact_noise import fresh_generator
+from balaclava.privacy.mechanisms.base import check_budget, mechanism_of
 
 
 def seeded(seed: int, *path: int) -> np.random.Generator:
@@ -50,15 +50,14 @@ class SystemRandomness:
         if method == "laplace":
             raise PrivacyError(
                 "Laplace noise in floating point gives its input away; use laplace_release of "
-                "balaclava.privacy.laplace, which is exact here"
+                "balaclava.privacy.mechanisms.laplace, which is exact here"
             )
         if method not in DRAWS:
             raise PolicyError(
                 f"a kernel asked for rng.{method}, which an agent's randomness does not offer; "
                 f"kernels may call {', '.join(DRAWS)}, and the mechanisms of balaclava.privacy"
             )
-        entropy = np.random.SeedSequence(int.from_bytes(os.urandom(32)), pool_size=8)
-        return getattr(np.random.Generator(np.random.SFC64(entropy)), method)
+        return getattr(fresh_generator(), method)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise PrivacyError(

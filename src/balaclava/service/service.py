@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
 
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import ApiKey, Role, Vault, key_digest
 from balaclava.service.documents import (

@@ -12,7 +12,7 @@ from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.policies.contextual.features import ContextualPolicy
+from balaclava.policies.contextual.linear_context import ContextualPolicy
 
 Kind = TypeVar("Kind", bound=Declared)
 

@@ -18,7 +18,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.mechanism import mechanism_of
+from balaclava.privacy.mechanisms.base import mechanism_of
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.delays import LOST, Delay, draw_delay
 from balaclava.simulation.engine import (

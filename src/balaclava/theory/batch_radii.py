@@ -47,8 +47,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.privacy.secure import grid_step
-from balaclava.privacy.truncation import exact_step
+from balaclava.privacy.exact_noise import grid_step
+from balaclava.privacy.mechanisms.truncation import exact_step
 
 _FIRST_LOG = 8.0  # the first release is off by more than u^(1/p) once in exp(8) runs
 _LEVELS = 240

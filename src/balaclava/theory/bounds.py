@@ -168,7 +168,7 @@ def private_kl_instance(
     .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y)
 
     Their paper has policies that reach it up to their batch ratio, and dp-imed with index="exact"
-    and batches="ratio" does (`theory.imed`).
+    and batches="ratio" does (`theory.imed_regret`).
 
     Example:
         >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)

@@ -16,8 +16,7 @@ from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.authoring import Epsilon, compiled
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.errors import ParameterError, RewardError
-from balaclava.estimators.importance import draw_arm
-from balaclava.estimators.tsallis import tsallis_chances
+from balaclava.estimators.arm_probabilities import draw_arm, tsallis_chances
 from balaclava.policies.adversarial.conversion import least_batch
 from balaclava.policies.classic import exp3, ftpl
 from balaclava.policies.classic.htinf import threshold_factor

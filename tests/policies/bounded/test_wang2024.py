@@ -12,7 +12,7 @@ import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError, PrivacyError
-from balaclava.privacy.perturbation import (
+from balaclava.privacy.mechanisms.perturbed_index import (
     TruncatedLaplaceLaw,
     beta_index,
     beta_threshold,
@@ -21,10 +21,10 @@ from balaclava.privacy.perturbation import (
     gaussian_threshold,
     whole_pulls,
 )
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_magnitude
 from balaclava.privacy.randomness import SystemRandomness, seeded
-from balaclava.privacy.truncated_laplace import truncated_laplace_magnitude
 from balaclava.testing.policy_checks import round_of
-from balaclava.theory.gaussian_index import missed_best
+from balaclava.theory.gaussian_index_regret import missed_best
 from tests.effort import looks
 
 MILLION = 10**6

@@ -18,7 +18,7 @@ from balaclava.estimators.median_of_means import (
     has_new_blocks,
     median_of_means,
 )
-from balaclava.estimators.samples import CHUNK, append, begin_pool
+from balaclava.estimators.sample_pool import CHUNK, append, begin_pool
 from balaclava.estimators.truncated_mean import (
     begin_truncation,
     learn_truncation,

@@ -14,7 +14,7 @@ from balaclava.auditing.replay import replay_audit
 from balaclava.errors import ParameterError
 from balaclava.policies.contaminated.prae import level_of, radius_of
 from balaclava.privacy.randomness import seeded
-from balaclava.theory.elimination import elimination_regret, pulls_until_removed
+from balaclava.theory.elimination_regret import elimination_regret, pulls_until_removed
 from balaclava.theory.truncation_radius import (
     counted_terms,
     counted_threshold,

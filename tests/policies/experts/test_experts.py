@@ -22,11 +22,11 @@ from balaclava.environments.simulated_experts import (
     treacherous,
 )
 from balaclava.errors import ContextError, ParameterError, PrivacyError
-from balaclava.estimators.weights import draw_advised
+from balaclava.estimators.expert_weights import draw_advised
 from balaclava.policies.expert_advice import practice_advice
 from balaclava.policies.experts.dp_exp4 import DPExp4
 from balaclava.privacy.accounting import advanced_epsilon
-from balaclava.privacy.gaussian import gaussian_shift
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift
 from balaclava.privacy.randomness import seeded
 from tests.effort import but_slow, looks
 

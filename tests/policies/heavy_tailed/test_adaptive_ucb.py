@@ -12,7 +12,7 @@ import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError
-from balaclava.estimators.dyadic import SIDE
+from balaclava.estimators.dyadic_histogram import SIDE
 from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import advantage, leading_arm, open_grade
 
 NAME = "dpr-adaptive-ucb"

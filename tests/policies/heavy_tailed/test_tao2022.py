@@ -20,13 +20,13 @@ from balaclava.errors import DecisionError, MomentWarning, ParameterError, Rewar
 from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
 from balaclava.policies.local import LocalRealPolicy
 from balaclava.policies.moments import is_as_told
-from balaclava.privacy.counters import tree_levels
-from balaclava.privacy.laplace import laplace_report
-from balaclava.privacy.report import truncated_report
-from balaclava.privacy.truncation import exact_step, truncated, truncated_onto
+from balaclava.privacy.device_report import truncated_report
+from balaclava.privacy.mechanisms.counters import tree_levels
+from balaclava.privacy.mechanisms.laplace import laplace_report
+from balaclava.privacy.mechanisms.truncation import exact_step, truncated, truncated_onto
 from balaclava.simulation.moments import warn_of_moments
 from balaclava.testing.policy_checks import interpreted_arms, played
-from balaclava.theory.moments import central_moment_bound, raw_moment_bound
+from balaclava.theory.truncation_radius import central_moment_bound, raw_moment_bound
 
 NAMES = ["dpr-ucb", "dpr-se", "ldpr-se"]
 U = 8.142063093163385  # of the paper's arms at v = 0.9
@@ -412,8 +412,9 @@ def test_the_law_of_a_report() -> None:
 
 def test_a_device_needs_little() -> None:
     code = (
-        "import sys, balaclava.privacy.report as r; print(sorted(m for m in ('numba', 'scipy', "
-        "'opendp', 'pyarrow', 'matplotlib', 'balaclava.policies.base') if m in sys.modules))"
+        "import sys, balaclava.privacy.device_report as r; "
+        "print(sorted(m for m in ('numba', 'scipy', 'opendp', 'pyarrow', "
+        " 'matplotlib', 'balaclava.policies.base') if m in sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -23,7 +23,7 @@ import numpy as np
 
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.perturbation import NEVER
+from balaclava.privacy.mechanisms.perturbed_index import NEVER
 
 _HORIZON = 10**6  # where the policy does not say how long it will be played
 _SPARSE = 40  # sizes beyond those that are all checked, spread evenly on a logarithmic scale

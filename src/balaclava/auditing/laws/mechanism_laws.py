@@ -22,7 +22,7 @@ from balaclava.auditing.laws.exact_audit import hockey_stick
 from balaclava.auditing.tape import Entry
 from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.privacy.accounting import gaussian_delta
-from balaclava.privacy.mechanism import Mechanism, Terms, mechanism_of
+from balaclava.privacy.mechanisms.base import Mechanism, Terms, mechanism_of
 from balaclava.privacy.randomness import seeded
 
 DRAWS = 1_000_000

@@ -12,7 +12,7 @@ from balaclava._core.number_format import rounded_up
 from balaclava.auditing.tape import MovedInput
 from balaclava.privacy.accounting import gaussian_epsilon
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.mechanism import ROUNDING
+from balaclava.privacy.mechanisms.base import ROUNDING
 
 _TOLERANCE = 1e-9  # of floating-point sums
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from balaclava.privacy.perturbation import IndexLaw
+    from balaclava.privacy.mechanisms.perturbed_index import IndexLaw
 
 _TAIL = 1e-12  # mass that the grid leaves out at either end
 _SHOWN = 1e-5  # mass that the picture leaves out

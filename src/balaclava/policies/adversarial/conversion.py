@@ -34,7 +34,7 @@ from balaclava.policies.base import (
 from balaclava.policies.holdout import HoldoutPolicy
 from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding, PrivateLossPolicy
 from balaclava.privacy.guarantee import Model, Scope
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in a row in which one arm is played")]
 

@@ -33,7 +33,7 @@ from balaclava.frames.pools import (
 )
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 BatchRatio = Annotated[float, Range(1, meaning="growth of an arm's pulls by batch", open_low=True)]
 FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, rounded up")]

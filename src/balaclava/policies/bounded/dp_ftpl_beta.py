@@ -9,7 +9,7 @@ from balaclava.frames.start_phase import count_reward
 from balaclava.frames.tally import Tally, begin_tally
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.dp_ftpl_gauss import Params, StartPhasePolicy, highest_draw
-from balaclava.privacy.perturbation import (
+from balaclava.privacy.mechanisms.perturbed_index import (
     BetaLaw,
     IndexLaw,
     beta_index,
@@ -44,9 +44,9 @@ class DPFTPLBeta(StartPhasePolicy):
 
     Privacy:
         (epsilon, delta)-differential privacy of each decision (Theorem 13). Its proof has a gap for
-        epsilon above 1.1, which `balaclava.privacy.perturbation` closes; an epsilon above 20 counts
-        as 20 in N. A reward between 0 and 1 becomes a coin flip, and the guarantee averages over
-        it. The losses of decisions add up: the run as a whole is not protected.
+        epsilon above 1.1, which `balaclava.privacy.mechanisms.perturbed_index` closes; an epsilon
+        above 20 counts as 20 in N. A reward between 0 and 1 becomes a coin flip, and the guarantee
+        averages over it. The losses of decisions add up: the run as a whole is not protected.
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.

@@ -14,13 +14,13 @@ from balaclava.frames.tally import Tally, begin_tally
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.privacy.guarantee import Scope
-from balaclava.privacy.perturbation import (
+from balaclava.privacy.mechanisms.perturbed_index import (
     IndexLaw,
     gaussian_index,
     gaussian_threshold,
     whole_pulls,
 )
-from balaclava.theory.gaussian_index import gaussian_index_regret
+from balaclava.theory.gaussian_index_regret import gaussian_index_regret
 
 
 class Params(NamedTuple):

@@ -35,7 +35,7 @@ from balaclava.policies.bounded.batched import (
     play_growing,
 )
 from balaclava.policies.intervals import FROM_POOLS
-from balaclava.theory.imed import imed_pulls
+from balaclava.theory.imed_regret import imed_pulls
 
 Index = Literal["paper", "exact", "rechecking"]
 Batching = Literal["ratio", "adaptive"]
@@ -172,7 +172,7 @@ class DPIMED(GrowingBatchPolicy):
     Q_a approximates a tail probability by a saddle point, to within 0.2 nats. The rule around it
     was found by experiment: no bound on the regret of the default is proved here. A bound is proved
     for index="exact", batches="ratio" and rewards that come at once: an arm's pulls over log T are
-    in the limit at most batch_ratio times the least possible (`theory.imed`). R_a is then a
+    in the limit at most batch_ratio times the least possible (`theory.imed_regret`). R_a is then a
     Chernoff exponent (`estimators.noisy_kl`), and the pulls after each batch are fixed in advance.
     `regret_bound` holds for every T, and is wide.
 
@@ -247,7 +247,7 @@ class DPIMED(GrowingBatchPolicy):
         return self.index == "paper"
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """The theorem of `theory.imed`, for index="exact" and batches="ratio"."""
+        """The theorem of `theory.imed_regret`, for index="exact" and batches="ratio"."""
         scaled = unit_gaps(self, environment)
         if (self.index, self.batches) != ("exact", "ratio") or scaled is None:
             return None

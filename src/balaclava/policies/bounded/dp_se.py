@@ -34,8 +34,8 @@ from balaclava.policies.base import (
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.privacy.laplace import laplace_release
-from balaclava.theory.elimination import most_regret, removal_epochs
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.theory.elimination_regret import most_regret, removal_epochs
 
 
 class Params(NamedTuple):

@@ -9,14 +9,14 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import learn_tally
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.classic import ucb1
-from balaclava.privacy.counters import (
+from balaclava.privacy.mechanisms.counters import (
     Hybrid,
     begin_hybrid,
     hybrid_insert,
     hybrid_sum,
     tree_levels,
 )
-from balaclava.theory.confidence import laplace_scale, mean_interval
+from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 begin_indices, choose_arm, renew = ucb1.begin, ucb1.choose, ucb1.renew
 

@@ -13,7 +13,7 @@ from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.accounting import interval_epsilon, smallest_interval
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 LONGEST_INTERVAL = 2**40  # pulls of one arm; nobody will see the end of a longer interval
 

@@ -11,7 +11,7 @@ from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1
 from balaclava.policies.local import LocalBoundedPolicy, unit_bit_report
-from balaclava.theory.confidence import mean_interval
+from balaclava.theory.confidence_sequences import mean_interval
 
 
 @kernel(borrows=True)

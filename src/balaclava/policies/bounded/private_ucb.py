@@ -9,8 +9,14 @@ from balaclava._core.declared import Epsilon, FailureProbability, Horizon, Radiu
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
-from balaclava.privacy.counters import Trees, begin_trees, tree_insert, tree_levels, tree_sum
-from balaclava.theory.confidence import laplace_scale, mean_interval
+from balaclava.privacy.mechanisms.counters import (
+    Trees,
+    begin_trees,
+    tree_insert,
+    tree_levels,
+    tree_sum,
+)
+from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 
 class Params(NamedTuple):

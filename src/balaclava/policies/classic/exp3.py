@@ -9,7 +9,7 @@ import numpy as np
 
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
-from balaclava.estimators.importance import add_loss, draw_arm, least_loss
+from balaclava.estimators.arm_probabilities import add_loss, draw_arm, least_loss
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.losses import (

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
-from balaclava.estimators.weights import (
+from balaclava.estimators.expert_weights import (
     Weights,
     begin_weights,
     draw_advised,

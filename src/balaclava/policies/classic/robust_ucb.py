@@ -16,7 +16,7 @@ from balaclava.estimators.median_of_means import (
     has_new_blocks,
     median_of_means,
 )
-from balaclava.estimators.samples import append
+from balaclava.estimators.sample_pool import append
 from balaclava.estimators.truncated_mean import (
     begin_truncation,
     learn_truncation,

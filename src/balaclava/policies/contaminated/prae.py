@@ -38,8 +38,8 @@ from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
 from balaclava.policies.moments import is_as_told
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.privacy.truncation import exact_step
-from balaclava.theory.elimination import elimination_regret, worst_elimination_regret
+from balaclava.privacy.mechanisms.truncation import exact_step
+from balaclava.theory.elimination_regret import elimination_regret, worst_elimination_regret
 from balaclava.theory.truncation_radius import (
     RadiusTerms,
     level_ratio,

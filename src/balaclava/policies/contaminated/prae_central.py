@@ -34,9 +34,8 @@ from balaclava.policies.contaminated.prae import (
     radius_with,
     unused_pull,
 )
-from balaclava.privacy.histogram import private_argmax_histogram
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncation import truncated_onto
+from balaclava.privacy.mechanisms.laplace import laplace_release, private_argmax_histogram
+from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import located_threshold, located_width, mixed_terms
 
 _MOST_BINS = 10**6  # a noisy count for each of them, arm and batch

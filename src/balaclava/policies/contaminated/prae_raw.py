@@ -19,8 +19,8 @@ from balaclava.policies.contaminated.prae import (
     radius_with,
 )
 from balaclava.policies.intervals import limits_within_radius, require_radii
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncation import truncated_onto
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
 
 Radius = Literal["mixed", "paper"]

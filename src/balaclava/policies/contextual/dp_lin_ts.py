@@ -11,8 +11,8 @@ from balaclava.frames.episodes import Episodes, begin_episodes, drop_decision, t
 from balaclava.frames.pools import NOTHING
 from balaclava.frames.ridge import dot, factorise, solve_factor
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.features import block_of
 from balaclava.policies.contextual.lin_ts import best_arm, draw_coefficients
+from balaclava.policies.contextual.linear_context import block_of
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,

@@ -17,7 +17,7 @@ from balaclava.frames.episodes import (
 from balaclava.frames.pools import NOTHING
 from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.features import block_of, row_of
+from balaclava.policies.contextual.linear_context import block_of, row_of
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,

@@ -9,7 +9,7 @@ from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.features import CONTEXT_IS_PUBLIC, SPREAD, ContextualPolicy
+from balaclava.policies.contextual.linear_context import CONTEXT_IS_PUBLIC, SPREAD, ContextualPolicy
 from balaclava.policies.contextual.linucb import Params, Regression, begin_regression, choose
 from balaclava.policies.contextual.linucb import learn as learn_linucb
 from balaclava.policies.local import REPORTED, LocalBoundedPolicy, unit_bit_report

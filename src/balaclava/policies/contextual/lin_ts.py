@@ -19,7 +19,7 @@ from balaclava.frames.pending import (
 )
 from balaclava.frames.ridge import add_to_factor, dot, solve_factor, solve_transposed
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.features import block_of, keep_row, row_of
+from balaclava.policies.contextual.linear_context import block_of, keep_row, row_of
 from balaclava.policies.contextual.linucb import LinearPolicy, Params
 
 Exploration = Annotated[

@@ -26,7 +26,7 @@ from balaclava.frames.ridge import (
     squared_width,
 )
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.features import (
+from balaclava.policies.contextual.linear_context import (
     SPREAD,
     ContextualPolicy,
     block_of,

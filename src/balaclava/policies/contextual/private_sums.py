@@ -45,7 +45,7 @@ from balaclava.frames.episodes import (
 )
 from balaclava.frames.pools import NOTHING, UNLEARNED
 from balaclava.policies.base import PrivateBoundedPolicy, Released
-from balaclava.policies.contextual.features import (
+from balaclava.policies.contextual.linear_context import (
     SPREAD,
     PrivateContextualPolicy,
     RidgeWeight,
@@ -53,9 +53,9 @@ from balaclava.policies.contextual.features import (
     keep_row,
     row_of,
 )
-from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release
-from balaclava.privacy.laplace import laplace_vector_release
-from balaclava.privacy.secure import grid_step
+from balaclava.privacy.exact_noise import grid_step
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
+from balaclava.privacy.mechanisms.laplace import laplace_vector_release
 
 RIDGE = 25.0  # of the ridge, in deviations of the noise times feature_bound
 

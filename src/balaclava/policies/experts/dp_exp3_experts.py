@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from balaclava.policies.adversarial.dp_exp3 import DPExp3
 from balaclava.policies.base import register
-from balaclava.policies.experts.wrapper import ConvertedExpertPolicy
+from balaclava.policies.experts.experts_as_arms import ConvertedExpertPolicy
 
 
 @register
@@ -21,7 +21,7 @@ class DPExp3Experts(ConvertedExpertPolicy):
 
     Privacy:
         epsilon-differential privacy of the whole trajectory with respect to the losses, as for
-        dp-exp3. Advice is public: see `balaclava.policies.experts.wrapper`.
+        dp-exp3. Advice is public: see `balaclava.policies.experts.experts_as_arms`.
 
     Parameters:
         experts: N.

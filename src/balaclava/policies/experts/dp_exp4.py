@@ -12,7 +12,7 @@ from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava._core.number_format import rounded_up
 from balaclava._core.states import MOST_PLANNED, range_faults
-from balaclava.estimators.weights import (
+from balaclava.estimators.expert_weights import (
     Weights,
     begin_weights,
     draw_advised,
@@ -25,9 +25,13 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
-from balaclava.privacy.gaussian import gaussian_shift, gaussian_vector_release, require_extras
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.secure import grid_step
+from balaclava.privacy.exact_noise import grid_step
+from balaclava.privacy.mechanisms.analytic_gaussian import (
+    gaussian_rounding_cost,
+    gaussian_shift,
+    gaussian_vector_release,
+)
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 MOST_MIXING = 0.5
 Noise = Literal["laplace", "gaussian"]
@@ -260,7 +264,7 @@ class DPExp4(PrivateExpertPolicy):
         if self.noise == "gaussian":
             if self.delta == 0.0:
                 raise self.refuse("delta", 'must be above 0 for noise = "gaussian"; raise it')
-            require_extras(self.epsilon, self.experts)
+            gaussian_rounding_cost(self.epsilon, self.experts)
             shift = gaussian_shift(self.epsilon, self.delta)
             return self.experts / 18.0 * (self.epsilon / shift) ** 2
         if self.delta == 0.0:

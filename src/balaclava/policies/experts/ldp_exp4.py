@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
-from balaclava.estimators.weights import Weights, last_chance
+from balaclava.estimators.expert_weights import Weights, last_chance
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from balaclava._core.declared import Epsilon, Horizon, Range
 from balaclava.policies.adversarial.conversion import Batch, ConvertedPolicy, Privatised
 from balaclava.policies.base import REGISTRY, Policy, register
-from balaclava.policies.experts.wrapper import ExpertsAsArms
+from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
 
 
 @register

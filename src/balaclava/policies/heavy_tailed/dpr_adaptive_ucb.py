@@ -11,7 +11,7 @@ import numpy as np
 from balaclava._core.declared import Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults
-from balaclava.estimators.dyadic import (
+from balaclava.estimators.dyadic_histogram import (
     BINS,
     bin_of,
     cut_level,
@@ -43,8 +43,8 @@ from balaclava.frames.pools import (
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.secure import to_grid
+from balaclava.privacy.exact_noise import to_grid
+from balaclava.privacy.mechanisms.laplace import laplace_release
 
 FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, rounded up")]
 LevelShare = Annotated[

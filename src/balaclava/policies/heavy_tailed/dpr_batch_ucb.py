@@ -61,8 +61,8 @@ from balaclava.policies.moments import (
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncation import truncated_onto
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.batch_radii import (
     Premises,
     Schedule,
@@ -70,7 +70,7 @@ from balaclava.theory.batch_radii import (
     first_size,
     schedule,
 )
-from balaclava.theory.elimination import most_regret
+from balaclava.theory.elimination_regret import most_regret
 
 FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
 

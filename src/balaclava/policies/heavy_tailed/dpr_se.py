@@ -33,8 +33,8 @@ from balaclava.policies.heavy_tailed.truncated_elimination import (
     Params,
     TruncatedEliminationPolicy,
 )
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncation import exact_step, truncated_onto
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.truncation import exact_step, truncated_onto
 
 
 class State(NamedTuple):

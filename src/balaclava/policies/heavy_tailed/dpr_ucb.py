@@ -18,14 +18,14 @@ from balaclava.policies.moments import (
     raw_bound,
     require_levels,
 )
-from balaclava.privacy.counters import (
+from balaclava.privacy.mechanisms.counters import (
     Trees,
     begin_trees,
     tree_insert_within,
     tree_levels,
     tree_sum,
 )
-from balaclava.theory.elimination import most_regret
+from balaclava.theory.elimination_regret import most_regret
 
 begin_indices = ucb1.begin
 _BONUS = 18.0

@@ -26,7 +26,7 @@ from balaclava.policies.moments import (
     require_levels,
 )
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.theory.elimination import (
+from balaclava.theory.elimination_regret import (
     most_regret,
     removal_epochs,
     worst_elimination_regret,

@@ -48,8 +48,8 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
-from balaclava.privacy.laplace import laplace_release
-from balaclava.privacy.truncation import exact_step, towards_0
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.truncation import exact_step, towards_0
 
 _UNLIMITED = 62  # levels: more items than can ever be counted
 

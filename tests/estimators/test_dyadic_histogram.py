@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from balaclava.estimators.dyadic import (
+from balaclava.estimators.dyadic_histogram import (
     BINS,
     FAR,
     HIDDEN,

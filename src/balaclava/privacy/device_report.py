@@ -3,7 +3,7 @@
 The device truncates the reward at a level that the server names, adds exact Laplace noise, and
 sends the sum. The server sees reports only.
 
->>> from balaclava.privacy.report import truncated_report
+>>> from balaclava.privacy.device_report import truncated_report
 >>> report = truncated_report(3.7, level=10.0, epsilon=1.0)
 
 Proof.
@@ -25,9 +25,9 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, check
 from balaclava.errors import ParameterError, RewardError
-from balaclava.privacy.laplace import laplace_report
+from balaclava.privacy.mechanisms.laplace import laplace_report
+from balaclava.privacy.mechanisms.truncation import truncated
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.privacy.truncation import truncated
 
 _SMALLEST, _LARGEST = 1e-250, 1e250  # whose grid and noise 64-bit floats hold
 

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.estimators.importance import LARGEST, draw_arm
+from balaclava.estimators.arm_probabilities import LARGEST_LOSS_SUM, draw_arm
 from balaclava.frames.pending import Pending, begin_pending, new_note
+
+_SUM_TOLERANCE = 1e-9
 
 
 class Weights(NamedTuple):
@@ -83,7 +85,39 @@ def renew_shares(state: Weights) -> None:
 def learn_weights(state: Weights, row: int, step: float) -> None:
     """log w_j -= step advice[j, I] / Q(I), by the note in `row`; step = eta times the loss."""
     notes = state.pending.notes
-    scaled = min(max(step / notes[row, 0], -LARGEST), LARGEST)
+    scaled = min(max(step / notes[row, 0], -LARGEST_LOSS_SUM), LARGEST_LOSS_SUM)
     for expert in range(state.logs.size):
         state.logs[expert] -= scaled * notes[row, expert + 1]
     renew_shares(state)
+
+
+def fault_of_advice(advice: np.ndarray, experts: int | None, arms: int) -> str:
+    """What is wrong with advice[..., expert, arm], or "": rows must be distributions."""
+    if advice.ndim < 2 or advice.size == 0:
+        return f"has shape {advice.shape}; give one row an expert, one column an arm"
+    if experts is not None and advice.shape[-2] != experts:
+        return f"is of {advice.shape[-2]} experts, not of {experts}"
+    if advice.shape[-1] != arms:
+        return f"is about {advice.shape[-1]} arms, not about {arms}"
+    wrong = ~(np.isfinite(advice) & (advice >= 0)).all(axis=-1)
+    if wrong.any():
+        return f"of {_row(wrong)} holds what is not a probability"
+    wrong = np.abs(advice.sum(axis=-1) - 1.0) > _SUM_TOLERANCE
+    if wrong.any():
+        return f"of {_row(wrong)} does not sum to 1; divide the row by its sum"
+    return ""
+
+
+def as_advice(rows: Any) -> np.ndarray | None:
+    """A read-only copy as numbers, or None where that cannot be."""
+    try:
+        advice = np.array(rows, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        return None
+    advice.flags.writeable = False
+    return advice
+
+
+def _row(wrong: np.ndarray) -> str:
+    *earlier, expert = (int(i) for i in np.argwhere(wrong)[0])
+    return f"expert {expert}" + (f" in round {earlier[0] + 1}" if earlier else "")

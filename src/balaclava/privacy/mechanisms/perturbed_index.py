@@ -52,8 +52,8 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.mechanism import Loss, Terms, mechanism
-from balaclava.privacy.randomness import SystemRandomness
+from balaclava.privacy.exact_noise import fresh_generator
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
 
 _LARGEST_LOG = 700.0  # exp overflows soon after
 _PROVED_EPSILON = 20.0  # up to which the threshold of the Beta index is proved
@@ -119,12 +119,12 @@ def require_beta(terms: Terms) -> None:
 
 def exact_gaussian(terms: Terms) -> float:
     """An index for a released run."""
-    return draw_gaussian(SystemRandomness(), float(terms.value), terms.sensitivity)
+    return draw_gaussian(fresh_generator(), float(terms.value), terms.sensitivity)
 
 
 def exact_beta(terms: Terms) -> float:
     """An index for a released run."""
-    return float(SystemRandomness().beta(*beta_shape(float(terms.value), terms.sensitivity)))
+    return float(fresh_generator().beta(*beta_shape(float(terms.value), terms.sensitivity)))
 
 
 def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:

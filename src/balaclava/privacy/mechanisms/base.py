@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from balaclava._core import kernels as _kernel
-from balaclava.errors import PrivacyError
+from balaclava._core.declared import ReleaseEpsilon, Sensitivity, check, check_claim
+from balaclava.errors import ParameterError, PrivacyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = Any  # a number, or a tuple of them
@@ -171,6 +172,23 @@ def mechanism_of(function: Callable[..., Any]) -> Mechanism:
     if body not in _TABLE:
         raise PrivacyError(
             f"{function.__name__} is not a declared mechanism, so its noise cannot be made exact; "
-            "mark it with balaclava.privacy.mechanism.mechanism"
+            "mark it with balaclava.privacy.mechanisms.base.mechanism"
         )
     return _TABLE[body]
+
+
+def check_budget(epsilon: float, delta: float = 0.0, sensitivity: float = 1.0) -> None:
+    """Refuse a privacy budget or a sensitivity that no mechanism can keep.
+
+    Example:
+        >>> check_budget(0.0, delta=0.01)
+        >>> check_budget(0.0)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        balaclava.errors.PrivacyError: epsilon = 0 with delta = 0 would mean decisions...
+    """
+    try:
+        check_claim(epsilon, delta, ReleaseEpsilon)
+        check("sensitivity", sensitivity, Sensitivity)
+    except ParameterError as error:  # a policy's mistake, not a user's: audits report it
+        raise PrivacyError(str(error)) from None

@@ -10,7 +10,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.estimators.noisy_kl import best_tilt, noisy_kl
-from balaclava.theory.imed import imed_pulls
+from balaclava.theory.imed_regret import imed_pulls
 
 NINE = np.linspace(0.3, 0.7, 9)
 

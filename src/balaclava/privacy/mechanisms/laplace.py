@@ -18,13 +18,15 @@ Proof.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from balaclava._core.extras import require_extra
-from balaclava.privacy.mechanism import Terms, mechanism, proportional_loss
-from balaclava.privacy.secure import discrete_laplace, to_steps, vector_to_steps
+from balaclava._core.kernels import kernel
+from balaclava.privacy.exact_noise import discrete_laplace, to_steps, vector_to_steps
+from balaclava.privacy.mechanisms.base import Terms, mechanism, proportional_loss
 
 
 def exact_laplace(terms: Terms) -> float:
@@ -82,3 +84,14 @@ def laplace_vector_release(
     """An array that one reward moves by at most `sensitivity` in the L1 norm."""
     for i in range(value.size):
         out[i] = value[i] + rng.laplace(0.0, sensitivity / epsilon)
+
+
+@kernel(borrows=True)
+def private_argmax_histogram(rng: Any, counts: np.ndarray, epsilon: float) -> int:
+    """The bin that seems fullest; `counts` hold each record at most once."""
+    fullest, most = 0, -math.inf
+    for j in range(counts.size):
+        count = laplace_release(rng, float(counts[j]), 1.0, 0.5 * epsilon)
+        if count > most:
+            fullest, most = j, count
+    return fullest

@@ -33,8 +33,8 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.mechanism import Loss, Terms, mechanism
-from balaclava.privacy.secure import discrete_gaussian, vector_to_steps
+from balaclava.privacy.exact_noise import discrete_gaussian, vector_to_steps
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
 
 _APART = 4e-6  # by which a part of the released form may differ from the rounded Gaussian
 _LEAST_SCALE = 2.0**14  # in grid steps
@@ -80,7 +80,7 @@ def require_gaussian(terms: Terms) -> None:
         )
 
 
-def require_extras(epsilon: float, parts: int) -> float:
+def gaussian_rounding_cost(epsilon: float, parts: int) -> float:
     """What the parts of an answer cost of epsilon; refuses an epsilon that is no more."""
     apart = _APART * parts
     if epsilon <= apart:
@@ -94,7 +94,7 @@ def require_extras(epsilon: float, parts: int) -> float:
 def exact_gaussian_vector(terms: Terms) -> list[float]:
     """The released answer of an array: OpenDP's discrete Gaussian on the grid."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 2.0)
-    apart = require_extras(terms.epsilon, len(positions))
+    apart = gaussian_rounding_cost(terms.epsilon, len(positions))
     scale = steps / gaussian_shift(terms.epsilon - apart, terms.delta / (1.0 + apart))
     if scale < _LEAST_SCALE:
         raise PrivacyError(

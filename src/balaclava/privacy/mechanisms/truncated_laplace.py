@@ -32,9 +32,9 @@ from fractions import Fraction
 from typing import Any
 
 from balaclava._core.kernels import kernel
-from balaclava.privacy.laplace import exact_laplace
-from balaclava.privacy.mechanism import Loss, Terms, mechanism
-from balaclava.privacy.secure import bernoulli_exp, to_steps
+from balaclava.privacy.exact_noise import bernoulli_exp, to_steps
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
+from balaclava.privacy.mechanisms.laplace import exact_laplace
 
 _NEVER_CUT = 700.0  # exp overflows soon after; long before, nothing is cut off in a double
 _UNIFORM = 1e-200  # below, the law is uniform to the last bit, and quotients would underflow
@@ -121,7 +121,7 @@ def truncated_laplace_loss(apart: float, terms: Terms) -> Loss:
 
 def truncated_laplace_law(terms: Terms) -> Any:
     """The law of the answer."""
-    from balaclava.privacy.perturbation import TruncatedLaplaceLaw
+    from balaclava.privacy.mechanisms.perturbed_index import TruncatedLaplaceLaw
 
     return TruncatedLaplaceLaw(
         float(terms.value),

@@ -24,12 +24,7 @@ from scipy import stats
 
 from balaclava._core.kernels import DRAWS
 from balaclava.errors import PolicyError, PrivacyError
-from balaclava.privacy.counters import begin_trees, tree_insert, tree_levels, tree_sum
-from balaclava.privacy.histogram import private_argmax_histogram
-from balaclava.privacy.laplace import laplace_release, laplace_report
-from balaclava.privacy.randomized_response import bernoulli_report, report_probability
-from balaclava.privacy.randomness import SystemRandomness
-from balaclava.privacy.secure import (
+from balaclava.privacy.exact_noise import (
     GRID_BITS,
     bernoulli_exp,
     discrete_laplace,
@@ -39,12 +34,20 @@ from balaclava.privacy.secure import (
     to_steps,
     to_unit_grid,
 )
-from balaclava.privacy.truncated_laplace import (
+from balaclava.privacy.mechanisms.counters import begin_trees, tree_insert, tree_levels, tree_sum
+from balaclava.privacy.mechanisms.laplace import (
+    laplace_release,
+    laplace_report,
+    private_argmax_histogram,
+)
+from balaclava.privacy.mechanisms.randomized_response import bernoulli_report, report_probability
+from balaclava.privacy.mechanisms.truncated_laplace import (
     reach_in_steps,
     truncated_laplace_cdf,
     truncated_laplace_release,
     truncated_noise,
 )
+from balaclava.privacy.randomness import SystemRandomness
 
 SIGNIFICANCE = 1e-6
 STEPS = 2**GRID_BITS + 1  # one unit of sensitivity, and the spare step
@@ -330,9 +333,9 @@ def test_evenly_drawn_numbers_are_53_bits_of_the_system(monkeypatch: pytest.Monk
 
 def test_opendp_is_loaded_on_first_use_only() -> None:
     script = (
-        "import sys, balaclava.privacy.randomness, balaclava.privacy.laplace as l\n"
-        "from balaclava.privacy import counters, histogram, truncated_laplace\n"
-        "from balaclava.privacy import randomized_response\n"
+        "import sys, balaclava.privacy.randomness, balaclava.privacy.mechanisms.laplace as l\n"
+        "from balaclava.privacy.mechanisms import counters, truncated_laplace\n"
+        "from balaclava.privacy.mechanisms import randomized_response\n"
         "print('opendp' in sys.modules, 'numba' in sys.modules)\n"
         "l.laplace_release(balaclava.privacy.randomness.SystemRandomness(), 1.0, 1.0, 1.0)\n"
         "print('opendp' in sys.modules)"

@@ -19,9 +19,12 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import secrets
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
@@ -161,3 +164,9 @@ def bernoulli_exp(numerator: int, denominator: int) -> bool:
     while bernoulli(numerator, k * denominator):
         k += 1
     return k % 2 == 1
+
+
+def fresh_generator() -> np.random.Generator:
+    """Return a numpy generator made from fresh operating-system entropy, for a single draw."""
+    entropy = np.random.SeedSequence(int.from_bytes(os.urandom(32)), pool_size=8)
+    return np.random.Generator(np.random.SFC64(entropy))

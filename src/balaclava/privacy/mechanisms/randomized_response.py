@@ -18,8 +18,8 @@ from typing import Any
 
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava.privacy.mechanism import Loss, Terms, mechanism
-from balaclava.privacy.secure import bernoulli, randomized_bit, to_unit_grid
+from balaclava.privacy.exact_noise import bernoulli, randomized_bit, to_unit_grid
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
 
 
 @kernel(borrows=True)

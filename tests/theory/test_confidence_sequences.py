@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import balaclava as bl
 from balaclava._core.kernels import compiled
-from balaclava.privacy.laplace import laplace_release
+from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.theory.confidence import (
+from balaclava.theory.confidence_sequences import (
     GRID,
     laplace_scale,
     log_evidence,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from balaclava._core.kernels import kernel
-from balaclava.privacy.secure import to_grid
+from balaclava.privacy.exact_noise import to_grid
 
 
 @kernel(borrows=True)

@@ -22,7 +22,7 @@ import numpy as np
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
-from balaclava.estimators.importance import draw_arm
+from balaclava.estimators.arm_probabilities import draw_arm
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.adversarial.conversion import (
     Batch,

@@ -1,0 +1,1 @@
+"""Mechanisms: each module states a law, its privacy claim and the proof."""
