@@ -30,11 +30,11 @@ class Catoni(NamedTuple):
 def begin_catoni(arms: int, horizon: int) -> Catoni:
     """No samples."""
     return Catoni(
-        begin_pool(arms, horizon),
-        np.full(arms, math.inf),
-        np.full(arms, -math.inf),
-        np.zeros(arms, np.int64),
-        np.zeros(arms),
+        samples=begin_pool(arms, horizon),
+        low=np.full(arms, math.inf),
+        high=np.full(arms, -math.inf),
+        solved=np.zeros(arms, np.int64),
+        solved_at=np.zeros(arms),
     )
 
 

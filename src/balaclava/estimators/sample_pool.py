@@ -31,12 +31,12 @@ def begin_pool(arms: int, horizon: int) -> SamplePool:
     """An empty pool for `horizon` samples: an arm leaves at most its last chunk unfilled."""
     chunks = horizon // CHUNK + arms
     return SamplePool(
-        np.zeros((chunks, CHUNK)),
-        np.zeros(chunks),
-        np.zeros(chunks, np.int64),
-        np.zeros(arms, np.int64),
-        np.zeros(arms, np.int64),
-        np.zeros(1, np.int64),
+        values=np.zeros((chunks, CHUNK)),
+        totals=np.zeros(chunks),
+        following=np.zeros(chunks, np.int64),
+        first=np.zeros(arms, np.int64),
+        last=np.zeros(arms, np.int64),
+        used=np.zeros(1, np.int64),
     )
 
 

@@ -35,11 +35,11 @@ class Blocks(NamedTuple):
 def begin_blocks(arms: int) -> Blocks:
     """No block, no members."""
     return Blocks(
-        np.arange(arms),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.arange(arms),
-        np.zeros(1, np.int64),
+        order=np.arange(arms),
+        size=np.zeros(1, np.int64),
+        place=np.zeros(1, np.int64),
+        members=np.arange(arms),
+        full_size=np.zeros(1, np.int64),
     )
 
 

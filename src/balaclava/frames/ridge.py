@@ -45,13 +45,13 @@ def begin_ridge(blocks: int, d: int, ridge: float) -> Ridge:
             gram[block, i, i] = ridge
             inverse[block, i, i] = 1.0 / ridge
     return Ridge(
-        gram,
-        inverse,
-        np.zeros(blocks),
-        np.zeros(blocks, np.int64),
-        np.full(1, ridge),
-        np.zeros((d, d)),
-        np.zeros(d),
+        gram=gram,
+        inverse=inverse,
+        growth=np.zeros(blocks),
+        since=np.zeros(blocks, np.int64),
+        ridge=np.full(1, ridge),
+        factor=np.zeros((d, d)),
+        product=np.zeros(d),
     )
 
 

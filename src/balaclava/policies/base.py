@@ -441,12 +441,12 @@ def list_policies() -> list[PolicyEntry]:
     """Every registered policy."""
     return [
         PolicyEntry(
-            PolicyName(name),
-            cls,
-            summary_line(cls),
-            cls.reference,
-            "none" if cls.model == "none" else f"{cls.model}, {cls.scope}",
-            cls.rewards,
+            name=PolicyName(name),
+            policy=cls,
+            title=summary_line(cls),
+            reference=cls.reference,
+            guarantee="none" if cls.model == "none" else f"{cls.model}, {cls.scope}",
+            rewards=cls.rewards,
         )
         for name, cls in REGISTRY.classes().items()
     ]

@@ -62,11 +62,11 @@ class PooledPolicy(HoldoutPolicy):
         means = getattr(pools, self.estimates)
         return [
             Released(
-                arm,
-                int(pools.rewards[arm]),
-                float(means[arm]),
-                int(pools.draws[arm]),
-                int(pools.settled[arm]),
+                arm=arm,
+                rewards=int(pools.rewards[arm]),
+                mean=float(means[arm]),
+                draws=int(pools.draws[arm]),
+                batches=int(pools.settled[arm]),
             )
             for arm in range(self.arms)
         ]

@@ -200,7 +200,9 @@ def schedule(
     steps = np.array(
         [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
     )
-    batch_schedule = Schedule(np.array(sizes), levels, steps, radii, shares, moves)
+    batch_schedule = Schedule(
+        sizes=np.array(sizes), levels=levels, steps=steps, radii=radii, shares=shares, moves=moves
+    )
     for array in batch_schedule:
         array.flags.writeable = False  # it is kept for the next policy of the same parameters
     return batch_schedule

@@ -92,17 +92,17 @@ def converted(
     @kernel
     def begin_batches(params: Any) -> Converted:
         return Converted(
-            begin(params.base),
-            np.zeros(params.rows, np.int64),
-            np.zeros(params.rows, np.int64),
-            np.zeros(params.rows, np.int64),
-            np.zeros(params.rows, np.int64),
-            np.zeros(params.rows, np.int64),
-            np.zeros(params.rows),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.bool_),
-            np.zeros(1, np.bool_),
+            base=begin(params.base),
+            numbers=np.zeros(params.rows, np.int64),
+            arms=np.zeros(params.rows, np.int64),
+            phases=np.zeros(params.rows, np.int64),
+            left=np.zeros(params.rows, np.int64),
+            lost=np.zeros(params.rows, np.int64),
+            sums=np.zeros(params.rows),
+            number=np.zeros(1, np.int64),
+            rest=np.zeros(1, np.int64),
+            opened=np.zeros(1, np.bool_),
+            held=np.zeros(1, np.bool_),
         )
 
     @kernel(borrows=True)
@@ -217,7 +217,12 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
     def constants(self) -> Conversion:
         base = self.base_policy().constants()
         return Conversion(
-            self.epsilon, self.rounds_of_a_batch, self.rows, self.arms, self.holdout, base
+            epsilon=self.epsilon,
+            batch=self.rounds_of_a_batch,
+            rows=self.rows,
+            arms=self.arms,
+            holdout=self.holdout,
+            base=base,
         )
 
     @property

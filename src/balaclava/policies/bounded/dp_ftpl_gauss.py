@@ -77,7 +77,13 @@ class StartPhasePolicy(PrivateBoundedPolicy):
             raise self.refuse("delta", "is too small; give one above 0, or use dp-ftpl-new")
 
     def constants(self) -> Params:
-        return Params(self.arms, self.reward_range, self.epsilon, self.delta, self.start_phase)
+        return Params(
+            arms=self.arms,
+            reward_range=self.reward_range,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            start=self.start_phase,
+        )
 
     @property
     def start_phase(self) -> int:

@@ -116,12 +116,12 @@ class DPFTPLNew(PrivateBoundedPolicy):
     def constants(self) -> Params:
         reach = float(exceeded_with(2.0 / self.horizon, self.epsilon, self.delta))
         return Params(
-            self.arms,
-            self.reward_range,
-            self.epsilon,
-            self.delta,
-            math.log(self.horizon),
-            reach,
+            arms=self.arms,
+            reward_range=self.reward_range,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            log_horizon=math.log(self.horizon),
+            noise_reach=reach,
         )
 
     @property

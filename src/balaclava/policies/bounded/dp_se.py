@@ -170,13 +170,13 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
     def constants(self) -> Params:
         beta = failure_probability_of(self)
         return Params(
-            self.arms,
-            self.reward_range,
-            self.epsilon,
-            beta,
-            self.radius_scale,
-            self.explore,
-            self.holdout,
+            arms=self.arms,
+            reward_range=self.reward_range,
+            epsilon=self.epsilon,
+            beta=beta,
+            radius_scale=self.radius_scale,
+            explore=self.explore,
+            holdout=self.holdout,
         )
 
     @property

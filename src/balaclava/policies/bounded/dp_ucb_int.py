@@ -52,13 +52,13 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     arms = params.arms
     return State(
-        np.zeros(arms, np.int64),
-        np.full(arms, params.interval),
-        np.zeros(arms),
-        np.zeros(arms, np.int64),
-        np.full(arms, -math.inf),
-        np.full(1, arms),
-        np.zeros(1, np.int64),
+        asked=np.zeros(arms, np.int64),
+        wait=np.full(arms, params.interval),
+        sums=np.zeros(arms),
+        pulls=np.zeros(arms, np.int64),
+        indices=np.full(arms, -math.inf),
+        unknown=np.full(1, arms),
+        best=np.zeros(1, np.int64),
     )
 
 
@@ -183,4 +183,10 @@ class DPUCBInt(PrivateBoundedPolicy):
         return smallest_interval(self.epsilon, self.delta, self.v)
 
     def constants(self) -> Params:
-        return Params(self.arms, self.reward_range, self.interval, self.v, self.radius_scale)
+        return Params(
+            arms=self.arms,
+            reward_range=self.reward_range,
+            interval=self.interval,
+            v=self.v,
+            radius_scale=self.radius_scale,
+        )

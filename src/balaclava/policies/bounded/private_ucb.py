@@ -166,10 +166,10 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     def constants(self) -> Params:
         return Params(
-            self.arms,
-            self.reward_range,
-            self.horizon,
-            self.tree_epsilon,
-            self.noise_margin,
-            self.radius_scale,
+            arms=self.arms,
+            reward_range=self.reward_range,
+            horizon=self.horizon,
+            tree_epsilon=self.tree_epsilon,
+            noise_margin=self.noise_margin,
+            radius_scale=self.radius_scale,
         )

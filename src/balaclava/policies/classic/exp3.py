@@ -145,7 +145,7 @@ class Exp3(LossPolicy):
         gamma = self.gamma
         if gamma is None:
             gamma = min(MIXING * eta * K * self.loss_noise * self._log, 1.0)
-        return Params(K, self.outstanding, eta, gamma, anytime)
+        return Params(arms=K, outstanding=self.outstanding, eta=eta, gamma=gamma, anytime=anytime)
 
     @property
     def _log(self) -> float:

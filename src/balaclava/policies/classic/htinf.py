@@ -131,13 +131,13 @@ class HTINF(LossPolicy):
     def constants(self) -> Params:
         alpha = self.moment_order
         return Params(
-            self.arms,
-            self.outstanding,
-            alpha / (alpha - 1.0),
-            1.0 / alpha,
-            self.sigma or math.sqrt(second_moment(self.loss_noise)),
-            threshold_factor(alpha),
-            self.learning_rate_scale,
+            arms=self.arms,
+            outstanding=self.outstanding,
+            power=alpha / (alpha - 1.0),
+            share=1.0 / alpha,
+            sigma=self.sigma or math.sqrt(second_moment(self.loss_noise)),
+            theta=threshold_factor(alpha),
+            scale=self.learning_rate_scale,
         )
 
     def chances(self, state: Any) -> np.ndarray | None:

@@ -34,7 +34,15 @@ class State(NamedTuple):
 @kernel
 def begin(params: Any) -> State:
     arms, (asked, pulls, sums, unknown) = params.arms, begin_tally(params)
-    return State(asked, pulls, sums, unknown, np.zeros(arms), np.zeros(arms), np.zeros(arms))
+    return State(
+        asked=asked,
+        pulls=pulls,
+        sums=sums,
+        unknown=unknown,
+        means=np.zeros(arms),
+        entropies=np.zeros(arms),
+        logs=np.zeros(arms),
+    )
 
 
 @kernel(borrows=True)

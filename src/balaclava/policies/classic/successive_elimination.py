@@ -53,12 +53,12 @@ class State(NamedTuple):
 @kernel
 def begin(params: Params) -> State:
     return State(
-        np.ones(params.arms, np.bool_),
-        np.zeros(params.arms, np.int64),
-        np.zeros(params.arms),
-        np.zeros(1, np.int64),
-        np.full(1, params.arms),
-        begin_blocks(params.arms),
+        active=np.ones(params.arms, np.bool_),
+        pulls=np.zeros(params.arms, np.int64),
+        sums=np.zeros(params.arms),
+        news=np.zeros(1, np.int64),
+        left=np.full(1, params.arms),
+        blocks=begin_blocks(params.arms),
     )
 
 

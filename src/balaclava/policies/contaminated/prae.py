@@ -98,14 +98,14 @@ class PraeState(NamedTuple):
 def begin_elimination(params: Params, rows: int = 2) -> PraeState:
     """All arms active, no batch open; `rows` of them may be under way."""
     return PraeState(
-        begin_epochs(params.arms, rows),
-        np.zeros(rows),
-        np.zeros(rows),
-        np.zeros(rows, np.bool_),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.full(params.arms, math.inf),
+        epochs=begin_epochs(params.arms, rows),
+        level=np.zeros(rows),
+        step=np.zeros(rows),
+        first=np.zeros(rows, np.bool_),
+        size=np.zeros(1, np.int64),
+        rest=np.zeros(1, np.int64),
+        pick=np.zeros(1, np.int64),
+        means=np.full(params.arms, math.inf),
     )
 
 
@@ -253,16 +253,16 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         """The constants that both policies have."""
         alpha, delta = self.contamination, failure_probability_of(self)
         return Params(
-            self.arms,
-            self.epsilon,
-            self.moment_order,
-            scale,
-            alpha ** (-1.0 / self.moment_order) if alpha else math.inf,
-            level_ratio(self.moment_order, self.epsilon, delta),
-            terms,
-            self.radius_scale,
-            self.needed_threshold if self.threshold is None else self.threshold,
-            get_args(FirstPhase).index(self.first_phase),
+            arms=self.arms,
+            epsilon=self.epsilon,
+            order=self.moment_order,
+            scale=scale,
+            most=alpha ** (-1.0 / self.moment_order) if alpha else math.inf,
+            level_ratio=level_ratio(self.moment_order, self.epsilon, delta),
+            terms=terms,
+            radius_scale=self.radius_scale,
+            threshold=self.needed_threshold if self.threshold is None else self.threshold,
+            first_phase=get_args(FirstPhase).index(self.first_phase),
             folds=1,
             low=0.0,
             width=0.0,

@@ -63,14 +63,14 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     arms = params.arms
     return State(
-        begin_elimination(params),
-        np.zeros((arms, 2, params.bins), np.int64),
-        np.zeros(arms),
-        np.zeros(arms, np.bool_),
-        np.zeros((arms, 2)),
-        np.zeros((arms, 2), np.bool_),
-        np.zeros(2, np.bool_),
-        np.zeros(1, np.bool_),
+        batch=begin_elimination(params),
+        counts=np.zeros((arms, 2, params.bins), np.int64),
+        centres=np.zeros(arms),
+        located=np.zeros(arms, np.bool_),
+        centre=np.zeros((arms, 2)),
+        counted=np.zeros((arms, 2), np.bool_),
+        locates=np.zeros(2, np.bool_),
+        second=np.zeros(1, np.bool_),
     )
 
 

@@ -41,16 +41,16 @@ class Beliefs(NamedTuple):
 def begin(params: Params) -> Beliefs:
     blocks, d = params.arms if params.disjoint else 1, params.features
     state = Beliefs(
-        begin_episodes(blocks, d, params.ridge, params.outstanding),
-        np.zeros((blocks, d, d)),
-        np.zeros((blocks, d)),
-        np.zeros((blocks, d, d)),
-        np.zeros((blocks, d)),
-        np.zeros((blocks, d)),
-        np.zeros((d, d)),
-        np.zeros((d, d)),
-        np.zeros((d, d)),
-        np.zeros(d),
+        episodes=begin_episodes(blocks, d, params.ridge, params.outstanding),
+        precision=np.zeros((blocks, d, d)),
+        sums=np.zeros((blocks, d)),
+        factor=np.zeros((blocks, d, d)),
+        white=np.zeros((blocks, d)),
+        drawn=np.zeros((blocks, d)),
+        covariance=np.zeros((d, d)),
+        half=np.zeros((d, d)),
+        rows=np.zeros((d, d)),
+        work=np.zeros(d),
     )
     for block in range(blocks):
         for i in range(d):

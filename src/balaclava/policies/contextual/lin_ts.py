@@ -46,12 +46,12 @@ def begin(params: Params) -> Posterior:
         for i in range(d):
             factor[block, i, i] = math.sqrt(params.ridge)
     return Posterior(
-        factor,
-        np.zeros((blocks, d)),
-        np.zeros((blocks, d)),
-        np.zeros((blocks, d)),
-        np.zeros(d),
-        begin_pending(params.outstanding, d),
+        factor=factor,
+        sums=np.zeros((blocks, d)),
+        white=np.zeros((blocks, d)),
+        drawn=np.zeros((blocks, d)),
+        work=np.zeros(d),
+        pending=begin_pending(params.outstanding, d),
     )
 
 

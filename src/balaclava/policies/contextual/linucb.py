@@ -69,12 +69,12 @@ def begin_regression(params: Params) -> Regression:
     """Nothing was learned."""
     blocks, d = params.arms if params.disjoint else 1, params.features
     state = Regression(
-        begin_ridge(blocks, d, params.ridge),
-        np.zeros((blocks, d)),
-        np.zeros((blocks, d)),
-        np.zeros(blocks),
-        np.zeros(blocks, np.int64),
-        begin_pending(params.outstanding, d),
+        ridge=begin_ridge(blocks, d, params.ridge),
+        sums=np.zeros((blocks, d)),
+        theta=np.zeros((blocks, d)),
+        radii=np.zeros(blocks),
+        asked=np.zeros(blocks, np.int64),
+        pending=begin_pending(params.outstanding, d),
     )
     for block in range(blocks):
         renew_radius(params, state, block)

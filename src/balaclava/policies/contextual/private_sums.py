@@ -180,7 +180,9 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
         """All that was released, a set of coefficients an entry; there are no means of arms."""
         episodes = state.episodes
         return [
-            Released(block, int(rewards), math.nan, int(draws), int(draws))
+            Released(
+                arm=block, rewards=int(rewards), mean=math.nan, draws=int(draws), batches=int(draws)
+            )
             for block, (rewards, draws) in enumerate(
                 zip(episodes.rewards, episodes.draws, strict=True)
             )

@@ -73,11 +73,11 @@ class State(NamedTuple):
 @kernel
 def begin(params: Params) -> State:
     return State(
-        begin_weights(params.experts, params.outstanding),
-        np.zeros(ROWS, np.int64),
-        np.zeros(ROWS, np.int64),
-        np.zeros((ROWS, params.experts)),
-        np.zeros(params.experts),
+        weights=begin_weights(params.experts, params.outstanding),
+        left=np.zeros(ROWS, np.int64),
+        lost=np.zeros(ROWS, np.int64),
+        sums=np.zeros((ROWS, params.experts)),
+        released=np.zeros(params.experts),
     )
 
 
@@ -283,16 +283,16 @@ class DPExp4(PrivateExpertPolicy):
         batch, width = math.ceil(tau), K / gamma
         each, gaussian = epsilon / (3.0 * math.sqrt(n)), self.noise == "gaussian"
         return Params(
-            self.experts,
-            min(self.outstanding, batch),
-            eta,
-            batch,
-            gamma,
-            width,
-            grid_step(width),
-            epsilon if gaussian else each,
-            self.delta if gaussian else 0.0,
-            width / (batch * each),
+            experts=self.experts,
+            outstanding=min(self.outstanding, batch),
+            learning_rate=eta,
+            batch=batch,
+            mixing=gamma,
+            width=width,
+            step=grid_step(width),
+            epsilon=epsilon if gaussian else each,
+            delta=self.delta if gaussian else 0.0,
+            noise_scale=width / (batch * each),
         )
 
     def propensity(self, state: Any, arm: int) -> float | None:

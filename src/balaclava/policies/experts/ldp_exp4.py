@@ -116,7 +116,13 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         eta = self.learning_rate_scale * math.sqrt(
             math.log(N) / (3.0 * T * K * (1.0 + 10.0 * x**2))
         )
-        return Params(N, self.outstanding, eta, MIXING * eta * K * x, self.epsilon)
+        return Params(
+            experts=N,
+            outstanding=self.outstanding,
+            learning_rate=eta,
+            mixing=MIXING * eta * K * x,
+            epsilon=self.epsilon,
+        )
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """Q of the arm."""

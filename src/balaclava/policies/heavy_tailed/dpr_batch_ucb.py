@@ -111,13 +111,13 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     arms, batches = params.arms, params.radii.size
     return State(
-        begin_pools(arms, ROWS),
-        np.zeros((arms, ROWS), np.int64),
-        np.zeros((arms, ROWS)),
-        np.zeros((arms, batches)),
-        np.zeros((arms, batches)),
-        np.zeros(arms),
-        np.zeros(arms),
+        pools=begin_pools(arms, ROWS),
+        grades=np.zeros((arms, ROWS), np.int64),
+        centres=np.zeros((arms, ROWS)),
+        released=np.zeros((arms, batches)),
+        shares=np.zeros((arms, batches)),
+        widths=np.zeros(arms),
+        latest=np.zeros(arms),
     )
 
 
@@ -241,12 +241,12 @@ class BatchUCBPolicy(PooledPolicy):
     def premises(self) -> Premises:
         """What is known of the rewards."""
         return Premises(
-            self.epsilon,
-            self.moment_order,
-            math.exp(math.log(self.moment_bound) / self.moment_order),
-            self.contamination,
-            self.mean_range,
-            self.model == "local",
+            epsilon=self.epsilon,
+            order=self.moment_order,
+            scale=math.exp(math.log(self.moment_bound) / self.moment_order),
+            contamination=self.contamination,
+            mean_range=self.mean_range,
+            local=self.model == "local",
         )
 
     @property

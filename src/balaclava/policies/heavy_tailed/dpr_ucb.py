@@ -173,12 +173,12 @@ class DPRUCB(PrivateRealPolicy):
         logs = self._log_horizon ** (1.5 * (1.0 - root) + root)
         bonus = raw_bound(self) ** root * logs / min(self.epsilon, 1.0) ** (1.0 - root)
         return Params(
-            self.arms,
-            self.horizon,
-            self.epsilon,
-            root,
-            self.level(1),
-            _BONUS * self.radius_scale * bonus,
+            arms=self.arms,
+            horizon=self.horizon,
+            epsilon=self.epsilon,
+            root=root,
+            level=self.level(1),
+            bonus=_BONUS * self.radius_scale * bonus,
         )
 
     @property

@@ -87,14 +87,14 @@ class TruncatedEliminationPolicy(PooledPolicy):
 
     def constants(self) -> Params:
         return Params(
-            self.arms,
-            self.epsilon,
-            self.moment_order,
-            math.log(raw_bound(self)),
-            failure_probability_of(self),
-            self.radius_scale,
-            self.explore,
-            self.holdout,
+            arms=self.arms,
+            epsilon=self.epsilon,
+            order=self.moment_order,
+            log_bound=math.log(raw_bound(self)),
+            beta=failure_probability_of(self),
+            radius_scale=self.radius_scale,
+            explore=self.explore,
+            holdout=self.holdout,
         )
 
     @property
