@@ -188,7 +188,7 @@ def test_the_table():
     first = str(estimates).splitlines()[0].split()
     assert first == ["arm", "decisions", "rewards", "mean", "low", "high"]
     assert "0.9 confidence" in str(estimates)
-    assert "<td>friendly</td>" in estimates._repr_html_()
+    assert "<th>friendly</th>" in estimates._repr_html_()
     named = bl.policy("kl-ucb", arms=["<b>", "&"]).agent(seed=1).estimates()
     assert "&lt;b&gt;" in named._repr_html_()
     assert "<b>" not in named._repr_html_()
