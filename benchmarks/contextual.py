@@ -22,7 +22,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import compiled, seeded
 from balaclava.environments.linear import note_means
-from balaclava.simulation.statistics import plus_minus
+from balaclava.simulation.analysis.statistics import plus_minus
 
 ARMS, FEATURES = 10, 10
 PRIVATE = {"epsilon": 1.0, "delta": 1e-5}

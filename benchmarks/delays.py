@@ -32,7 +32,7 @@ from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.engine import player
+from balaclava.simulation.engine import repetition_player
 from balaclava.simulation.feedback import Feedback
 from balaclava.testing.examples import USUAL, completed
 from hand_loops import late_ucb1
@@ -220,7 +220,9 @@ def game(
     policy: Policy, world: bl.Environment, rounds: int, delay: bl.Delay | None
 ) -> Callable[[], object]:
     """One game of the compiled loop, and nothing else of a simulation."""
-    play = player(policy.name, policy, world, np.array([rounds]), SEED, Feedback.create(delay))
+    play = repetition_player(
+        policy.name, policy, world, np.array([rounds]), SEED, Feedback.create(delay)
+    )
     return lambda: play(0, np.zeros(2, np.int64))
 
 

@@ -30,8 +30,8 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.simulation.engine import checkpoint_rounds
-from balaclava.simulation.gpu import loop
-from balaclava.simulation.gpu.engine import Group, Order
+from balaclava.simulation.gpu import device_loop
+from balaclava.simulation.gpu.launches import Group, Order
 
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 MANY = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 101))
@@ -141,18 +141,18 @@ def measure_limit(
     policy: bl.Policy, world: bl.Environment, games: int, horizon: int, limit: int
 ) -> tuple[str, ...]:
     """The cells of a row, with so many registers of a thread at most."""
-    loop._loops.clear()
-    usual, loop.REGISTERS = loop.REGISTERS, limit
+    device_loop._loops.clear()
+    usual, device_loop.REGISTERS = device_loop.REGISTERS, limit
     try:
         group = compiled(policy, world, games, horizon)
     finally:
-        loop.REGISTERS = usual
+        device_loop.REGISTERS = usual
     (kernel,) = group._loop.overloads.values()
     rate, regret = timed(group)
     return (
         *(policy.name, str(policy.arms), str(limit), str(kernel.regs_per_thread)),
         str(kernel.local_mem_per_thread),
-        f"{kernel.max_cooperative_grid_blocks(loop.THREADS) * loop.THREADS:,}",
+        f"{kernel.max_cooperative_grid_blocks(device_loop.THREADS) * device_loop.THREADS:,}",
         *(f"{games:,}", f"{horizon:,}", f"{rate:.2e}", f"{regret.mean():,.1f}"),
     )
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 import balaclava as bl
-from balaclava.simulation.gpu import state
-from balaclava.simulation.gpu.engine import Order, play_orders
-from balaclava.simulation.gpu.memory import Memory
+from balaclava.simulation.gpu import device_states
+from balaclava.simulation.gpu.device_memory import DeviceMemory
+from balaclava.simulation.gpu.launches import Order, play_orders
 
 GAMES = 90
 EVERYTHING, NOTHING = 1 << 40, 0  # bytes of an array up to which a host lays it out
@@ -45,14 +45,14 @@ def orders(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> 
 @contextmanager
 def engine_that(keeps: bool, sends: int) -> Iterator[None]:
     """Keeps memory until all groups are done or not, and lays out such arrays by the host."""
-    keep, sent = Memory.keep, state._SENT
+    keep, sent = DeviceMemory.keep, device_states._SENT
     if not keeps:
-        Memory.keep = lambda memory, arrays: None  # type: ignore[method-assign]
-    state._SENT = sends
+        DeviceMemory.keep = lambda memory, arrays: None  # type: ignore[method-assign]
+    device_states._SENT = sends
     try:
         yield
     finally:
-        Memory.keep, state._SENT = keep, sent  # type: ignore[method-assign]
+        DeviceMemory.keep, device_states._SENT = keep, sent  # type: ignore[method-assign]
 
 
 def seconds(groups: list[Order]) -> float:

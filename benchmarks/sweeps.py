@@ -18,9 +18,9 @@ from typing import Any
 
 import balaclava as bl
 import steps
-from balaclava.experiments.files import Experiment, Plan
-from balaclava.experiments.running import run_sweep
+from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
 from balaclava.experiments.sweep import open_sweep, read_cell, write_runs
+from balaclava.experiments.sweep_runner import run_sweep
 from measuring import Line, in_turns, ratios, table
 from processes import child
 
@@ -44,8 +44,8 @@ radius_scale = {{ linear = [0.1, 1, 10] }}
 RESUME = """
 import json, sys, time
 start, spent = time.perf_counter(), time.process_time()
-from balaclava.experiments.files import read_plan
-from balaclava.experiments.running import run_sweep
+from balaclava.experiments.experiment_file import read_plan
+from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.experiments.sweep import plan_sweep
 cells = plan_sweep(read_plan(sys.argv[1]), sys.argv[2]).cells
 listed = time.perf_counter() - start, time.process_time() - spent
@@ -56,11 +56,13 @@ print(json.dumps([listed, (time.perf_counter() - start, time.process_time() - sp
 """
 
 
-def plan(cells: int, horizon: int, repetitions: int) -> Plan:
+def plan(cells: int, horizon: int, repetitions: int) -> ExperimentPlan:
     """UCB1 at nine arms, each cell with a bonus of its own."""
     world = bl.environment("bernoulli", means=steps.PROBLEMS[9])
     policies = {str(i): bl.policy("ucb1", arms=9, radius_scale=1 + i / 1000) for i in range(cells)}
-    return Plan("bench", (Experiment(policies, world, horizon, repetitions, seed=1),))
+    return ExperimentPlan(
+        "bench", (SimulationSetting(policies, world, horizon, repetitions, seed=1),)
+    )
 
 
 def overhead(quick: bool) -> list[Line]:
@@ -155,7 +157,7 @@ def cluster(quick: bool) -> list[Line]:
         workers as there,
     ):
 
-        def play(what: Plan, scheduler: str | None) -> None:
+        def play(what: ExperimentPlan, scheduler: str | None) -> None:
             run_sweep(what, Path(room) / next(folders), workers=2, scheduler=scheduler)
 
         seconds = in_turns(

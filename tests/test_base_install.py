@@ -240,7 +240,7 @@ def test_a_device_reports_with_numpy_and_opendp_alone(device: Path) -> None:
 # Where a part is asked for on behalf of what is only reached from there.
 DOORS = {
     "_core/cache.py": "_core/kernels.py",
-    "_core/inner.py": "_core/kernels.py",
+    "_core/fast_compiler.py": "_core/kernels.py",
     "auditing/games/device_games.py": "simulation/gpu/device.py",
     "client/": "client/connection.py",
     "logs/numerals.py": "logs/reader.py",

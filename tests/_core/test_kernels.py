@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core.errors import TypingError
 
 import balaclava as bl
-from balaclava._core.inner import address_of
+from balaclava._core.fast_compiler import address_of
 from balaclava._core.kernels import DRAWS, borrows, compiled, compiling, kernel
 
 

@@ -194,7 +194,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_quickstart_is_readable() -> None:
-    from balaclava.experiments.files import read_experiment
+    from balaclava.experiments.experiment_file import read_experiment
 
     assert "ucb1" in read_experiment(QUICKSTART).policies
 

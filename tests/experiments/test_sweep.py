@@ -32,11 +32,16 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.experiments import running, sweep
-from balaclava.experiments.files import Experiment, Plan, read_experiment, read_plan
+from balaclava.experiments import sweep, sweep_runner
+from balaclava.experiments.experiment_file import (
+    ExperimentPlan,
+    SimulationSetting,
+    read_experiment,
+    read_plan,
+)
 from balaclava.experiments.grids import expand, values_of
-from balaclava.experiments.running import run_sweep
 from balaclava.experiments.sweep import open_sweep, plan_sweep
+from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.simulation.gpu.device import gpu_fault
 
 SWEEP = """
@@ -69,7 +74,7 @@ def written(folder: Path, text: str = SWEEP, name: str = "small.toml") -> Path:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> ExperimentPlan:
     return read_plan(written(tmp_path))
 
 
@@ -147,7 +152,7 @@ def test_a_list_for_one_number_is_told_of_grids(tmp_path: Path) -> None:
 # Files
 
 
-def test_a_file_asks_for_every_combination(plan: Plan) -> None:
+def test_a_file_asks_for_every_combination(plan: ExperimentPlan) -> None:
     settings = [(e.environment_label, e.horizon, e.seed) for e in plan.experiments]
     assert settings == [(w, t, 1) for w in ("close", FIRST, SECOND) for t in (300, 1000)]
     for experiment in plan.experiments:
@@ -227,7 +232,9 @@ def test_all_invalid_cells_are_named_before_anything_is_played(tmp_path: Path) -
 # Cells
 
 
-def test_a_sweep_is_what_simulate_gives_to_the_last_bit(plan: Plan, tmp_path: Path) -> None:
+def test_a_sweep_is_what_simulate_gives_to_the_last_bit(
+    plan: ExperimentPlan, tmp_path: Path
+) -> None:
     seen: list[tuple[int, ...]] = []
     run_sweep(plan, tmp_path / "out", progress=lambda *told: seen.append(told))
     found = open_sweep(tmp_path / "out")
@@ -249,7 +256,7 @@ def test_a_sweep_is_what_simulate_gives_to_the_last_bit(plan: Plan, tmp_path: Pa
     assert [told[2] for told in seen] == sorted(told[2] for told in seen)
 
 
-def test_a_cell_is_a_results_file(plan: Plan, tmp_path: Path) -> None:
+def test_a_cell_is_a_results_file(plan: ExperimentPlan, tmp_path: Path) -> None:
     run_sweep(plan, tmp_path / "out")
     cell = open_sweep(tmp_path / "out").cells[1]
     loaded = bl.load(cell.path)
@@ -260,7 +267,7 @@ def test_a_cell_is_a_results_file(plan: Plan, tmp_path: Path) -> None:
 
 
 def test_only_what_is_missing_is_played(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: ExperimentPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
@@ -275,8 +282,8 @@ def test_only_what_is_missing_is_played(
         played.append(arguments)
         return player(*arguments, **options)
 
-    player = running.player
-    monkeypatch.setattr(running, "player", counted)
+    player = sweep_runner.repetition_player
+    monkeypatch.setattr(sweep_runner, "repetition_player", counted)
     run_sweep(plan, out)
     assert [arguments[1] for arguments in played] == [cell.policy for cell in lost]
     assert tree(out) == before
@@ -306,17 +313,17 @@ def test_seeds(tmp_path: Path) -> None:
         found.results("close", 301, 1)
 
 
-def only_key(experiment: Experiment) -> str:
-    (cell,) = plan_sweep(Plan("x", (experiment,)), "nowhere").cells
+def only_key(experiment: SimulationSetting) -> str:
+    (cell,) = plan_sweep(ExperimentPlan("x", (experiment,)), "nowhere").cells
     return cell.key
 
 
-def alone(**changes: Any) -> Experiment:
+def alone(**changes: Any) -> SimulationSetting:
     world = bl.environment("bernoulli", means=changes.pop("means", [0.4, 0.6]))
     policy = bl.policy("ucb1", arms=2, radius_scale=changes.pop("radius_scale", 1.0))
     label = changes.pop("label", "a")
     given: dict[str, Any] = {"horizon": 100, "repetitions": 2, "seed": 1, "checkpoints": 10}
-    return Experiment({label: policy}, world, **{**given, **changes})
+    return SimulationSetting({label: policy}, world, **{**given, **changes})
 
 
 @pytest.mark.parametrize(
@@ -383,7 +390,7 @@ def test_without_a_gpu_nothing_is_played_or_lost(tmp_path: Path) -> None:
 
 
 def test_a_key_depends_on_the_code_of_ones_own_policy() -> None:
-    def make(bonus: float) -> Experiment:
+    def make(bonus: float) -> SimulationSetting:
         def index(params: Any, state: Any, t: int, context: Any, rng: Any) -> tuple[int, int]:
             return int(t * bonus) % 2, 0
 
@@ -392,7 +399,7 @@ def test_a_key_depends_on_the_code_of_ones_own_policy() -> None:
             kernels = bl.policy("ucb1", arms=2).kernels._replace(choose=bl.kernel(index))
 
         world = bl.environment("bernoulli", means=[0.4, 0.6])
-        return Experiment({"mine": Mine(arms=2)}, world, 100, 2, seed=1)
+        return SimulationSetting({"mine": Mine(arms=2)}, world, 100, 2, seed=1)
 
     assert only_key(make(0.5)) != only_key(make(0.25))
     assert only_key(make(0.5)) == only_key(make(0.5))
@@ -434,7 +441,9 @@ def test_rewards_decide_about_a_key_and_are_nowhere_written(
     assert [cell.key for cell in plan_sweep(elsewhere, out).cells] == keys[1]
 
 
-def test_a_damaged_cell_is_never_read_as_something_else(plan: Plan, tmp_path: Path) -> None:
+def test_a_damaged_cell_is_never_read_as_something_else(
+    plan: ExperimentPlan, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
     found = open_sweep(out)
@@ -456,7 +465,7 @@ def test_a_damaged_cell_is_never_read_as_something_else(plan: Plan, tmp_path: Pa
             found.results("close", 300)
 
 
-def test_a_damaged_cell_is_played_again(plan: Plan, tmp_path: Path) -> None:
+def test_a_damaged_cell_is_played_again(plan: ExperimentPlan, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
     before = tree(out)
@@ -469,7 +478,9 @@ def test_a_damaged_cell_is_played_again(plan: Plan, tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-def test_what_a_killed_writer_leaves_is_ignored_and_removed(plan: Plan, tmp_path: Path) -> None:
+def test_what_a_killed_writer_leaves_is_ignored_and_removed(
+    plan: ExperimentPlan, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
     before = tree(out)
@@ -484,7 +495,7 @@ def test_what_a_killed_writer_leaves_is_ignored_and_removed(plan: Plan, tmp_path
     assert tree(out) == before
 
 
-def test_another_experiment_is_refused(plan: Plan, tmp_path: Path) -> None:
+def test_another_experiment_is_refused(plan: ExperimentPlan, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
     before = tree(out)
@@ -500,7 +511,7 @@ def test_another_experiment_is_refused(plan: Plan, tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: ExperimentPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
@@ -510,7 +521,7 @@ def test_another_version_is_refused(
         run_sweep(plan, out)
 
 
-def test_a_folder_is_for_one_run_at_a_time(plan: Plan, tmp_path: Path) -> None:
+def test_a_folder_is_for_one_run_at_a_time(plan: ExperimentPlan, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
 
     def second(*_: int) -> None:
@@ -528,11 +539,11 @@ def test_a_folder_is_for_one_run_at_a_time(plan: Plan, tmp_path: Path) -> None:
     [
         ("{", "is not a manifest"),
         ("[]", "is not a manifest"),
-        ('{"schema": 99}', "has schema 99"),
+        ('{"schema": 99}', "has format 99, but this version reads 1; upgrade balaclava"),
         ('{"schema": 1, "name": "x"}', "is not a manifest"),
     ],
 )
-def test_odd_folders(plan: Plan, tmp_path: Path, content: str, message: str) -> None:
+def test_odd_folders(plan: ExperimentPlan, tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(ResultsFileError, match="holds no sweep"):
         open_sweep(tmp_path)
     (tmp_path / "manifest.json").write_text(content)
@@ -544,22 +555,22 @@ def test_odd_folders(plan: Plan, tmp_path: Path, content: str, message: str) -> 
         run_sweep(plan, tmp_path / "manifest.json")
 
 
-def test_odd_arguments(plan: Plan, tmp_path: Path) -> None:
+def test_odd_arguments(plan: ExperimentPlan, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="workers"):
         run_sweep(plan, tmp_path / "out", workers=-1)
     other = bl.environment("bernoulli", means=[0.1, 0.2, 0.3])
-    mismatched = Experiment(alone().policies, other, 100, 2, seed=1)
+    mismatched = SimulationSetting(alone().policies, other, 100, 2, seed=1)
     with pytest.raises(IncompatibleError, match="arms = 2, but bernoulli has 3 arms"):
-        run_sweep(Plan("x", (mismatched,)), tmp_path / "out")
+        run_sweep(ExperimentPlan("x", (mismatched,)), tmp_path / "out")
     with pytest.raises(ParameterError, match="no experiment"):
-        run_sweep(Plan("empty", ()), tmp_path / "out")
+        run_sweep(ExperimentPlan("empty", ()), tmp_path / "out")
 
 
 # Runs that end early
 
 
 def test_a_full_disk_loses_nothing(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: ExperimentPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_sweep(plan, tmp_path / "whole")
     write, room = Path.write_bytes, [7]
@@ -585,9 +596,9 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.crash
 @pytest.mark.parametrize("after", [1, 5, 30, 71])
 def test_an_interrupted_run_keeps_every_repetition(
-    plan: Plan, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+    plan: ExperimentPlan, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished = running.Pool.finished
+    finished = sweep_runner.Pool.finished
 
     def interrupted(self: Any, *arguments: Any) -> Iterator[Any]:
         for i, pair in enumerate(finished(self, *arguments)):
@@ -596,7 +607,7 @@ def test_an_interrupted_run_keeps_every_repetition(
             yield pair
 
     with monkeypatch.context() as patch:
-        patch.setattr(running.Pool, "finished", interrupted)
+        patch.setattr(sweep_runner.Pool, "finished", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(plan, tmp_path / "out")
     found = open_sweep(tmp_path / "out")
@@ -614,8 +625,8 @@ def test_an_interrupted_run_keeps_every_repetition(
 
 DRIVER = """
 import sys
-from balaclava.experiments.files import read_plan
-from balaclava.experiments.running import run_sweep
+from balaclava.experiments.experiment_file import read_plan
+from balaclava.experiments.sweep_runner import run_sweep
 run_sweep(read_plan(sys.argv[1]), sys.argv[2], workers=1, keep_every=0.02)
 """
 
@@ -713,7 +724,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Any, *_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running.Pool, "finished", interrupted)
+    monkeypatch.setattr(sweep_runner.Pool, "finished", interrupted)
     open_sweep(out).cells[0].path.unlink()
     answer = invoke("simulate", path, "--out", out)
     assert answer.exit_code == 130
@@ -734,7 +745,7 @@ def cluster() -> Iterator[Any]:
         yield started
 
 
-def test_a_cluster_gives_the_same_bytes(plan: Plan, tmp_path: Path, cluster: Any) -> None:
+def test_a_cluster_gives_the_same_bytes(plan: ExperimentPlan, tmp_path: Path, cluster: Any) -> None:
     seen: list[tuple[int, ...]] = []
     run_sweep(
         plan,
@@ -771,7 +782,7 @@ def test_a_worker_that_dies_costs_nothing(
 
 
 def test_workers_with_other_software_are_refused(
-    plan: Plan, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    plan: ExperimentPlan, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from balaclava.experiments import cluster as module
 
@@ -786,7 +797,9 @@ def test_workers_with_other_software_are_refused(
 
 
 @pytest.mark.skipif(not gpu_fault(), reason="there is a GPU")
-def test_workers_without_a_gpu_are_refused(plan: Plan, tmp_path: Path, cluster: Any) -> None:
+def test_workers_without_a_gpu_are_refused(
+    plan: ExperimentPlan, tmp_path: Path, cluster: Any
+) -> None:
     there = plan.with_device("cuda")
     with pytest.raises(DeviceError, match=r"the worker at .*(numba-cuda|GPU)"):
         run_sweep(there, tmp_path / "out", scheduler=cluster.scheduler_address)
@@ -804,7 +817,7 @@ def test_what_goes_wrong_on_a_worker_is_told() -> None:
         def result(self) -> None:
             raise self.error
 
-    (cell,) = plan_sweep(Plan("x", (alone(),)), "nowhere").cells
+    (cell,) = plan_sweep(ExperimentPlan("x", (alone(),)), "nowhere").cells
     with pytest.raises(PolicyError, match="a on bernoulli at horizon 100: chose badly"):
         _result(Future(PolicyError("chose badly")), cell)
     with pytest.raises(ClusterError, match=r"horizon 100: the workers that tried it died.*again"):
@@ -813,7 +826,7 @@ def test_what_goes_wrong_on_a_worker_is_told() -> None:
         _result(Future(distributed.CancelledError("task")), cell)
 
 
-def test_no_scheduler_no_worker(plan: Plan, tmp_path: Path) -> None:
+def test_no_scheduler_no_worker(plan: ExperimentPlan, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"no scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1", timeout=0.5)
     for address in ("nonsense://", "nonsense", "tcp://nowhere.invalid:8786"):
@@ -829,7 +842,9 @@ def test_no_scheduler_no_worker(plan: Plan, tmp_path: Path) -> None:
     assert not tree(tmp_path / "out" / "cells")
 
 
-def test_without_dask(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask(
+    plan: ExperimentPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPartError, match=r"a cluster needs distributed.*balaclava\[sweep\]"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1")

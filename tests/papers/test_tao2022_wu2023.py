@@ -20,7 +20,7 @@ from balaclava.papers.harness.claims import compare_means
 from balaclava.papers.harness.figure_registry import figures
 from balaclava.papers.harness.figure_run import FigureRun, RunSize
 from balaclava.papers.harness.final_regret_curves import FinalRegretCurve, RegretStudy
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.analysis.statistics import mean_of_regret
 
 pytestmark = pytest.mark.xdist_group("heavy_tailed")  # their policies are compiled there
 

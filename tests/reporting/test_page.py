@@ -20,8 +20,8 @@ from balaclava._core.number_format import tick_label
 from balaclava.cli import main
 from balaclava.cli.commands.audit_command import parameter
 from balaclava.errors import ResultsFileError
-from balaclava.experiments.files import Experiment, Plan, read_experiment
-from balaclava.experiments.running import run_sweep
+from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, read_experiment
+from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.reporting import quick_audits
 from balaclava.reporting.chart_scales import Scale, fit_scale
 from balaclava.reporting.report_data import (
@@ -247,12 +247,14 @@ def test_the_recipe_gives_the_same_experiment(tmp_path: Path) -> None:
 
 
 def test_sweep(tmp_path: Path) -> None:
-    def experiment(arms: int, horizon: int) -> Experiment:
+    def experiment(arms: int, horizon: int) -> SimulationSetting:
         world = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, arms))
         policies: dict[str, bl.Policy] = {"ucb1": bl.policy("ucb1", arms=arms)}
-        return Experiment(policies, world, horizon, 3, seed=1, environment_label=f"{arms} arms")
+        return SimulationSetting(
+            policies, world, horizon, 3, seed=1, environment_label=f"{arms} arms"
+        )
 
-    plan = Plan("both", (experiment(2, 100), experiment(2, 300), experiment(3, 100)))
+    plan = ExperimentPlan("both", (experiment(2, 100), experiment(2, 300), experiment(3, 100)))
     run_sweep(plan, tmp_path / "sweep")
     story = read_page_data(tmp_path / "sweep")
     assert [panel.heading for panel in story.panels] == [

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import balaclava as bl
-from balaclava._core.files import atomically
+from balaclava._core.atomic_files import atomically
 from balaclava.errors import (
     ExperimentFileError,
     IncompatibleError,
@@ -23,7 +23,7 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.experiments.files import read_experiment
+from balaclava.experiments.experiment_file import read_experiment
 from balaclava.policies.base import REGISTRY
 from balaclava.reporting.report_data import experiment_toml
 from balaclava.simulation.results import Results, Run

@@ -107,7 +107,7 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     import numba
     from numba import extending
 
-    from balaclava._core.inner import InnerCompiler, LoopCompiler
+    from balaclava._core.fast_compiler import InnerCompiler, LoopCompiler
 
     for called, body in newly_marked("cpu"):
         # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.

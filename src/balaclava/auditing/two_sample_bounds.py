@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from balaclava._core.extras import require_extra
-from balaclava.simulation.statistics import clopper_pearson
+from balaclava.simulation.analysis.statistics import clopper_pearson
 
 
 def epsilon_lower(

@@ -61,7 +61,7 @@ def lateness(
     delay: float | None, law: str | None, lost: float | None, patience: int | None
 ) -> dict[str, Any]:
     """What the options ask for, as `bl.simulate` takes it; {} where they ask for nothing."""
-    from balaclava.simulation.delays import Delay
+    from balaclava.simulation.reward_delays import Delay
 
     if law is not None and delay is None:
         raise ParameterError(f"--law {law} goes with a mean delay; give --delay as well")

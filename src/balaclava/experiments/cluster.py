@@ -21,11 +21,11 @@ from balaclava.environments.base import Environment
 from balaclava.errors import BalaclavaError, ClusterError
 from balaclava.experiments.sweep import Cell, gpu_software, sources
 from balaclava.policies.base import Policy
-from balaclava.simulation.engine import Device, Progress, chosen_device, player
+from balaclava.simulation.engine import Device, Progress, chosen_device, repetition_player
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.files import versions
 from balaclava.simulation.gpu.device import gpu_fault, unusable
 from balaclava.simulation.results import Run
+from balaclava.simulation.results_file import versions
 
 TASK_ROUNDS = 100_000_000  # a few seconds: long beside a message, short beside a mishap
 GPU_TASK_ROUNDS = 50_000_000_000  # the same there, and thousands of games at once
@@ -53,11 +53,13 @@ def play_part(
     """The task: runs on a worker."""
     _require_same(expected, software())
     if chosen_device(device, feedback, winners, environment) == "cuda":
-        from balaclava.simulation.gpu.engine import some_on_device
+        from balaclava.simulation.gpu.launches import some_on_device
 
         pair = policy.name, policy, environment
         return list(some_on_device(*pair, checkpoints, seed, repetitions))
-    play = player(policy.name, policy, environment, checkpoints, seed, feedback, winners=winners)
+    play = repetition_player(
+        policy.name, policy, environment, checkpoints, seed, feedback, winners=winners
+    )
     return [play(repetition, np.zeros(2, np.int64)) for repetition in repetitions]
 
 

@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from balaclava._core.atomic_files import atomically
 from balaclava._core.cache import fingerprint, value_bytes
-from balaclava._core.files import atomically
 from balaclava.environments.base import Environment
 from balaclava.errors import (
     BalaclavaError,
@@ -37,7 +37,7 @@ from balaclava.errors import (
     UnknownNameError,
     nearest,
 )
-from balaclava.experiments.files import Experiment, Plan, require_played
+from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, require_played
 from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import (
@@ -48,19 +48,20 @@ from balaclava.simulation.engine import (
     require_compatible,
 )
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.files import (
-    Recorded,
+from balaclava.simulation.gpu.device import compiler_version
+from balaclava.simulation.results import Results, Run
+from balaclava.simulation.results_file import (
+    RecordedEnvironment,
     describe_environment,
     described_environment,
     described_feedback,
     encode,
     read,
+    unknown_schema,
     versions,
 )
-from balaclava.simulation.gpu.device import compiler_version
-from balaclava.simulation.results import Results, Run
 
-SCHEMA = 1
+MANIFEST_SCHEMA = 1
 SUMMARY = "summary.txt"
 _MANIFEST = ("schema", "name", "versions", "sources", "machines", "settings")
 _PACKAGE = Path(__file__).parents[1]
@@ -71,11 +72,11 @@ _DECISIVE = (
     "frames",
     "policies",
     "privacy",
-    "simulation/delays.py",
+    "simulation/reward_delays.py",
     "simulation/engine.py",
     "simulation/feedback.py",
     "simulation/loops.py",
-    "simulation/waiting.py",
+    "simulation/open_decisions.py",
     "theory",
 )
 _RECOMPUTE = "run the same command again, which computes it anew"
@@ -122,8 +123,8 @@ class Sweep:
 
     Example:
         >>> import balaclava as bl, tempfile
-        >>> from balaclava.experiments.files import Experiment, Plan
-        >>> from balaclava.experiments.running import run_sweep
+        >>> from balaclava.experiments.experiment_file import Experiment, Plan
+        >>> from balaclava.experiments.sweep_runner import run_sweep
         >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
         >>> policies = {"a": bl.policy("ucb1", arms=3)}
         >>> plan = Plan("small", (Experiment(policies, world, 1000, 10, seed=1),))
@@ -137,7 +138,7 @@ class Sweep:
     """
 
     def __init__(
-        self, folder: Path, manifest: dict[str, Any], experiments: Iterable[Experiment]
+        self, folder: Path, manifest: dict[str, Any], experiments: Iterable[SimulationSetting]
     ) -> None:
         self.folder = folder
         self.manifest = manifest
@@ -214,11 +215,11 @@ class Sweep:
                 runs[run.repetition] = run
         return [runs[repetition] for repetition in sorted(runs)]
 
-    def _settings(self) -> Iterator[tuple[Experiment, dict[str, Any]]]:
+    def _settings(self) -> Iterator[tuple[SimulationSetting, dict[str, Any]]]:
         return zip(self._experiments, self.manifest["settings"], strict=True)
 
     def _cells(
-        self, experiment: Experiment, setting: dict[str, Any], finished: set[str]
+        self, experiment: SimulationSetting, setting: dict[str, Any], finished: set[str]
     ) -> Iterator[Cell]:
         rounds, folder = _rounds(experiment), self.folder / "cells"
         for label, policy in experiment.policies.items():
@@ -263,7 +264,7 @@ def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
         raise _odd_manifest(folder, error) from error
 
 
-def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
+def plan_sweep(plan: ExperimentPlan, folder: str | os.PathLike[str]) -> Sweep:
     """The sweep that a plan asks for, in a folder. Nothing is written."""
     if not plan.experiments:
         raise ParameterError("the plan holds no experiment; give at least one")
@@ -278,7 +279,7 @@ def plan_sweep(plan: Plan, folder: str | os.PathLike[str]) -> Sweep:
     if any(experiment.device == "cuda" for experiment in experiments):
         packages = versions("cuda")
     manifest = {
-        "schema": SCHEMA,
+        "schema": MANIFEST_SCHEMA,
         "name": plan.name,
         "versions": packages,
         "sources": sources(),
@@ -300,14 +301,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         raise ResultsFileError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise _odd_manifest(folder, error) from error
+    if schema != MANIFEST_SCHEMA:
+        raise unknown_schema(path, schema, MANIFEST_SCHEMA)
     missing = [key for key in _MANIFEST if key not in manifest]
-    if schema == SCHEMA and missing:
+    if missing:
         raise _odd_manifest(folder, KeyError(*missing))
-    if schema != SCHEMA:
-        raise ResultsFileError(
-            f"{path} has schema {schema}, and this version reads {SCHEMA}; use the version of "
-            "balaclava that wrote it"
-        )
     return dict(manifest)
 
 
@@ -404,20 +402,20 @@ def _odd_manifest(folder: Path, error: Exception) -> ResultsFileError:
     )
 
 
-def _facet(experiment: Experiment, what: str) -> Any:
+def _facet(experiment: SimulationSetting, what: str) -> Any:
     return experiment.environment_label if what == "environment" else getattr(experiment, what)
 
 
-def _rounds(experiment: Experiment) -> np.ndarray:
+def _rounds(experiment: SimulationSetting) -> np.ndarray:
     return checkpoint_rounds(experiment.checkpoints, experiment.horizon)
 
 
-def _labelled(experiment: Experiment) -> Experiment:
+def _labelled(experiment: SimulationSetting) -> SimulationSetting:
     label = experiment.environment_label or experiment.environment.name
     return replace(experiment, environment_label=label)
 
 
-def _on_device(experiment: Experiment) -> Experiment:
+def _on_device(experiment: SimulationSetting) -> SimulationSetting:
     """With "auto" decided, as the numbers depend on it. Whether there is a GPU is asked later."""
     require_played(experiment)
     if experiment.device != "auto":
@@ -430,7 +428,7 @@ def _decided(device: Device) -> Literal["cpu", "cuda"]:
     return "cuda" if device == "cuda" else "cpu"
 
 
-def _described(experiment: Experiment, packages: dict[str, str]) -> dict[str, Any]:
+def _described(experiment: SimulationSetting, packages: dict[str, str]) -> dict[str, Any]:
     """An experiment as the manifest has it, with the key of each cell."""
     world = _public(experiment.environment)
     rounds = _rounds(experiment).tolist()
@@ -507,7 +505,7 @@ def _public(world: Environment) -> Environment:
     if not world.holds_data:
         return world
     known = _without_folders(describe_environment(world))
-    return Recorded(family=known["name"], known=known["parameters"], regrets=world.gaps)
+    return RecordedEnvironment(family=known["name"], known=known["parameters"], regrets=world.gaps)
 
 
 def _without_folders(value: Any) -> Any:
@@ -521,8 +519,8 @@ def _without_folders(value: Any) -> Any:
     return value
 
 
-def _rebuilt(setting: dict[str, Any]) -> Experiment:
-    return Experiment(
+def _rebuilt(setting: dict[str, Any]) -> SimulationSetting:
+    return SimulationSetting(
         {
             label: POLICIES.create(saved["name"], saved["parameters"])
             for label, saved in setting["policies"].items()

@@ -36,7 +36,7 @@ from balaclava.papers.harness.final_regret_curves import (
     play_studies,
 )
 from balaclava.papers.harness.regret_panels import regret_panels
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.theory.bounds import local_pair
 
 if TYPE_CHECKING:
@@ -618,10 +618,10 @@ def _draw_curves(
     heading: str,
     what: str,
 ) -> None:
-    from balaclava.simulation.plots import COLOURS, STYLES
+    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 
     for i, (label, values) in enumerate(curves.items()):
-        ax.plot(gaps, values, color=COLOURS[i + 1], ls=STYLES[i], label=label)
+        ax.plot(gaps, values, color=COLOURS[i + 1], ls=LINE_STYLES[i], label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_title(f"{heading}, ε=1 per report, T={LONG:.0e}", fontsize=10, loc="left")

@@ -13,8 +13,8 @@ from balaclava.reporting.quick_audits import AuditSummary
 from balaclava.reporting.report_data import CURVE_QUANTILES
 from balaclava.reporting.report_page import NOT_PRIVATE_TO_LOOK, asset
 from balaclava.reporting.svg_charts import ChartCurve, LineLook, curves_chart, escape, legend
+from balaclava.simulation.analysis.winners import recorded
 from balaclava.simulation.results import Results
-from balaclava.simulation.winners import recorded
 
 _REFUTED = ("violated", "unproved", "not examined")
 _MATTERS = 0.9  # of the regret of playing at random: more is no margin that matters

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from balaclava._core.atomic_files import atomically
 from balaclava._core.cache import cache_directory
-from balaclava._core.files import atomically
 from balaclava.auditing.audit import audit
 from balaclava.auditing.audit_report import AuditReport
 from balaclava.errors import ResultsFileError

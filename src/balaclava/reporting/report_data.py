@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.errors import ResultsFileError
-from balaclava.simulation.bounds import proved_bound
+from balaclava.simulation.analysis.statistics import best_arm_share, plus_minus, proved_bound
+from balaclava.simulation.analysis.winners import recorded
 from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.results import Results, load
-from balaclava.simulation.statistics import best_arm_share, plus_minus
-from balaclava.simulation.winners import recorded
 
 CURVE_QUANTILES = (0.1, 0.9)  # quantiles of the repetitions around a curve
 FINAL_QUANTILES = (0.05, 0.95)  # quantiles of the final regret

@@ -14,7 +14,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import balaclava
-from balaclava._core.files import atomically
+from balaclava._core.atomic_files import atomically
 from balaclava.reporting.quick_audits import AuditSummary
 from balaclava.reporting.report_data import PageData, read_page_data
 from balaclava.reporting.report_sections import MOST_BANDS, panel_section

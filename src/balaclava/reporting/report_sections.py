@@ -29,9 +29,9 @@ from balaclava.reporting.svg_charts import (
     points_chart,
     shares_chart,
 )
-from balaclava.simulation.statistics import CONFIDENCE
-from balaclava.simulation.tails import HEADER, tail_cells
-from balaclava.simulation.winners import recorded
+from balaclava.simulation.analysis.regret_tails import TAIL_HEADER, tail_cells
+from balaclava.simulation.analysis.statistics import CONFIDENCE
+from balaclava.simulation.analysis.winners import recorded
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -118,7 +118,7 @@ def _tails(panel: ResultsPanel) -> str:
         "<p>Quantiles of the final regret: what one run in 100, 1,000 or 10,000 exceeds. Each lies "
         f"between the two numbers beside it with {CONFIDENCE:.0%} confidence; those of which the "
         "runs say nothing are left out.</p>"
-        + wide_table("Tails", HEADER, rows, [NUMBER] * (len(HEADER) - 1))
+        + wide_table("Tails", TAIL_HEADER, rows, [NUMBER] * (len(TAIL_HEADER) - 1))
     )
 
 

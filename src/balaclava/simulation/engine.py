@@ -20,19 +20,18 @@ from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.delays import Delay
 from balaclava.simulation.feedback import PROMPT, Feedback
-from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_play
-from balaclava.simulation.moments import warn_of_moments
-from balaclava.simulation.rehearsal import rehearse
+from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_play, rehearse
+from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.results import Results, Run
+from balaclava.simulation.reward_delays import Delay
 
 POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM, CONTEXT_STREAM = 0, 1, 2, 3
 
 Device = Literal["cpu", "cuda", "auto"]
 Progress = Callable[[int, int], None]  # rounds played, rounds in all
 Play = Callable[[int, np.ndarray], Run]  # plays one repetition, given its signals
-AnyJob = TypeVar("AnyJob", bound="Job")
+AnyJob = TypeVar("AnyJob", bound="RepetitionJob")
 Policies = Policy | Sequence[Policy] | Mapping[str, Policy]
 Checkpoints = int | Sequence[int] | np.ndarray
 
@@ -46,7 +45,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclass(eq=False)
-class Job:
+class RepetitionJob:
     """One repetition that is to be played."""
 
     play: Play
@@ -121,12 +120,12 @@ def simulate(
             "progress is no function; give one of two numbers, the rounds played and all of them"
         )
     feedback = Feedback.create(delay, patience, settle, missing)
-    results = described(policies, environment, horizon, seed, checkpoints, feedback)
+    results = empty_results(policies, environment, horizon, seed, checkpoints, feedback)
     play(results, repetitions, workers, winners, device, progress)
     return results
 
 
-def described(
+def empty_results(
     policies: Policies,
     environment: Environment,
     horizon: int,
@@ -161,7 +160,7 @@ def play(
         place = chosen_device(device, results.feedback, winners, results.environment)
         results.device = place
         if place == "cuda":
-            from balaclava.simulation.gpu.engine import fill
+            from balaclava.simulation.gpu.launches import fill
 
             fill([(results, repetitions)], progress)
         else:
@@ -177,11 +176,17 @@ def _runs_on_threads(
     """Each repetition that `results` describes, as it is finished."""
     rounds, seed, feedback = results.checkpoints, results.seed, results.feedback
     plays = [
-        player(label, policy, results.environment, rounds, seed, feedback, winners=winners)
+        repetition_player(
+            label, policy, results.environment, rounds, seed, feedback, winners=winners
+        )
         for label, policy in results.policies.items()
     ]
     horizon = results.horizon
-    jobs = [Job(play, repetition, horizon) for repetition in range(repetitions) for play in plays]
+    jobs = [
+        RepetitionJob(play, repetition, horizon)
+        for repetition in range(repetitions)
+        for play in plays
+    ]
     with Pool(workers) as pool:
         for _, run in pool.finished(jobs, len(jobs) * horizon, progress):
             yield run
@@ -211,7 +216,7 @@ class Pool:
     def __init__(self, workers: int) -> None:
         self._at_once = 2 * workers  # the next job waits ready, and no queue grows long
         self._executor = ThreadPoolExecutor(max_workers=workers)
-        self._started: list[Job] = []
+        self._started: list[RepetitionJob] = []
 
     def finished(
         self, jobs: Iterable[AnyJob], rounds: int, progress: Progress | None
@@ -244,7 +249,7 @@ class Pool:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def player(
+def repetition_player(
     label: str,
     policy: Policy,
     environment: Environment,

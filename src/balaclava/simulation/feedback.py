@@ -9,7 +9,7 @@ from balaclava._core.declared import brief
 from balaclava.agents.settling import Settling, checked_settling
 from balaclava.errors import ParameterError
 from balaclava.frames.patience import FOUND, LEAST_REWARDS, LEAST_WAIT, MOST_TIMES
-from balaclava.simulation.delays import Delay, DelayLaw
+from balaclava.simulation.reward_delays import Delay, DelayLaw
 
 _SCARCE = 5 * LEAST_REWARDS  # if so many are to be expected, fewer than 30 come once in 10^20
 _MOST_OPEN = 2**27  # decisions that may be open at once: they are kept in memory

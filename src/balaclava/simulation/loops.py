@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.kernels import kernel
+from balaclava._core.kernels import is_foreign, kernel
 from balaclava._core.states import ring_index
 from balaclava.environments.base import nothing_new, reward_itself, same_world
 from balaclava.frames.patience import ENDLESS, FOUND, LATE, begin_patience, longest_wait, note_wait
+from balaclava.privacy.randomness import seeded
 from balaclava.simulation.feedback import FeedbackConstants
-from balaclava.simulation.waiting import (
-    AHEAD,
-    begin_waiting,
+from balaclava.simulation.open_decisions import (
+    DELAYS_AHEAD,
+    begin_open_decisions,
     draw_ahead,
     given_up,
     never_comes,
@@ -25,7 +26,8 @@ from balaclava.simulation.waiting import (
 )
 
 STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
-BREATH = 1 << 16  # rounds between two looks at the stop flag
+SIGNAL_ROUNDS = 1 << 16  # rounds between two looks at the stop flag
+REHEARSAL_ROUNDS = 500  # of a user's kernels, interpreted: a few milliseconds
 
 
 @kernel(borrows=True)
@@ -88,7 +90,7 @@ def make_play(
         t = 0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
-                until = min(checkpoints[c], t + BREATH)
+                until = min(checkpoints[c], t + SIGNAL_ROUNDS)
                 while t < until:
                     t += 1
                     renew(scene, t, context_rng)
@@ -148,7 +150,7 @@ def make_late_play(
         state, scene = begin(params), open_scene(world)
         law, limit, window = feedback.law, feedback.patience, feedback.window
         longest, constant = reach_of(law, limit, window)
-        waiting = begin_waiting(feedback.most_open, longest)
+        waiting = begin_open_decisions(feedback.most_open, longest)
         patience = begin_patience(ENDLESS if window else limit)  # a window's end gives nobody up
         missing, size = prepare(params, feedback.missing), waiting.delays.size
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
@@ -157,7 +159,7 @@ def make_late_play(
             while t < checkpoints[c] and signals[1] == 0:
                 if t == ahead:
                     draw_ahead(waiting, t, law, longest, constant, delay_rng)
-                    ahead += AHEAD
+                    ahead += DELAYS_AHEAD
                 while t - oldest >= longest_wait(patience):
                     old, oldest = given_up(waiting, oldest, t + 1, t + 1 - longest_wait(patience))
                     if old > 0:
@@ -194,3 +196,19 @@ def make_late_play(
         return history, totals, released
 
     return play
+
+
+def rehearse(
+    make: Callable[..., Callable[..., Any]],
+    kernels: tuple[Callable[..., Any], ...],
+    fixed: tuple[Any, ...],
+    rounds: np.ndarray,
+    streams: int,
+) -> None:
+    """Play a few rounds in Python if one of the kernels is a user's.
+
+    Python checks every index, which compiled code does not, and names the faulty line.
+    """
+    if any(map(is_foreign, kernels)):
+        few = rounds[:1].clip(max=REHEARSAL_ROUNDS)
+        make(*kernels)(*fixed, few, *map(seeded, range(streams)), np.zeros(2, np.int64))

@@ -19,9 +19,9 @@ from balaclava.simulation.feedback import PROMPT, Feedback
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from balaclava.simulation.summary import Summary
-    from balaclava.simulation.tails import BadRuns, Tail
-    from balaclava.simulation.winners import Winners
+    from balaclava.simulation.analysis.regret_tails import BadRuns, RegretQuantile
+    from balaclava.simulation.analysis.summary import Summary
+    from balaclava.simulation.analysis.winners import Winners
 
 
 class Run(NamedTuple):
@@ -119,16 +119,16 @@ class Results:
 
     def summary(self) -> Summary:
         """The final regret of each policy in a table: print it, or take its rows."""
-        from balaclava.simulation.summary import summarise
+        from balaclava.simulation.analysis.summary import summarise
 
         return summarise(self)
 
-    def tails(self, label: str) -> tuple[Tail, ...]:
+    def tails(self, label: str) -> tuple[RegretQuantile, ...]:
         """The 99, 99.9 and 99.99 % quantiles of the final regret, where the runs allow for them.
 
         Each with the two runs between which it lies with 95 % confidence.
         """
-        from balaclava.simulation.tails import tails_of
+        from balaclava.simulation.analysis.regret_tails import tails_of
 
         return tails_of(self.final_regret(label))
 
@@ -141,7 +141,7 @@ class Results:
         is compared with. The interval is exact, at 95 %. Where the median is below 0, as losses may
         have it, the share is NaN.
         """
-        from balaclava.simulation.tails import bad_runs
+        from balaclava.simulation.analysis.regret_tails import bad_runs
 
         factor = check("factor", factor, Annotated[float, Range(0, open_low=True)])
         medians = {} if medians is None else medians
@@ -155,13 +155,13 @@ class Results:
         A run stops at the first checkpoint at which `agent.winner(confidence)` would name an arm.
         For simulations with `winners=True`.
         """
-        from balaclava.simulation.winners import find_winners
+        from balaclava.simulation.analysis.winners import find_winners
 
         return find_winners(self, confidence)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
         """Draw the mean regret of each policy; the options are those of `simulation.plots.plot`."""
-        from balaclava.simulation.plots import plot
+        from balaclava.simulation.analysis.regret_plots import plot
 
         return plot(self, path, **options)
 
@@ -170,7 +170,7 @@ class Results:
 
         Its columns: policy (the label), privacy, repetition, round, regret.
         """
-        from balaclava.simulation.long_form import to_arrow
+        from balaclava.simulation.analysis.long_form import to_arrow
 
         return to_arrow(self)
 
@@ -191,7 +191,7 @@ class Results:
 
         Parameters are part of it, but never the rewards that an environment was made from.
         """
-        from balaclava.simulation.files import save
+        from balaclava.simulation.results_file import save
 
         save(self, path)
 
@@ -212,6 +212,6 @@ class Results:
 
 def load(path: str | os.PathLike[str]) -> Results:
     """The results in a file that `results.save(path)` wrote."""
-    from balaclava.simulation.files import load
+    from balaclava.simulation.results_file import load
 
     return load(path)

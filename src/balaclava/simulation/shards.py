@@ -26,8 +26,8 @@ from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import (
     ENVIRONMENT_STREAM,
     POLICY_STREAM,
-    Job,
     Pool,
+    RepetitionJob,
     available_cores,
     checkpoint_rounds,
     require_compatible,
@@ -89,7 +89,9 @@ def simulate_shards(
     )
     stretch = _compiled_stretch(policy, environment)
     jobs = [
-        Job(_player(label, count, policy, environment, results, merge_every, stretch), n, horizon)
+        RepetitionJob(
+            _player(label, count, policy, environment, results, merge_every, stretch), n, horizon
+        )
         for n in range(repetitions)
         for label, count in labels.items()
     ]

@@ -20,16 +20,16 @@ from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import mechanism_of
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.delays import LOST, Delay, draw_delay
 from balaclava.simulation.engine import (
     CONTEXT_STREAM,
     DELAY_STREAM,
     ENVIRONMENT_STREAM,
     POLICY_STREAM,
-    player,
+    repetition_player,
     simulate,
 )
 from balaclava.simulation.feedback import Feedback
+from balaclava.simulation.reward_delays import LOST, Delay, draw_delay
 from balaclava.testing.conformance import require, require_error
 from balaclava.testing.examples import matching_environment
 
@@ -166,7 +166,7 @@ def agrees_with_delays(policy: Policy, interpreted: bool) -> None:
         Feedback.create(Delay(mean=3, law="uniform", lost=0.1), 5, "window", missing),
     ):
         rounds = np.arange(1, ROUNDS + 1)
-        play = player(
+        play = repetition_player(
             policy.name, policy, environment, rounds, SEED, feedback, interpreted=interpreted
         )
         run = play(0, np.zeros(2, np.int64))

@@ -24,7 +24,7 @@ from balaclava.privacy.device_report import truncated_report
 from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.laplace import laplace_report
 from balaclava.privacy.mechanisms.truncation import exact_step, truncated, truncated_onto
-from balaclava.simulation.moments import warn_of_moments
+from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.testing.policy_checks import interpreted_arms, played
 from balaclava.theory.truncation_radius import central_moment_bound, raw_moment_bound
 

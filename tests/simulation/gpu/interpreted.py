@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.simulation.gpu import device, engine, laws, loop
+from balaclava.simulation.gpu import device, device_loop, launches, philox_draws
 
 DRAWS = {
-    "random": laws.uniform,
-    "integers": laws.integer,
-    "laplace": laws.laplace,
-    "standard_exponential": laws.exponential,
-    "standard_normal": laws.normal,
-    "beta": laws.beta,
+    "random": philox_draws.uniform,
+    "integers": philox_draws.integer,
+    "laplace": philox_draws.laplace,
+    "standard_exponential": philox_draws.exponential,
+    "standard_normal": philox_draws.normal,
+    "beta": philox_draws.beta,
 }
 
 
 class Stream:
     """What kernels call `rng`, as on a device: numpy's names for the laws of `laws`."""
 
-    def __init__(self, key: Any, place: int, memory: laws.Memory) -> None:
+    def __init__(self, key: Any, place: int, memory: philox_draws.PhiloxState) -> None:
         self.origin = np.uint64(key), np.uint64(place), memory
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -126,25 +126,28 @@ def driver(bank: Bank) -> ModuleType:
 
 def install(patch: pytest.MonkeyPatch, bank: Bank | None = None) -> None:
     """Let the engine find this device."""
-    cuda, streams = driver(bank or Bank(1 << 30)), ModuleType("balaclava.simulation.gpu.random")
+    cuda, streams = (
+        driver(bank or Bank(1 << 30)),
+        ModuleType("balaclava.simulation.gpu.random_streams"),
+    )
     streams.device_random = Stream  # type: ignore[attr-defined]
     patch.setitem(sys.modules, streams.__name__, streams)
     patch.setitem(sys.modules, "numba.cuda", cuda)
     patch.setattr(numba, "cuda", cuda, raising=False)
     patch.setattr(device, "gpu_fault", lambda: "")
-    patch.setattr(loop, "make_kernels_known", lambda: None)
-    patch.setattr(loop, "_loops", {})
-    patch.setattr(engine, "_LOOK", 0.0)
+    patch.setattr(device_loop, "make_kernels_known", lambda: None)
+    patch.setattr(device_loop, "_loops", {})
+    patch.setattr(launches, "_LOOK", 0.0)
 
 
 def by_hand(
     policy: bl.Policy, world: bl.Environment, rounds: np.ndarray, repetition: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Regret at some rounds and pulls at the end: a game as `gpu.loop` describes it."""
-    key, (begin, choose, learn, _) = loop.key_of(seed), policy.kernels
+    key, (begin, choose, learn, _) = device_loop.key_of(seed), policy.kernels
     params, constants, prepare = policy.constants(), world.constants(), policy.prepare()
     state, total, pulls, history = begin(params), 0.0, np.zeros(policy.arms, np.int64), []
-    rng, world_rng = (Stream(key, 2 * repetition + n, laws.fresh_memory()) for n in (0, 1))
+    rng, world_rng = (Stream(key, 2 * repetition + n, philox_draws.new_stream()) for n in (0, 1))
     for t in range(1, int(rounds[-1]) + 1):
         arm, phase = choose(params, state, t, world.advise(constants, t), rng)
         reward = world.draw(constants, t, arm, world_rng)

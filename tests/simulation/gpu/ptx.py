@@ -11,9 +11,9 @@ import numpy as np
 import balaclava as bl
 from balaclava.auditing.games.device_games import make_count, state_of
 from balaclava.auditing.scenario import plain_scenario
-from balaclava.simulation.gpu import laws
-from balaclava.simulation.gpu.loop import make_kernels_known, make_play, set_up
-from balaclava.simulation.gpu.state import access_of, mapped
+from balaclava.simulation.gpu import philox_draws
+from balaclava.simulation.gpu.device_loop import make_kernels_known, make_play, set_up
+from balaclava.simulation.gpu.device_states import access_of, mapped
 
 
 class Hopper(NamedTuple):
@@ -77,9 +77,9 @@ def counter_of_tails(law: str) -> Callable[..., None]:
     from numba import cuda, uint64
 
     make_kernels_known()
-    laplace, normal, beta = laws.laplace, laws.normal, laws.beta
+    laplace, normal, beta = philox_draws.laplace, philox_draws.normal, philox_draws.beta
     is_laplace, is_normal = law == "laplace", law == "normal"
-    view = access_of(laws.fresh_memory(), 64).view
+    view = access_of(philox_draws.new_stream(), 64).view
 
     def count(draws: int, low: Any, high: Any, memories: Any, counts: Any) -> None:
         thread = cuda.grid(1)

@@ -90,13 +90,13 @@ def test_an_unusual_setting_agrees_with_the_cpu(what):
 @pytest.mark.gpu
 def test_results_depend_on_the_seed_alone(monkeypatch):
     """Not on how many games are played at once, nor on how long a launch lasts."""
-    from balaclava.simulation.gpu import engine, loop
+    from balaclava.simulation.gpu import device_loop, launches
 
     policy = bl.policy("dp-imed", arms=9, epsilon=1.0)
     expected = regrets(policy, NINE, 500, "cuda")
-    monkeypatch.setattr(engine, "_MOST_GAMES", 77)
-    monkeypatch.setattr(engine, "_SECONDS", 1e-5)
-    monkeypatch.setattr(loop, "THREADS", 32)
+    monkeypatch.setattr(launches, "_MOST_GAMES", 77)
+    monkeypatch.setattr(launches, "_SECONDS", 1e-5)
+    monkeypatch.setattr(device_loop, "THREADS", 32)
     assert np.array_equal(regrets(policy, NINE, 500, "cuda"), expected)
 
 
@@ -104,8 +104,8 @@ def test_results_depend_on_the_seed_alone(monkeypatch):
 @pytest.mark.gpu
 def test_pairs_that_are_played_together_are_played_as_alone(monkeypatch):
     """Those that share a launch, those beside them, and those of another world."""
-    from balaclava.simulation.gpu import engine
-    from balaclava.simulation.together import Simulation, simulate_all
+    from balaclava.simulation.gpu import launches
+    from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
     policies = {
         **{f"dp-imed {e}": bl.policy("dp-imed", arms=9, epsilon=e) for e in (0.5, 1.0, 2.0)},
@@ -114,7 +114,7 @@ def test_pairs_that_are_played_together_are_played_as_alone(monkeypatch):
     worlds = [NINE, bl.environment("bernoulli", means=np.linspace(0.8, 0.1, 9))]
     how = {"seed": 5, "checkpoints": 3, "device": "cuda"}
     both = list(simulate_all([Simulation(policies, world, 600, 70) for world in worlds], **how))
-    monkeypatch.setattr(engine, "_SPREAD", 1)  # no threads between games
+    monkeypatch.setattr(launches, "_SPREAD", 1)  # no threads between games
     for world, together in zip(worlds, both, strict=True):
         for label, policy in policies.items():
             alone = played(policy, world, 70, "cuda")
@@ -127,14 +127,14 @@ def test_pairs_that_are_played_together_are_played_as_alone(monkeypatch):
 def test_large_states_are_laid_out_on_the_device_as_small_ones_on_the_host(monkeypatch):
     from numba import cuda
 
-    from balaclava.simulation.gpu import state
+    from balaclava.simulation.gpu import device_states
 
-    monkeypatch.setattr(state, "_SENT", 0)
+    monkeypatch.setattr(device_states, "_SENT", 0)
     draws = np.random.default_rng(3).integers(0, 256, (3, 5, 2))
     for kind in (np.int64, np.float64, np.bool_, np.uint8):
         array = draws.astype(kind)
-        there = state.spread_on_device(array, 70, cuda.stream()).copy_to_host()
-        assert np.array_equal(there, state.spread(array, 70))
+        there = device_states.spread_on_device(array, 70, cuda.stream()).copy_to_host()
+        assert np.array_equal(there, device_states.spread(array, 70))
 
 
 @needs_gpu
@@ -153,9 +153,9 @@ def test_an_error_in_one_pair_stops_all():
 @needs_gpu
 @pytest.mark.gpu
 def test_a_sweep_that_goes_on_ends_with_the_same_runs(tmp_path):
-    from balaclava.experiments.files import Experiment, Plan
-    from balaclava.experiments.running import run_sweep
-    from balaclava.simulation.gpu.engine import some_on_device
+    from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
+    from balaclava.experiments.sweep_runner import run_sweep
+    from balaclava.simulation.gpu.launches import some_on_device
 
     policy = bl.policy("ucb1", arms=9)
     whole = regrets(policy, NINE, 12, "cuda")
@@ -163,8 +163,8 @@ def test_a_sweep_that_goes_on_ends_with_the_same_runs(tmp_path):
     some = list(some_on_device("it", policy, NINE, rounds, 5, [0, 3, 4, 11]))
     assert [run.repetition for run in some] == [0, 3, 4, 11]
     assert all(np.array_equal(run.regret, whole[run.repetition]) for run in some)
-    experiment = Experiment({"it": policy}, NINE, 600, 12, 5, [200, 400, 600], device="cuda")
-    sweep = run_sweep(Plan("gpu", (experiment,)), tmp_path)
+    experiment = SimulationSetting({"it": policy}, NINE, 600, 12, 5, [200, 400, 600], device="cuda")
+    sweep = run_sweep(ExperimentPlan("gpu", (experiment,)), tmp_path)
     assert np.array_equal(sweep.results("bernoulli", 600).regret("it"), whole)
 
 
@@ -224,8 +224,8 @@ def test_the_list_of_what_is_played_is_true():
 
 def test_where_a_state_is_kept_while_it_is_played():
     """Single numbers in registers, small arrays in shared memory, large ones where they are."""
-    from balaclava.simulation.gpu.loop import state_of
-    from balaclava.simulation.gpu.state import source_of
+    from balaclava.simulation.gpu.device_loop import state_of
+    from balaclava.simulation.gpu.device_states import source_of
 
     small, large = (source_of(state_of(bl.policy("ucb1", arms=arms)), 64) for arms in (9, 101))
     assert "own2 = cuda.local.array((1,), kind2)" in small
@@ -238,7 +238,7 @@ def test_where_a_state_is_kept_while_it_is_played():
 
 
 def test_what_is_left_of_a_cell_is_played_in_stretches():
-    from balaclava.simulation.gpu.engine import stretches
+    from balaclava.simulation.gpu.launches import stretches
 
     assert list(stretches([])) == []
     assert list(stretches([3])) == [(3, 1)]
@@ -255,14 +255,15 @@ def test_the_noise_of_privacy_at_its_tails(law):
     """10^9 draws; how many are beyond what 1 in 10^3, 10^5 and 10^7 is beyond: within 4.5 sd."""
     from numba import cuda
 
-    from balaclava.simulation.gpu import laws
-    from balaclava.simulation.gpu.state import mapped
+    from balaclava.simulation.gpu import philox_draws
+    from balaclava.simulation.gpu.device_states import mapped
 
     draws, threads = 3_815, 1 << 18
     chances = np.array([1e-3, 1e-5, 1e-7])
     low, high = MECHANISMS[law].ppf(chances / 2), MECHANISMS[law].isf(chances / 2)
     memories = mapped(
-        laws.fresh_memory(), lambda array: cuda.to_device(np.repeat(array[:, None], threads, 1))
+        philox_draws.new_stream(),
+        lambda array: cuda.to_device(np.repeat(array[:, None], threads, 1)),
     )
     counts = cuda.to_device(np.zeros(3, np.uint64))
     count = cuda.jit(counter_of_tails(law))

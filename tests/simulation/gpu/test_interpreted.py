@@ -14,11 +14,11 @@ import pytest
 import balaclava as bl
 from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import PolicyError
-from balaclava.experiments import running
-from balaclava.experiments.files import Experiment, Plan
-from balaclava.simulation.gpu import engine
-from balaclava.simulation.gpu.engine import some_on_device
-from balaclava.simulation.together import Simulation, simulate_all
+from balaclava.experiments import sweep_runner
+from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
+from balaclava.simulation.gpu import launches
+from balaclava.simulation.gpu.launches import some_on_device
+from balaclava.simulation.simulation_batches import Simulation, simulate_all
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.interpreted import Bank, by_hand, install
 
@@ -48,7 +48,7 @@ def requires_the_same(run, policy, world, seed):
 @pytest.mark.parametrize("name", ["ucb1", "dp-imed", "dp-ftpl-beta", "dp-exp3-experts"])
 def test_a_game_depends_on_its_seed_alone(name, shape, monkeypatch):
     for what, value in SHAPES[shape].items():
-        monkeypatch.setattr(engine, what, value)
+        monkeypatch.setattr(launches, what, value)
     policy = examples(CLASSES[name])[0]
     world = matching_environment(policy)
     results = bl.simulate(
@@ -151,7 +151,7 @@ MIX = {
 def played_with(bank, monkeypatch, at_once):
     """Each group's runs, and what was given back when its games were done."""
     install(monkeypatch, bank)
-    monkeypatch.setattr(engine, "AT_ONCE", at_once)
+    monkeypatch.setattr(launches, "DEVICE_STREAMS", at_once)
     counts = []
     results = bl.simulate(
         MIX,
@@ -191,10 +191,10 @@ def test_a_sweep_plays_its_cells_side_by_side_and_goes_on_where_it_stopped(
     monkeypatch, tmp_path, games
 ):
     """In batches of a cell each, of which two are done before it is stopped, or all at once."""
-    monkeypatch.setattr(running, "gpu_fault", lambda: "")
-    monkeypatch.setattr(running, "_GAMES_AT_ONCE", games)
-    experiment = Experiment(MIX, WORLD, 100, 2, 5, ROUNDS.tolist(), device="cuda")
-    plan, finished = Plan("gpu", (experiment,)), []
+    monkeypatch.setattr(sweep_runner, "gpu_fault", lambda: "")
+    monkeypatch.setattr(sweep_runner, "_GAMES_AT_ONCE", games)
+    experiment = SimulationSetting(MIX, WORLD, 100, 2, 5, ROUNDS.tolist(), device="cuda")
+    plan, finished = ExperimentPlan("gpu", (experiment,)), []
 
     def stop(rounds, whole, cells, all_cells):
         finished.append(cells)
@@ -202,9 +202,9 @@ def test_a_sweep_plays_its_cells_side_by_side_and_goes_on_where_it_stopped(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        running.run_sweep(plan, tmp_path, progress=stop)
+        sweep_runner.run_sweep(plan, tmp_path, progress=stop)
     assert games > 1 or finished[-1] == 2
-    results = running.run_sweep(plan, tmp_path).results("bernoulli", 100)
+    results = sweep_runner.run_sweep(plan, tmp_path).results("bernoulli", 100)
     for label, policy in MIX.items():
         for run in results.runs[label].values():
             requires_the_same(run, policy, WORLD, 5)

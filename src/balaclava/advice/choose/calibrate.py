@@ -14,7 +14,6 @@ from balaclava.agents.settling import Settle
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
-from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import (
     Device,
     Progress,
@@ -22,7 +21,8 @@ from balaclava.simulation.engine import (
     require_compatible,
 )
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.moments import warn_of_moments
+from balaclava.simulation.moment_warnings import warn_of_moments
+from balaclava.simulation.reward_delays import Delay
 
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 

@@ -14,9 +14,9 @@ from balaclava.advice.choose.plausible_problems import plausible_problems
 from balaclava.errors import MomentWarning
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
-from balaclava.simulation.delays import Delay
+from balaclava.simulation.analysis.statistics import NORMAL_REACH
 from balaclava.simulation.engine import Progress, simulate
-from balaclava.simulation.statistics import NORMAL_REACH
+from balaclava.simulation.reward_delays import Delay
 
 MAX_SIMULATED_ROUNDS = 1_000_000  # of a run; longer ones are judged by their beginning
 RELEVANT_SHARE = 0.9  # of the regret of playing at random: more is no margin that matters

@@ -30,10 +30,10 @@ from balaclava.advice.choose.rules import Rewards, Rule, Trust, WantedScope, fin
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.simulation.delays import Delay
+from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.engine import simulate as play
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.reward_delays import Delay
 
 # The constants of a proof explore for long. A smaller radius mostly has less regret, unproved, and
 # the same privacy. A policy is recommended as it is proved. A baseline is tuned: of ten settings

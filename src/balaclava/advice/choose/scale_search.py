@@ -14,10 +14,10 @@ from balaclava.advice.choose.calibration import CalibrationRow, ScaleFinalist, S
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
+from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.statistics import plus_minus
-from balaclava.simulation.together import Simulation, simulate_all
+from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
 _MOST_STEPS = 8  # by which the default grid is extended
 _WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.simulation.statistics import CONFIDENCE, NORMAL_REACH
+from balaclava.simulation.analysis.statistics import CONFIDENCE, NORMAL_REACH
 
 
 class ArmEstimate(NamedTuple):

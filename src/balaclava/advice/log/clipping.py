@@ -11,7 +11,7 @@ import numpy as np
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import PIPE, ReadOptions, read_columns
 from balaclava.logs.reader import read_rewards
-from balaclava.simulation.statistics import plus_minus
+from balaclava.simulation.analysis.statistics import plus_minus
 
 QUANTILES = (0.001, 0.999)
 _ENOUGH = 10  # rewards beyond a quantile, for it to be one

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.extras import require_extra
-from balaclava.simulation.statistics import NORMAL_REACH
+from balaclava.simulation.analysis.statistics import NORMAL_REACH
 
 OFF_POLICY_METHODS = ("doubly robust", "SNIPS", "IPS")
 ONE_ARM, BY_FEATURES = "best single arm", "linear, by features"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from balaclava.simulation.statistics import NORMAL_REACH
+from balaclava.simulation.analysis.statistics import NORMAL_REACH
 
 
 @dataclass(frozen=True)

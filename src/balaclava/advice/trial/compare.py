@@ -26,10 +26,10 @@ from balaclava.advice.trial.standings import (
 )
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
-from balaclava.simulation.delays import Delay
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
+from balaclava.simulation.reward_delays import Delay
 
 LOG_NOT_PRIVATE = (
     "Looking at a log is not itself private: what is printed and drawn here tells something about "

@@ -24,8 +24,8 @@ from balaclava.advice.trial.standings import AT_RANDOM, RADIUS_SCALE, Standing, 
 from balaclava.environments.base import environment as make_environment
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
+from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.results import Results
-from balaclava.simulation.statistics import plus_minus
 
 FEATURES_ARE_PUBLIC = (
     "Features count as public: policies that decide by them protect rewards and nothing else, and "

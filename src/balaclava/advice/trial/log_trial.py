@@ -12,19 +12,19 @@ from balaclava.advice.log.worlds import DrawnWorld
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import (
-    Job,
     Pool,
     Progress,
+    RepetitionJob,
     available_cores,
     checkpoint_rounds,
-    player,
+    repetition_player,
 )
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
 
 
 @dataclass(eq=False)
-class _Game(Job):
+class _Game(RepetitionJob):
     """A policy in a drawn world."""
 
     number: int = 0
@@ -62,7 +62,9 @@ class LogTrial:
                 at_random[i] = self.rounds * loss
                 seed = _number(self.seed, stream, i)
                 for label, policy in policies.items():
-                    play = player(label, policy, world, results.checkpoints, seed, self.feedback)
+                    play = repetition_player(
+                        label, policy, world, results.checkpoints, seed, self.feedback
+                    )
                     yield _Game(play, 0, self.rounds, number=i, order=order)
 
         total = count * len(policies) * self.rounds

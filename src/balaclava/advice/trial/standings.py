@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava.advice.choose.contest import RELEVANT_SHARE
+from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.results import Results
-from balaclava.simulation.statistics import plus_minus
 
 AT_RANDOM = "at random"
 RADIUS_SCALE = "radius_scale"

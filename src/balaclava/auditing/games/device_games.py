@@ -20,9 +20,9 @@ from balaclava.auditing.scenario import plain_scenario
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.device import on_device
-from balaclava.simulation.gpu.laws import fresh_memory
-from balaclava.simulation.gpu.loop import REGISTERS, THREADS, key_of, make_kernels_known
-from balaclava.simulation.gpu.state import access_of, bytes_of, mapped, source_of
+from balaclava.simulation.gpu.device_loop import REGISTERS, THREADS, key_of, make_kernels_known
+from balaclava.simulation.gpu.device_states import access_of, bytes_of, mapped, source_of
+from balaclava.simulation.gpu.philox_draws import new_stream
 
 _HEAT, _LOSS_HEAT = 200_000, 10_000  # games: with fewer, a launch takes as long
 _AT_ONCE = 1 << 21  # games
@@ -36,7 +36,7 @@ _loops: dict[tuple[Any, ...], Any] = {}
 
 def state_of(policy: Policy) -> tuple[Any, ...]:
     """Of one game at the beginning: the memory of its stream, and the policy's state."""
-    return fresh_memory(), policy.kernels.begin(policy.constants())
+    return new_stream(), policy.kernels.begin(policy.constants())
 
 
 def heat_of(policy: Policy) -> int:
@@ -48,7 +48,7 @@ def make_count(policy: Policy) -> Callable[..., None]:
     """The loop of one game, closed over a policy's kernels."""
     from numba import cuda, int64, uint64
 
-    from balaclava.simulation.gpu.random import device_random
+    from balaclava.simulation.gpu.random_streams import device_random
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     context = no_context if policy.practice_context is None else context_of_round

@@ -114,7 +114,7 @@ def _by_file(
     """On the environments of a file."""
     from balaclava.advice.choose.calibrate import calibrate as choose
     from balaclava.errors import ExperimentFileError, nearest
-    from balaclava.experiments.files import read_plan
+    from balaclava.experiments.experiment_file import read_plan
 
     plan = read_plan(file)
     experiments = (plan.with_feedback(**late) if late else plan).experiments

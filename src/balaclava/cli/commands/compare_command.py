@@ -121,8 +121,8 @@ def compare(
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
     Example: zcat orders.csv.gz | balaclava compare - --arm price --reward paid --person customer
     """
+    from balaclava._core.atomic_files import require_place
     from balaclava._core.extras import loading
-    from balaclava._core.files import require_place
     from balaclava.advice.log.log_reading import summarise_log
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
     from balaclava.advice.trial.compare import compare as play

@@ -46,7 +46,7 @@ def demo(out: Path) -> None:
     Five arms that pay 0 or 1. Prints tables, writes demo.png and report.html.
     Example: balaclava demo --out pictures
     """
-    from balaclava._core.files import require_folder
+    from balaclava._core.atomic_files import require_folder
     from balaclava.environments.base import environment
     from balaclava.simulation.engine import simulate
 

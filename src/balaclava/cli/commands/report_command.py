@@ -96,7 +96,7 @@ def assessment(target: Path | str | None) -> None:
 def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
     """The page for a review board."""
 
-    from balaclava._core.files import atomically, require_place
+    from balaclava._core.atomic_files import atomically, require_place
     from balaclava.cli.terminal import progress_bar
     from balaclava.reporting.assessment_input import audit_policy, read_assessment
     from balaclava.reporting.assessment_page import assessment_page
@@ -123,7 +123,7 @@ def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
 def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     """The page of results."""
 
-    from balaclava._core.files import require_place
+    from balaclava._core.atomic_files import require_place
     from balaclava.reporting.quick_audits import run_audits
     from balaclava.reporting.report_data import read_page_data
     from balaclava.reporting.report_page import write_page

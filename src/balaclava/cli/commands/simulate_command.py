@@ -88,10 +88,10 @@ def simulate(
     Rewards come at once unless the file has a section [delay], or --delay, --law, --lost and
     --patience say otherwise; these replace what the file says.
     """
-    from balaclava._core.files import require_folder
-    from balaclava.experiments.files import read_plan
-    from balaclava.experiments.running import run_sweep
+    from balaclava._core.atomic_files import require_folder
+    from balaclava.experiments.experiment_file import read_plan
     from balaclava.experiments.sweep import SUMMARY, plan_sweep
+    from balaclava.experiments.sweep_runner import run_sweep
 
     plan = read_plan(file)
     arguments = lateness(delay, law, lost, patience)
@@ -124,7 +124,7 @@ def simulate(
 
 def _list(sweep: Sweep) -> None:
     """A line for each cell, finished ones marked; those that cannot be read, too."""
-    from balaclava.experiments.running import cell_state
+    from balaclava.experiments.sweep_runner import cell_state
 
     cells = sweep.cells
     states = [cell_state(cell) for cell in cells]
@@ -158,9 +158,9 @@ def _tell_what_is_kept(sweep: Sweep) -> None:
 
 def _write(sweep: Sweep, *, quiet: bool = False) -> str:
     """Tables and pictures; says in words what was written."""
-    from balaclava._core.files import atomically
+    from balaclava._core.atomic_files import atomically
     from balaclava.experiments.sweep import SUMMARY
-    from balaclava.simulation.plots import COLOURS, STYLES
+    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 
     settings = sweep.settings()
     tables, pictures = [], []
@@ -171,7 +171,7 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
         tables.append(str(results.summary()))
         if len(settings) > 1:
             tables[-1] = f"{setting[0]}: {tables[-1]}"
-        if len(results.labels) <= len(COLOURS) * len(STYLES):  # more cannot be told apart
+        if len(results.labels) <= len(COLOURS) * len(LINE_STYLES):  # more cannot be told apart
             name = "regret.png" if len(settings) == 1 else f"regret-{_file_name(*setting)}.png"
             results.plot(sweep.folder / name)
             pictures.append(name)

@@ -55,7 +55,7 @@ def example() -> None:
 
 def print_summary(results: Results) -> None:
     """The tables; on a terminal no wider than that."""
-    from balaclava.simulation.tails import HEADER
+    from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
 
     table = results.summary()
     if not sys.stdout.isatty():
@@ -66,7 +66,7 @@ def print_summary(results: Results) -> None:
     print_table(header, rows)
     if table.tails:
         click.echo()
-        print_table(HEADER, table.tails)
+        print_table(TAIL_HEADER, table.tails)
     if table.winners is not None:
         click.echo(f"\n{table.winners}")
 

@@ -98,7 +98,7 @@ def figure_1(run: FigureRun) -> FigureText:
 def _draw_leak(changed: np.ndarray, plain: np.ndarray, loss: np.ndarray) -> Figure:
     from matplotlib.figure import Figure
 
-    from balaclava.simulation.plots import COLOURS
+    from balaclava.simulation.analysis.regret_plots import COLOURS
 
     t = np.arange(1, changed.size + 1)
     picture = Figure(figsize=(12, 4.6), layout="constrained", dpi=110)

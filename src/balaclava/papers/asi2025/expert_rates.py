@@ -36,7 +36,7 @@ from balaclava.papers.harness.worst_case_slopes import (
     format_value,
     measure_settings,
 )
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.analysis.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy

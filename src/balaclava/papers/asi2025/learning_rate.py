@@ -31,8 +31,8 @@ from balaclava.papers.harness.worst_case_slopes import (
     draw_slopes,
     measure_settings,
 )
-from balaclava.simulation.side_by_side import side_by_side
-from balaclava.simulation.together import at_once
+from balaclava.simulation.simulation_batches import at_once
+from balaclava.simulation.task_threads import run_tasks
 
 
 class RatePlan(NamedTuple):
@@ -106,7 +106,7 @@ def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
         )
 
     tasks = [search_for(name) for name in BASES]
-    answers = dict(side_by_side(tasks, at_once(run.device, len(tasks))))
+    answers = dict(run_tasks(tasks, at_once(run.device, len(tasks))))
     return {name: answers[number] for number, name in enumerate(BASES)}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.simulation.results import Results
-from balaclava.simulation.statistics import mean_of_regret
 
 
 def subset(results: Results, labels: Iterable[str]) -> Results:

@@ -8,7 +8,7 @@ import numpy as np
 
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.analysis.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,12 +94,16 @@ def draw_curves(run: FigureRun, families: dict[str, CurveFamily], title: str) ->
 
 
 def _draw(ax: Axes, results: Results, family: CurveFamily) -> None:
-    from balaclava.simulation.plots import COLOURS, STYLES
+    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 
     for i, name in enumerate(family.names):
         means, errors = family.curve(results, name)
         scope = results.policies[family.label(name, family.values[0])].guarantee.scope
-        look: dict[str, Any] = {"color": COLOURS[i], "linestyle": STYLES[i], "marker": "o^sD"[i]}
+        look: dict[str, Any] = {
+            "color": COLOURS[i],
+            "linestyle": LINE_STYLES[i],
+            "marker": "o^sD"[i],
+        }
         label = f"{name} [ε, δ per {scope}]"
         ax.errorbar(family.values, means, errors, capsize=3, label=label, **look)
     uniform = results.horizon * float(results.environment.gaps.mean())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.files import atomically
+from balaclava._core.atomic_files import atomically
 from balaclava.papers.harness.figure_text import FigureText
 from balaclava.simulation.engine import Device, Progress
-from balaclava.simulation.together import Simulation, simulate_all
+from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

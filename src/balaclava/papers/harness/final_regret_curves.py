@@ -9,7 +9,7 @@ import numpy as np
 
 from balaclava.papers.harness.claims import count_misled_runs
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.analysis.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,12 +120,12 @@ def draw_studies(
 
 
 def _draw(ax: Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
-    from balaclava.simulation.plots import COLOURS, STYLES
+    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 
     for i, (label, curve) in enumerate(curves.items()):
         look: dict[str, Any] = {
             "color": COLOURS[i % len(COLOURS)],
-            "linestyle": STYLES[i % len(STYLES)],
+            "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
             "marker": "o^sDv<>"[i % 7],
             "markersize": 5,
         }

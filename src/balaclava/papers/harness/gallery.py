@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from balaclava._core.files import atomically, require_folder
+from balaclava._core.atomic_files import atomically, require_folder
 from balaclava.experiments.sweep import sources
 from balaclava.papers.harness.figure_registry import FigureEntry, figures
 from balaclava.papers.harness.gallery_pages import GalleryFigure, html_page
 from balaclava.papers.harness.reproduction import reproduce
 from balaclava.simulation.engine import Device, Progress
-from balaclava.simulation.files import versions
+from balaclava.simulation.results_file import versions
 
 INDEX = "index.html"
 RECORD = "gallery.json"

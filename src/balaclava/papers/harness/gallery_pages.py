@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from balaclava._core.files import atomically, require_folder
+from balaclava._core.atomic_files import atomically, require_folder
 from balaclava.errors import ResultsFileError
 
 PICTURES = "pictures.json"  # which small pictures were written beside it

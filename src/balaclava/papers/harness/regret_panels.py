@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from balaclava.simulation.plots import Band, plot
+from balaclava.simulation.analysis.regret_plots import Band, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from balaclava._core.atomic_files import require_folder
 from balaclava._core.declared import brief
 from balaclava._core.extras import require_extra
-from balaclava._core.files import require_folder
 from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.papers.harness.figure_registry import figures
 from balaclava.papers.harness.figure_run import FigureRun

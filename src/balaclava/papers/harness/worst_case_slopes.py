@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
-from balaclava.simulation.statistics import mean_of_regret
+from balaclava.simulation.analysis.statistics import mean_of_regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,13 +168,13 @@ class PanelAxis(NamedTuple):
 
 def line_looks(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """A colour, a line and a mark for each policy, the same in all panels."""
-    from balaclava.simulation.plots import COLOURS, STYLES
+    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 
     colours = (*COLOURS, "#332288", "#8C564B")
     return {
         label: {
             "color": colours[i % len(colours)],
-            "linestyle": STYLES[i % len(STYLES)],
+            "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
             "marker": "o^sDvPX*"[i % 8],
         }
         for i, label in enumerate(labels)

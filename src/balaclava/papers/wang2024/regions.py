@@ -138,7 +138,7 @@ def draw_regions(panels: list[IndexPair], title: str) -> Figure:
 def _draw(ax: Axes, panel: IndexPair, minus: np.ndarray) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    from balaclava.simulation.plots import COLOURS
+    from balaclava.simulation.analysis.regret_plots import COLOURS
 
     blue, red = COLOURS[:2]
     low, high = panel.region

@@ -10,9 +10,9 @@ import pytest
 import balaclava as bl
 from balaclava.cli.commands.summary_command import print_json, print_summary
 from balaclava.errors import ParameterError, UnknownNameError
+from balaclava.simulation.analysis.regret_tails import tails_of
+from balaclava.simulation.analysis.statistics import clopper_pearson, share_interval
 from balaclava.simulation.results import Results, Run
-from balaclava.simulation.statistics import clopper_pearson, share_interval
-from balaclava.simulation.tails import tails_of
 
 WORLD = bl.environment("bernoulli", means=[0.25, 0.75])
 

@@ -15,7 +15,7 @@ class StoppedError(Exception):
     """Raised in a task when another one failed, or on Ctrl-C."""
 
 
-def side_by_side(tasks: Sequence[Task[Answer]], at_once: int) -> Iterator[tuple[int, Answer]]:
+def run_tasks(tasks: Sequence[Task[Answer]], at_once: int) -> Iterator[tuple[int, Answer]]:
     """The number and the answer of each task, as they come; one at a time, in this thread.
 
     The first error, Ctrl-C, or an end of the loop over the answers stops all of them: each calls

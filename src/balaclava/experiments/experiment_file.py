@@ -86,7 +86,7 @@ _KEYS = (*_NUMBERS, "checkpoints", "workers", "winners", "device", *_SETTLING, *
 
 
 @dataclass(frozen=True)
-class Experiment:
+class SimulationSetting:
     """Policies in one environment, with one horizon and one seed: what `bl.simulate` plays."""
 
     policies: dict[str, Policy]
@@ -120,14 +120,14 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentPlan:
     """What an experiment file says: an experiment for each environment, horizon and seed."""
 
     name: str
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[SimulationSetting, ...]
     workers: int | None = None
 
-    def with_feedback(self, **changes: Any) -> Plan:
+    def with_feedback(self, **changes: Any) -> ExperimentPlan:
         """The same with other delays or patience; `changes` are those of `Feedback.create`."""
         if len({each.feedback for each in self.experiments}) > 1:
             raise ExperimentFileError(
@@ -140,14 +140,14 @@ class Plan:
         )
         return replace(self, experiments=tuple(changed))
 
-    def with_winners(self) -> Plan:
+    def with_winners(self) -> ExperimentPlan:
         """The same, with what was released recorded at the checkpoints."""
         _require_estimates(policy for each in self.experiments for policy in each.policies.values())
         return replace(
             self, experiments=tuple(replace(each, winners=True) for each in self.experiments)
         )
 
-    def with_device(self, device: Device) -> Plan:
+    def with_device(self, device: Device) -> ExperimentPlan:
         """The same on another device."""
         check("device", device, Device)
         changed = tuple(replace(each, device=device) for each in self.experiments)
@@ -156,7 +156,7 @@ class Plan:
         return replace(self, experiments=changed)
 
 
-def require_played(experiment: Experiment) -> None:
+def require_played(experiment: SimulationSetting) -> None:
     """Refuse what no GPU plays, whether there is one or not."""
     if experiment.device == "cuda":
         fault = refusal(experiment.environment, experiment.feedback, experiment.winners)
@@ -188,7 +188,7 @@ class _Problem(NamedTuple):
     cell: tuple[str, str, int] | None  # policy, environment, horizon
 
 
-def read_experiment(path: str | os.PathLike[str]) -> Experiment:
+def read_experiment(path: str | os.PathLike[str]) -> SimulationSetting:
     """The experiment in a TOML file that describes one."""
     plan = read_plan(path)
     if len(plan.experiments) > 1:
@@ -199,7 +199,7 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
     return plan.experiments[0]
 
 
-def read_plan(path: str | os.PathLike[str]) -> Plan:
+def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
     """Everything that a TOML file asks for. All that cannot be played is named at once."""
     path = Path(path)
     content = _parse(path)
@@ -240,7 +240,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
     (repetitions,) = numbers["repetitions"]
     experiments = tuple(
-        Experiment(
+        SimulationSetting(
             policies_at[where, t],
             world,
             t,
@@ -255,7 +255,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
             environments.items(), feedbacks.items(), horizons, seeds
         )
     )
-    plan = Plan(path.stem, experiments, workers)
+    plan = ExperimentPlan(path.stem, experiments, workers)
     with _blame(f"{path}"):
         plan = plan.with_winners() if winners else plan
         return plan.with_device(content.get("device", "cpu"))

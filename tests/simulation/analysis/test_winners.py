@@ -12,7 +12,7 @@ import balaclava as bl
 from balaclava.agents.estimates import winner_of
 from balaclava.cli import main
 from balaclava.errors import DeviceError, EstimateError, ExperimentFileError, ParameterError
-from balaclava.experiments.files import read_plan
+from balaclava.experiments.experiment_file import read_plan
 from balaclava.reporting.report_data import experiment_toml, read_page_data
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT

@@ -10,9 +10,9 @@ import balaclava as bl
 from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import DeviceError
 from balaclava.simulation.gpu.device import on_device
-from balaclava.simulation.gpu.engine import Order, _rehearse, alike, apart_of
-from balaclava.simulation.gpu.loop import key_of, set_up, state_of
-from balaclava.simulation.gpu.several import kind_of, packed, picker, stacked
+from balaclava.simulation.gpu.device_loop import key_of, set_up, state_of
+from balaclava.simulation.gpu.launches import Order, _rehearse, alike, apart_of
+from balaclava.simulation.gpu.stacked_constants import kind_of, packed, picker, stacked
 from balaclava.testing.examples import examples
 
 CONSTANTS = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from balaclava._core.extras import require_extra
+from balaclava.errors import IncompatibleError
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -71,3 +72,18 @@ def best_arm_share(results: Results, label: str) -> float:
     """Of all pulls, those of an arm with the highest mean."""
     pulls = results.pulls(label)
     return float(pulls[:, results.environment.gaps == 0].sum() / pulls.sum())
+
+
+def proved_bound(results: Results, label: str, rounds: int) -> float | None:
+    """The proved bound on a policy's expected regret after so many rounds, if there is one.
+
+    None if rewards were late or lost: the theorems assume rewards that come at once. None also for
+    a results file without means, which it withholds where they were computed from data.
+    """
+    if not results.feedback.prompt or not hasattr(results.environment, "means"):
+        return None
+    try:
+        bound = results.policies[label].regret_bound(results.environment, rounds)
+    except IncompatibleError:
+        return None
+    return bound if bound is not None and math.isfinite(bound) else None

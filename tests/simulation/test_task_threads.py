@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.simulation.side_by_side import StoppedError, side_by_side
-from balaclava.simulation.together import Simulation, simulate_all
+from balaclava.simulation.simulation_batches import Simulation, simulate_all
+from balaclava.simulation.task_threads import StoppedError, run_tasks
 
 
 def test_all_tasks_run_at_the_same_time():
     meeting = threading.Barrier(3, timeout=30)  # passed only if all are there
-    assert sorted(side_by_side(3 * [lambda go_on: meeting.wait() >= 0], 3)) == [
+    assert sorted(run_tasks(3 * [lambda go_on: meeting.wait() >= 0], 3)) == [
         (0, True),
         (1, True),
         (2, True),
@@ -25,7 +25,7 @@ def test_all_tasks_run_at_the_same_time():
 def test_one_at_a_time_stays_in_this_thread():
     here = threading.get_ident()
     for tasks in ([lambda go_on: threading.get_ident()], 2 * [lambda go_on: threading.get_ident()]):
-        assert [thread for _, thread in side_by_side(tasks, 1)] == len(tasks) * [here]
+        assert [thread for _, thread in run_tasks(tasks, 1)] == len(tasks) * [here]
 
 
 @pytest.mark.parametrize("end", ["an error", "the loop is left"])
@@ -48,7 +48,7 @@ def test_the_others_are_stopped(end):
             raise ValueError("of one task")
         return 1
 
-    answers = side_by_side([endless, short, endless], 3)
+    answers = run_tasks([endless, short, endless], 3)
     if end == "an error":
         with pytest.raises(ValueError, match="of one task"):
             next(answers)

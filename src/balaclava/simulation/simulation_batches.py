@@ -14,7 +14,7 @@ from balaclava.simulation.engine import (
     Progress,
     available_cores,
     chosen_device,
-    described,
+    empty_results,
     label_policies,
     play,
 )
@@ -58,7 +58,7 @@ def simulate_all(
     plays them; on the CPU each is played when its results are asked for.
     """
     plans = [
-        described(s.policies, s.environment, s.horizon, seed, checkpoints, feedback, warn=warn)
+        empty_results(s.policies, s.environment, s.horizon, seed, checkpoints, feedback, warn=warn)
         for s in simulations
     ]
     whole, before = sum(each.rounds for each in simulations), 0
@@ -69,7 +69,7 @@ def simulate_all(
     places = [chosen_device(device, feedback, environment=s.environment) for s in simulations]
     on_gpu = [number for number, place in enumerate(places) if place == "cuda"]
     if on_gpu:
-        from balaclava.simulation.gpu.engine import fill
+        from balaclava.simulation.gpu.launches import fill
 
         for number in on_gpu:
             plans[number].device = "cuda"

@@ -20,9 +20,9 @@ from typing import Annotated, Any
 import numpy as np
 
 import balaclava
+from balaclava._core.atomic_files import atomically
 from balaclava._core.declared import Range
 from balaclava._core.extras import require_extra
-from balaclava._core.files import atomically
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
 from balaclava.errors import (
@@ -36,7 +36,7 @@ from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import compiler_version
 from balaclava.simulation.results import Results, Run
 
-SCHEMA = 1
+RESULTS_SCHEMA = 1
 _KEY = b"balaclava"
 _DIGEST = b"sha256"  # of the description and the numbers: pages have checksums, the footer has none
 _COLUMNS = ("label", "repetition", "regret", "pulls")
@@ -103,11 +103,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
     with _intact(path):
         description = json.loads(header)
         schema = description["schema"]
-        if schema != SCHEMA:
-            advice = "upgrade balaclava" if schema > SCHEMA else "use the version that wrote it"
-            raise ResultsFileError(
-                f"{path} has schema {schema}, and this version reads {SCHEMA}; {advice}"
-            )
+        if schema != RESULTS_SCHEMA:
+            raise unknown_schema(path, schema, RESULTS_SCHEMA)
         columns = [table.column(name) for name in _COLUMNS]
         labels, repetitions = (column.to_pylist() for column in columns[:2])
         regret, pulls = (_rows(column) for column in columns[2:])
@@ -170,10 +167,17 @@ def _damaged(path: str | os.PathLike[str], why: str) -> ResultsFileError:
     )
 
 
+def unknown_schema(path: str | os.PathLike[str], schema: Any, known: int) -> ResultsFileError:
+    """The error for a file in a format that this version does not read."""
+    newer = isinstance(schema, int) and schema > known
+    advice = "upgrade balaclava" if newer else "use the version of balaclava that wrote it"
+    return ResultsFileError(f"{path} has format {schema}, but this version reads {known}; {advice}")
+
+
 def _description(results: Results) -> dict[str, Any]:
     world = results.environment
     return {
-        "schema": SCHEMA,
+        "schema": RESULTS_SCHEMA,
         "policies": {
             label: {
                 "name": policy.name,
@@ -223,10 +227,12 @@ def described_environment(saved: dict[str, Any]) -> Environment:
     """The environment that `describe_environment` described, or what is known of it."""
     if not saved["holds_data"]:
         return ENVIRONMENTS.create(saved["name"], saved["parameters"])
-    return Recorded(family=saved["name"], known=saved["parameters"], regrets=saved["gaps"])
+    return RecordedEnvironment(
+        family=saved["name"], known=saved["parameters"], regrets=saved["gaps"]
+    )
 
 
-class Recorded(Environment):
+class RecordedEnvironment(Environment):
     """What a results file keeps of an environment that holds somebody's rewards: no reward."""
 
     name = "recorded"

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from balaclava._core.atomic_files import atomically
 from balaclava._core.declared import brief
 from balaclava._core.extras import require_extra
-from balaclava._core.files import atomically
 from balaclava.errors import ParameterError
-from balaclava.simulation.bounds import proved_bound
-from balaclava.simulation.statistics import plus_minus
+from balaclava.simulation.analysis.statistics import plus_minus, proved_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ Band = tuple[float, float] | Literal["interval"] | None
 
 # Okabe and Ito's colours, told apart with any colour vision; yellow is too faint for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven and four: 28 curves that differ
+LINE_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven and four: 28 curves that differ
 
 
 def plot(
@@ -71,7 +70,7 @@ def plot(
     for i, label in enumerate(results.labels):
         look = {
             "color": COLOURS[i % len(COLOURS)],
-            "linestyle": STYLES[i % len(STYLES)],
+            "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
         }
         _curve(results, label, ax, band, look)
         if bound:

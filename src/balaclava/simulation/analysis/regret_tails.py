@@ -10,16 +10,16 @@ import numpy as np
 
 from balaclava._core.extras import require_extra
 from balaclava._core.number_format import percent
-from balaclava.simulation.statistics import CONFIDENCE, share_interval
+from balaclava.simulation.analysis.statistics import CONFIDENCE, share_interval
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-LEVELS = (0.99, 0.999, 0.9999)
-HEADER = ("policy", "quantile", "regret", "from", f"to ({CONFIDENCE:.0%})")
+TAIL_LEVELS = (0.99, 0.999, 0.9999)
+TAIL_HEADER = ("policy", "quantile", "regret", "from", f"to ({CONFIDENCE:.0%})")
 
 
-class Tail(NamedTuple):
+class RegretQuantile(NamedTuple):
     """A quantile of the final regret, between two of the runs with 95 % confidence."""
 
     level: float
@@ -44,7 +44,9 @@ class BadRuns(NamedTuple):
         )
 
 
-def tails_of(values: np.ndarray, levels: Sequence[float] = LEVELS) -> tuple[Tail, ...]:
+def tails_of(
+    values: np.ndarray, levels: Sequence[float] = TAIL_LEVELS
+) -> tuple[RegretQuantile, ...]:
     """The quantiles that the runs allow for: those with runs on both sides to bound them.
 
     Of n runs the number below the true quantile of level q is binomial(n, q), whatever the law: so
@@ -67,7 +69,9 @@ def tails_of(values: np.ndarray, levels: Sequence[float] = LEVELS) -> tuple[Tail
         low, high = int(binom.ppf(error, n, level)), int(binom.ppf(1 - error, n, level)) + 1
         if low >= 1 and high <= n:
             value = float(np.quantile(ordered, level))
-            tails.append(Tail(level, value, float(ordered[low - 1]), float(ordered[high - 1])))
+            tails.append(
+                RegretQuantile(level, value, float(ordered[low - 1]), float(ordered[high - 1]))
+            )
     return tuple(tails)
 
 

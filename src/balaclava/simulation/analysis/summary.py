@@ -10,17 +10,17 @@ import numpy as np
 
 from balaclava._core.number_format import decimal, percent
 from balaclava._core.text_tables import ResultTable, html_table, text_lines
-from balaclava.simulation.statistics import CONFIDENCE, best_arm_share, mean_of_regret
-from balaclava.simulation.tails import HEADER, tail_cells
-from balaclava.simulation.winners import Winners, recorded
+from balaclava.simulation.analysis.regret_tails import TAIL_HEADER, tail_cells
+from balaclava.simulation.analysis.statistics import CONFIDENCE, best_arm_share, mean_of_regret
+from balaclava.simulation.analysis.winners import Winners, recorded
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SUMMARY_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _HEADER = (
     *("policy", "privacy", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
-    *(percent(q, "g") for q in QUANTILES),
+    *(percent(q, "g") for q in SUMMARY_QUANTILES),
     "best arm",
 )
 
@@ -65,11 +65,13 @@ class Summary(ResultTable[SummaryRow]):
 
     def __str__(self) -> str:
         winners = [] if self.winners is None else ["", str(self.winners)]
-        tails = ["", *text_lines([HEADER, *self.tails], self.text_columns)] if self.tails else []
+        tails = (
+            ["", *text_lines([TAIL_HEADER, *self.tails], self.text_columns)] if self.tails else []
+        )
         return "\n".join([super().__str__(), *tails, *winners])
 
     def _repr_html_(self) -> str:
-        tails = html_table("Tails", HEADER, self.tails) if self.tails else ""
+        tails = html_table("Tails", TAIL_HEADER, self.tails) if self.tails else ""
         return super()._repr_html_() + tails
 
 
@@ -88,6 +90,6 @@ def _row(results: Results, label: str) -> SummaryRow:
     n = final.size
     numbers = [math.nan] * (len(SummaryRow._fields) - 3)
     if n:
-        quantiles, share = np.quantile(final, QUANTILES), best_arm_share(results, label)
+        quantiles, share = np.quantile(final, SUMMARY_QUANTILES), best_arm_share(results, label)
         numbers = [*mean_of_regret(results, label), *quantiles, share]
     return SummaryRow(label, results.guarantee(label), n, *map(float, numbers))

@@ -27,7 +27,7 @@ _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
-class Memory(NamedTuple):
+class PhiloxState(NamedTuple):
     """Where a stream is; one element each."""
 
     words: np.ndarray  # how many were drawn
@@ -35,9 +35,9 @@ class Memory(NamedTuple):
     spare: np.ndarray  # the next normal draw, or NaN: they come in pairs
 
 
-def fresh_memory() -> Memory:
+def new_stream() -> PhiloxState:
     """Of a stream from which nothing was drawn."""
-    return Memory(np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.full(1, np.nan))
+    return PhiloxState(np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.full(1, np.nan))
 
 
 @kernel(borrows=True)
@@ -54,7 +54,7 @@ def philox(key: Any, low: Any, high: Any) -> tuple[int, int]:
 
 
 @kernel(borrows=True)
-def next_word(key: Any, place: Any, memory: Memory) -> int:
+def next_word(key: Any, place: Any, memory: PhiloxState) -> int:
     """The next 64 random bits of a stream."""
     count = memory.words[0]
     memory.words[0] = count + _ONE
@@ -65,7 +65,7 @@ def next_word(key: Any, place: Any, memory: Memory) -> int:
 
 
 @kernel(borrows=True)
-def uniform(key: Any, place: Any, memory: Memory) -> float:
+def uniform(key: Any, place: Any, memory: PhiloxState) -> float:
     """On [0, 1): a multiple of 2^-53, as numpy's."""
     return float(np.int64(next_word(key, place, memory) >> _SPARE_BITS)) * _UNIT
 
@@ -77,19 +77,19 @@ def open_uniform(word: Any) -> float:
 
 
 @kernel(borrows=True)
-def integer(key: Any, place: Any, memory: Memory, low: int, high: int) -> int:
+def integer(key: Any, place: Any, memory: PhiloxState, low: int, high: int) -> int:
     """Of low, ..., high - 1. Not exactly even: by less than (high - low) 2^-53."""
     return low + int(uniform(key, place, memory) * (high - low))
 
 
 @kernel(borrows=True)
-def exponential(key: Any, place: Any, memory: Memory) -> float:
+def exponential(key: Any, place: Any, memory: PhiloxState) -> float:
     """Of mean 1."""
     return -math.log(open_uniform(next_word(key, place, memory)))
 
 
 @kernel(borrows=True)
-def laplace(key: Any, place: Any, memory: Memory, centre: float, scale: float) -> float:
+def laplace(key: Any, place: Any, memory: PhiloxState, centre: float, scale: float) -> float:
     """An exponential size with a sign: the word's last bit, which the size does not use."""
     word = next_word(key, place, memory)
     size = -scale * math.log(open_uniform(word))
@@ -97,7 +97,7 @@ def laplace(key: Any, place: Any, memory: Memory, centre: float, scale: float) -
 
 
 @kernel(borrows=True)
-def normal(key: Any, place: Any, memory: Memory) -> float:
+def normal(key: Any, place: Any, memory: PhiloxState) -> float:
     """Box and Muller 1958: two draws at a time."""
     spare = memory.spare[0]
     if not math.isnan(spare):
@@ -110,7 +110,7 @@ def normal(key: Any, place: Any, memory: Memory) -> float:
 
 
 @kernel(borrows=True)
-def gamma(key: Any, place: Any, memory: Memory, shape: float) -> float:
+def gamma(key: Any, place: Any, memory: PhiloxState, shape: float) -> float:
     """Marsaglia and Tsang 2000; for shapes below 1 times a power of a uniform number."""
     boost = 1.0
     if shape < 1.0:
@@ -129,7 +129,7 @@ def gamma(key: Any, place: Any, memory: Memory, shape: float) -> float:
 
 
 @kernel(borrows=True)
-def beta(key: Any, place: Any, memory: Memory, a: float, b: float) -> float:
+def beta(key: Any, place: Any, memory: PhiloxState, a: float, b: float) -> float:
     """The share of one of two gamma variables."""
     x = gamma(key, place, memory, a)
     y = gamma(key, place, memory, b)
@@ -137,13 +137,13 @@ def beta(key: Any, place: Any, memory: Memory, a: float, b: float) -> float:
 
 
 @kernel(borrows=True)
-def student_t(key: Any, place: Any, memory: Memory, degrees: float) -> float:
+def student_t(key: Any, place: Any, memory: PhiloxState, degrees: float) -> float:
     """A normal variable over the root of a chi-square one."""
     x = normal(key, place, memory)
     return x * math.sqrt(0.5 * degrees / gamma(key, place, memory, 0.5 * degrees))
 
 
 @kernel(borrows=True)
-def cauchy(key: Any, place: Any, memory: Memory) -> float:
+def cauchy(key: Any, place: Any, memory: PhiloxState) -> float:
     """The standard law."""
     return math.tan(math.pi * (open_uniform(next_word(key, place, memory)) - 0.5))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results, Run
 
-NOBODY = -1
+NO_WINNER = -1
 
 
 class WinnersRow(NamedTuple):
@@ -74,7 +74,7 @@ def _row(results: Results, label: str, confidence: float) -> WinnersRow:
     if not runs:
         return WinnersRow(label, *[math.nan] * 4)
     first = first_winners(policy, runs, confidence)
-    has_winner = first[:, 1] != NOBODY
+    has_winner = first[:, 1] != NO_WINNER
     best = results.environment.gaps[first[:, 1]] <= 0.0
     rounds = results.checkpoints[first[has_winner, 0]]
     return WinnersRow(
@@ -112,6 +112,6 @@ def make_search(limits: Callable[..., tuple[float, float]]) -> Callable[..., tup
                     alone = False
             if alone:
                 return c, best
-        return 0, NOBODY
+        return 0, NO_WINNER
 
     return search

@@ -19,10 +19,10 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava._core.states import ring_index
 from balaclava.frames.patience import FOUND
-from balaclava.simulation.delays import FIXED, LOST, DelayLaw, draw_delay
+from balaclava.simulation.reward_delays import FIXED, LOST, DelayLaw, draw_delay
 
-AHEAD = 256  # decisions whose delays are drawn at once
-NEVER = 2**31 - 1  # in place of a delay: no reward comes that counts
+DELAYS_AHEAD = 256  # decisions whose delays are drawn at once
+NEVER_ARRIVES = 2**31 - 1  # in place of a delay: no reward comes that counts
 VARIED = -1  # in place of a delay that all have
 
 # Places have no sign: an index below 0 counts from the end, and each would be looked at for it.
@@ -30,7 +30,7 @@ _KEPT = np.dtype([("reward", "f8"), ("phase", "i8"), ("arm", "u4")], align=True)
 _DUE = np.dtype([("last", "u4"), ("number", "u4")])
 
 
-class Waiting(NamedTuple):
+class OpenDecisions(NamedTuple):
     """Open decisions, by round; sizes are powers of two."""
 
     rewards: np.ndarray
@@ -43,18 +43,18 @@ class Waiting(NamedTuple):
 
 
 @kernel
-def begin_waiting(most_open: int, longest: int) -> Waiting:
+def begin_open_decisions(most_open: int, longest: int) -> OpenDecisions:
     """Nothing is open."""
     size, rounds = 1, 1
-    while size < most_open + AHEAD:
+    while size < most_open + DELAYS_AHEAD:
         size *= 2
-    while rounds < longest + AHEAD + 1:
+    while rounds < longest + DELAYS_AHEAD + 1:
         rounds *= 2
     kept, due = np.zeros(size, _KEPT), np.zeros(rounds, _DUE)
     last = due["last"]
     for number in range(rounds):
         last[number] = size + number
-    return Waiting(
+    return OpenDecisions(
         kept["reward"],
         kept["phase"],
         kept["arm"],
@@ -76,22 +76,22 @@ def reach_of(law: DelayLaw, patience: int, window: bool) -> tuple[int, int]:
 
 @kernel(borrows=True)
 def draw_ahead(
-    waiting: Waiting, t: int, law: DelayLaw, longest: int, constant: int, rng: Any
+    waiting: OpenDecisions, t: int, law: DelayLaw, longest: int, constant: int, rng: Any
 ) -> None:
     """Draw the delays of the decisions after round t; one above `longest` counts as lost.
 
     Where all delays are alike no list is needed.
     """
     size, rounds = waiting.delays.size, waiting.last.size
-    for decision in range(t + 1, t + AHEAD + 1):
+    for decision in range(t + 1, t + DELAYS_AHEAD + 1):
         delay = draw_delay(law, rng)
         comes = delay != LOST and delay <= longest
-        waiting.delays[ring_index(decision, size)] = delay if comes else NEVER
+        waiting.delays[ring_index(decision, size)] = delay if comes else NEVER_ARRIVES
     if constant == VARIED:
-        for decision in range(t + 1, t + AHEAD + 1):
+        for decision in range(t + 1, t + DELAYS_AHEAD + 1):
             place = ring_index(decision, size)
             delay = waiting.delays[place]
-            if delay != NEVER:
+            if delay != NEVER_ARRIVES:
                 due = ring_index(decision + delay, rounds)
                 waiting.following[waiting.last[due]] = place
                 waiting.last[due] = place
@@ -99,13 +99,13 @@ def draw_ahead(
 
 
 @kernel(borrows=True)
-def never_comes(waiting: Waiting, t: int) -> bool:
+def never_comes(waiting: OpenDecisions, t: int) -> bool:
     """Whether the reward of the decision of round t is lost, or comes too late."""
-    return bool(waiting.delays[ring_index(t, waiting.delays.size)] == NEVER)
+    return bool(waiting.delays[ring_index(t, waiting.delays.size)] == NEVER_ARRIVES)
 
 
 @kernel(borrows=True)
-def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float) -> None:
+def wait_for(waiting: OpenDecisions, t: int, arm: int, phase: int, reward: float) -> None:
     """The decision of round t is made."""
     place = ring_index(t, waiting.delays.size)
     waiting.arms[place] = arm
@@ -114,20 +114,20 @@ def wait_for(waiting: Waiting, t: int, arm: int, phase: int, reward: float) -> N
 
 
 @kernel(borrows=True)
-def open_at(waiting: Waiting, place: int) -> tuple[int, int]:
+def open_at(waiting: OpenDecisions, place: int) -> tuple[int, int]:
     """Arm and phase of the decision in that place."""
     return int(np.int64(waiting.arms[place])), waiting.phases[place]
 
 
 @kernel(borrows=True)
-def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int, int]:
+def take_due(waiting: OpenDecisions, t: int, constant: int, window: bool) -> tuple[int, int]:
     """How many rewards are due in round t, and the place of the first; `following` has the next.
 
     At the end of a window something is due whether or not a reward came.
     """
     if constant != VARIED:
         place = ring_index(t - constant, waiting.delays.size)
-        comes = t > constant and (window or waiting.delays[place] != NEVER)
+        comes = t > constant and (window or waiting.delays[place] != NEVER_ARRIVES)
         return (1 if comes else 0), place
     due = ring_index(t, waiting.last.size)
     head = waiting.delays.size + due
@@ -138,13 +138,13 @@ def take_due(waiting: Waiting, t: int, constant: int, window: bool) -> tuple[int
 
 
 @kernel(borrows=True)
-def is_closed(waiting: Waiting, decision: int, t: int) -> bool:
+def is_closed(waiting: OpenDecisions, decision: int, t: int) -> bool:
     """Whether the reward of a decision came before round t."""
     return bool(waiting.delays[ring_index(decision, waiting.delays.size)] < t - decision)
 
 
 @kernel(borrows=True)
-def given_up(waiting: Waiting, oldest: int, t: int, before: int) -> tuple[int, int]:
+def given_up(waiting: OpenDecisions, oldest: int, t: int, before: int) -> tuple[int, int]:
     """The oldest decision of a round below `before` that is open in round t, or 0 for none.
 
     All before `oldest` are closed; the second number is the next such. It looks ahead to one that

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from balaclava._core.declared import Range, check
 from balaclava.errors import DamageWarning, ResultsFileError
-from balaclava.experiments.files import Plan
+from balaclava.experiments.experiment_file import ExperimentPlan
 from balaclava.experiments.sweep import (
     SUMMARY,
     Cell,
@@ -26,9 +26,15 @@ from balaclava.experiments.sweep import (
     write_manifest,
     write_runs,
 )
-from balaclava.simulation.engine import Job, Pool, Progress, available_cores, player
+from balaclava.simulation.engine import (
+    Pool,
+    Progress,
+    RepetitionJob,
+    available_cores,
+    repetition_player,
+)
 from balaclava.simulation.gpu.device import gpu_fault, unusable
-from balaclava.simulation.moments import warn_of_moments
+from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.results import Run
 
 KEEP_EVERY = 10.0  # seconds of work that a power cut may cost
@@ -41,7 +47,7 @@ Work = list[tuple[Cell, list[int]]]  # cells with the repetitions that they lack
 
 
 def run_sweep(
-    plan: Plan,
+    plan: ExperimentPlan,
     folder: str | os.PathLike[str],
     *,
     workers: int | None = None,
@@ -157,7 +163,7 @@ def _play_here(
         for cell, repetitions in work:
             if cell.device == "cuda":
                 continue
-            play = player(
+            play = repetition_player(
                 cell.policy.name,
                 cell.policy,
                 cell.environment,
@@ -193,7 +199,7 @@ def _batches(work: Work) -> Iterator[Work]:
 
 def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[Cell, list[Run]]]:
     """These repetitions of cells, side by side; `report` is told of further rounds."""
-    from balaclava.simulation.gpu.engine import orders_of, play_orders
+    from balaclava.simulation.gpu.launches import orders_of, play_orders
 
     cells, orders = [], []
     for cell, repetitions in work:
@@ -206,7 +212,7 @@ def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[C
 
 
 @dataclass(eq=False)
-class _CellJob(Job):
+class _CellJob(RepetitionJob):
     cell: Cell = field(kw_only=True)
 
 

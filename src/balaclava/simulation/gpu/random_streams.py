@@ -9,18 +9,18 @@ from numba.cuda import cgutils, types
 from numba.cuda.datamodel import models
 from numba.cuda.extending import intrinsic, make_attribute_wrapper, overload_method, register_model
 
-from balaclava.simulation.gpu import laws
+from balaclava.simulation.gpu import philox_draws as draws
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "random": lambda rng: laws.uniform(rng.key, rng.place, rng.memory),
-    "integers": lambda rng, low, high: laws.integer(rng.key, rng.place, rng.memory, low, high),
-    "laplace": lambda rng, loc, scale: laws.laplace(rng.key, rng.place, rng.memory, loc, scale),
-    "standard_exponential": lambda rng: laws.exponential(rng.key, rng.place, rng.memory),
-    "standard_normal": lambda rng: laws.normal(rng.key, rng.place, rng.memory),
-    "standard_gamma": lambda rng, shape: laws.gamma(rng.key, rng.place, rng.memory, shape),
-    "beta": lambda rng, a, b: laws.beta(rng.key, rng.place, rng.memory, a, b),
-    "standard_t": lambda rng, df: laws.student_t(rng.key, rng.place, rng.memory, df),
-    "standard_cauchy": lambda rng: laws.cauchy(rng.key, rng.place, rng.memory),
+    "random": lambda rng: draws.uniform(rng.key, rng.place, rng.memory),
+    "integers": lambda rng, low, high: draws.integer(rng.key, rng.place, rng.memory, low, high),
+    "laplace": lambda rng, loc, scale: draws.laplace(rng.key, rng.place, rng.memory, loc, scale),
+    "standard_exponential": lambda rng: draws.exponential(rng.key, rng.place, rng.memory),
+    "standard_normal": lambda rng: draws.normal(rng.key, rng.place, rng.memory),
+    "standard_gamma": lambda rng, shape: draws.gamma(rng.key, rng.place, rng.memory, shape),
+    "beta": lambda rng, a, b: draws.beta(rng.key, rng.place, rng.memory, a, b),
+    "standard_t": lambda rng, df: draws.student_t(rng.key, rng.place, rng.memory, df),
+    "standard_cauchy": lambda rng: draws.cauchy(rng.key, rng.place, rng.memory),
 }
 
 

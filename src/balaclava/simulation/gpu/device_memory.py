@@ -14,7 +14,7 @@ _SHARE = 0.8  # of the free memory of the device, for all games that are to be p
 laying_out = threading.Lock()  # of games: as many as the free memory holds
 
 
-class Memory:
+class DeviceMemory:
     """What all groups that are played side by side share.
 
     Args:

@@ -24,17 +24,16 @@ from balaclava._core.kernels import compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu import loop
+from balaclava.simulation.gpu import device_loop
 from balaclava.simulation.gpu.device import compiler, on_device
-from balaclava.simulation.gpu.loop import Games, likeness, loop_of, set_up, state_of
-from balaclava.simulation.gpu.memory import Memory, laying_out
-from balaclava.simulation.gpu.state import bytes_of, spread_on_device
-from balaclava.simulation.loops import make_play
-from balaclava.simulation.rehearsal import rehearse
+from balaclava.simulation.gpu.device_loop import Games, likeness, loop_of, set_up, state_of
+from balaclava.simulation.gpu.device_memory import DeviceMemory, laying_out
+from balaclava.simulation.gpu.device_states import bytes_of, spread_on_device
+from balaclava.simulation.loops import make_play, rehearse
 from balaclava.simulation.results import Results, Run
-from balaclava.simulation.side_by_side import side_by_side
+from balaclava.simulation.task_threads import run_tasks
 
-AT_ONCE = 32  # streams: as many as a device takes from a process without letting them wait
+DEVICE_STREAMS = 32  # streams: as many as a device takes from a process without letting them wait
 _SECONDS = 0.2  # that a launch should last
 _FIRST_LAUNCH = 64  # rounds, to see how fast it is
 _LOOK = 0.001  # seconds from one look at a launch to the next, at least
@@ -45,7 +44,7 @@ _SPREAD = 1 << 10  # threads: where there are few games, a warp plays few, and w
 Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
 
-_slots = threading.BoundedSemaphore(AT_ONCE)  # of the whole process
+_slots = threading.BoundedSemaphore(DEVICE_STREAMS)  # of the whole process
 
 
 class Order(NamedTuple):
@@ -87,7 +86,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
     lock = threading.Lock()
     groups = alike(orders)
-    memory = Memory(bytes_of_games(orders))
+    memory = DeviceMemory(bytes_of_games(orders))
     with compiler:
         cuda.current_context()  # made once, before many threads ask for it
 
@@ -107,7 +106,7 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
         return play
 
     with closing(memory):
-        for at, runs in side_by_side([task(numbers) for numbers in groups], AT_ONCE):
+        for at, runs in run_tasks([task(numbers) for numbers in groups], DEVICE_STREAMS):
             for number, runs_of_order in zip(groups[at], runs, strict=True):
                 yield from ((number, run) for run in runs_of_order)
 
@@ -194,14 +193,14 @@ class Group:
     def __init__(
         self,
         orders: Sequence[Order],
-        memory: Memory | None = None,
+        memory: DeviceMemory | None = None,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         from numba import cuda
 
         self.orders = orders
         self._needed = bytes_of_games(orders)
-        self._memory = memory or Memory(self._needed)
+        self._memory = memory or DeviceMemory(self._needed)
         self._pairs = [(order.policy, order.environment) for order in orders]
         self._seeds = [order.seed for order in orders]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
@@ -275,11 +274,11 @@ class Group:
     def _launcher(self, count: int) -> Callable[..., None]:
         """What plays so many games of each pair, given the rounds and the games."""
         apart = apart_of(count * len(self.orders))
-        blocks = -(-count * apart // loop.THREADS)
+        blocks = -(-count * apart // device_loop.THREADS)
         with compiler, warnings.catch_warnings():
             # Of few games, whose number is the user's choice.
             warnings.filterwarnings("ignore", ".*Grid size")
-            launch = self._loop[blocks * len(self.orders), loop.THREADS, self._stream]
+            launch = self._loop[blocks * len(self.orders), device_loop.THREADS, self._stream]
         return functools.partial(launch, count, blocks, apart)
 
     def _wait(self, seconds: float) -> None:
@@ -292,7 +291,7 @@ class Group:
         """Pulls [pair, game, arm] and totals [pair, game]; an error if there is no such arm."""
         faults, totals, pulls = (
             array.copy_to_host(stream=self._stream)
-            for array in (games.faults, games.totals, games.states[loop.PULLS])
+            for array in (games.faults, games.totals, games.states[device_loop.PULLS])
         )
         self._stream.synchronize()
         shape = len(self.orders), count

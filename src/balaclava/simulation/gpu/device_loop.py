@@ -10,9 +10,9 @@ import numpy as np
 from balaclava._core.kernels import always, newly_marked
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.laws import fresh_memory
-from balaclava.simulation.gpu.several import kind_of, packed, picker, stacked
-from balaclava.simulation.gpu.state import access_of, mapped, source_of, spread
+from balaclava.simulation.gpu.device_states import access_of, mapped, source_of, spread
+from balaclava.simulation.gpu.philox_draws import new_stream
+from balaclava.simulation.gpu.stacked_constants import kind_of, packed, picker, stacked
 
 THREADS = 64  # in a block
 REGISTERS = 128  # of a thread, at most: with more, too few threads run at once
@@ -60,7 +60,7 @@ def set_up(
 def state_of(policy: Policy) -> tuple[Any, ...]:
     """Of one game at the beginning: both streams' memories, pulls, and the policy's state."""
     pulls = np.zeros(policy.arms, np.int64)
-    return fresh_memory(), fresh_memory(), pulls, policy.kernels.begin(policy.constants())
+    return new_stream(), new_stream(), pulls, policy.kernels.begin(policy.constants())
 
 
 def _named(plain: Any, like: Any) -> Any:
@@ -91,7 +91,7 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
     """The loop, closed over one policy's and one environment's kernels."""
     from numba import cuda, uint64
 
-    from balaclava.simulation.gpu.random import device_random
+    from balaclava.simulation.gpu.random_streams import device_random
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     draw, advise = environment.draw, environment.advise
