@@ -160,7 +160,7 @@ class Results:
         return find_winners(self, confidence)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Draw the mean regret of each policy; the options are those of `simulation.plots.plot`."""
+        """Draw the mean regret of each policy; options as in `regret_plots.plot`."""
         from balaclava.simulation.analysis.regret_plots import plot
 
         return plot(self, path, **options)

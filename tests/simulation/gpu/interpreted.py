@@ -143,7 +143,7 @@ def install(patch: pytest.MonkeyPatch, bank: Bank | None = None) -> None:
 def by_hand(
     policy: bl.Policy, world: bl.Environment, rounds: np.ndarray, repetition: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Regret at some rounds and pulls at the end: a game as `gpu.loop` describes it."""
+    """Regret at some rounds and pulls at the end: a game as `gpu.device_loop` describes it."""
     key, (begin, choose, learn, _) = device_loop.key_of(seed), policy.kernels
     params, constants, prepare = policy.constants(), world.constants(), policy.prepare()
     state, total, pulls, history = begin(params), 0.0, np.zeros(policy.arms, np.int64), []
