@@ -37,7 +37,9 @@ def kernels_of_the_package() -> dict[str, Callable[..., Any]]:
     modules = [
         importlib.import_module(module.name)
         for module in pkgutil.walk_packages(bl.__path__, "balaclava.")
-        if not module.name.endswith(("__main__", "gpu.random_streams"))  # the latter needs numba-cuda
+        if not module.name.endswith(
+            ("__main__", "gpu.random_streams")
+        )  # the latter needs numba-cuda
     ]
     return {
         f"{function.__module__}.{function.__qualname__}": function
