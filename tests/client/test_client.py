@@ -30,7 +30,7 @@ from balaclava.errors import (
     ServiceUnavailableError,
     WindowOverError,
 )
-from tests.service.running import Line, Process, in_a_thread
+from tests.service.servers import FaultyProxy, Process, in_a_thread
 
 DECIDE = calls.decide("page", None, "r", 1)
 DECISION = {"decision_id": "d", "arm": 0, "label": "a", "propensity": 0.5, "learns": True}
@@ -332,18 +332,18 @@ def test_a_bad_line(
     client: Client, name: str, service: tuple[str, str], faults: tuple[str, ...]
 ) -> None:
     """The answer comes in the end, and what was asked for was done once."""
-    line = Line(service[0], *faults)
+    line = FaultyProxy(service[0], *faults)
     with Client(line.address, service[1]) as far:
         decision = far.decide(name)
         assert line.requests == len(faults) + 1
     assert client.results(name)["decisions"] == 1
-    line = Line(service[0], *faults)
+    line = FaultyProxy(service[0], *faults)
     with Client(line.address, service[1]) as far:
         far.reward(decision, 1.0)
     assert client.decision(decision)["state"] == "rewarded"
 
     async def again() -> ServiceDecision:
-        line = Line(service[0], *faults)
+        line = FaultyProxy(service[0], *faults)
         async with AsyncClient(line.address, service[1]) as far:
             return await far.decide(name)
 
@@ -352,7 +352,7 @@ def test_a_bad_line(
 
 
 def test_nobody_there(service: tuple[str, str]) -> None:
-    line = Line(service[0])
+    line = FaultyProxy(service[0])
     line.close()
     with Client(line.address, patience=0.2) as client, pytest.raises(ServiceUnavailableError):
         client.experiments()

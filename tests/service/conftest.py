@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from balaclava.service.service import Service
-from tests.service.stage import Stage
+from tests.service.manual_service import ManualService
 
 
 @contextlib.contextmanager
-def postgres_of_our_own() -> Iterator[Any]:
+def postgres_process() -> Iterator[Any]:
     """A server from a wheel, started in less than a second.
 
     It runs as a user of its own, who cannot rely on pytest's folders: each new session of pytest
@@ -39,7 +39,7 @@ def postgres_of_our_own() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The address of a server that the tests share."""
-    with postgres_of_our_own() as server:
+    with postgres_process() as server:
         yield server.get_uri()
 
 
@@ -82,14 +82,16 @@ def open_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
 
 @pytest.fixture
-def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Stage]]:
-    """Make stages, one after the other, each with a randomness of the test's."""
-    made: list[Stage] = []
+def manual_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Any], ManualService]]:
+    """Make manual_services, one after the other, each with a randomness of the test's."""
+    made: list[ManualService] = []
 
-    def make(rng: Any) -> Stage:
+    def make(rng: Any) -> ManualService:
         if made:
             made[-1].close()
-        made.append(Stage(tmp_path / str(len(made)), rng, monkeypatch))
+        made.append(ManualService(tmp_path / str(len(made)), rng, monkeypatch))
         return made[-1]
 
     yield make

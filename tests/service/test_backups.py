@@ -21,7 +21,7 @@ from balaclava.service.problems import Problem, StartError
 from balaclava.service.service import Service
 from balaclava.service.store.ledger import Ledger
 from balaclava.service.store.schema import experiments
-from tests.service.stage import SHOP
+from tests.service.manual_service import SHOP
 
 Opener = Callable[..., Service]
 

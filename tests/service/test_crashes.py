@@ -9,13 +9,20 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.process import ARRIVAL, DEFINITIONS, WINDOWS, Load, Server, settings_of
+from tests.service.server_process import (
+    ARRIVAL,
+    DEFINITIONS,
+    WINDOWS,
+    Load,
+    Server,
+    keyless_settings,
+)
 
 pytestmark = pytest.mark.crash
 
 
 def check_lives(folder: Path, database: str | None, kills: int) -> None:
-    server = Server(settings_of(folder, database))
+    server = Server(keyless_settings(folder, database))
     server.start()
     load = Load(server.address)
     with httpx.Client(base_url=server.address, timeout=60) as client:
@@ -30,7 +37,7 @@ def check_lives(folder: Path, database: str | None, kills: int) -> None:
         with httpx.Client(base_url=server.address, timeout=60) as client:
             load.catch_up(client)
             assert load.faults == []
-            check_books(client, load)
+            check_counts(client, load)
             assert client.get("/v1/ledger").json() == ledger
             for name in (ARRIVAL, WINDOWS):
                 history = client.get(f"/v1/experiments/{name}/history?points=2000").json()
@@ -42,7 +49,7 @@ def check_lives(folder: Path, database: str | None, kills: int) -> None:
     assert len(load.releases) > kills  # so that there was something to draw again
 
 
-def check_books(client: httpx.Client, load: Load) -> None:
+def check_counts(client: httpx.Client, load: Load) -> None:
     """Every decision once, every reward once, and every person as often as agreed."""
     for name in (ARRIVAL, WINDOWS):
         answers = {key: answer for key, answer in load.requests.items() if key[0] == name}

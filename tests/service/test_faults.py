@@ -36,10 +36,10 @@ from balaclava.service.problems import Problem, StartError
 from balaclava.service.service import Service
 from balaclava.service.store.storage import make_engine
 from tests.service import process
-from tests.service.conftest import postgres_of_our_own
-from tests.service.process import DEFINITIONS, Load, Server, settings_of
-from tests.service.stage import SHOP, Stage
-from tests.service.test_crashes import check_books
+from tests.service.conftest import postgres_process
+from tests.service.manual_service import SHOP, ManualService
+from tests.service.server_process import DEFINITIONS, Load, Server, keyless_settings
+from tests.service.test_crashes import check_counts
 
 Opener = Callable[..., Service]
 
@@ -58,7 +58,7 @@ def check_after(server: Server, load: Load) -> None:
     with httpx.Client(base_url=server.address, timeout=60) as client:
         load.catch_up(client)
         assert load.faults == []
-        check_books(client, load)
+        check_counts(client, load)
 
 
 # The database
@@ -67,8 +67,8 @@ def check_after(server: Server, load: Load) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 def test_postgresql_restarted_under_load(tmp_path: Path) -> None:
-    with postgres_of_our_own() as database:
-        server = Server(settings_of(tmp_path, database.get_uri()))
+    with postgres_process() as database:
+        server = Server(keyless_settings(tmp_path, database.get_uri()))
         load = prepared(server)
 
         def restart() -> None:
@@ -98,7 +98,7 @@ def _serve_on_a_full_disk(settings: ServerSettings) -> None:
 @pytest.mark.crash
 def test_the_disk_is_full(tmp_path: Path) -> None:
     """What is not taken is answered with 503; what was taken is there when there is room."""
-    server = Server(settings_of(tmp_path))
+    server = Server(keyless_settings(tmp_path))
     load = prepared(server)
     server.kill()
     server.start(_serve_on_a_full_disk)
@@ -198,70 +198,72 @@ def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any)
 # Time
 
 
-def test_a_clock_that_is_set_back_or_forward(stages: Callable[..., Stage]) -> None:
+def test_a_clock_that_is_set_back_or_forward(manual_services: Callable[..., ManualService]) -> None:
     """A restart with another clock: time goes on from where it was, and no window hangs."""
-    stage = stages(SystemRandomness())
-    stage.client.post("/v1/experiments", json=SHOP)
+    manual = manual_services(SystemRandomness())
+    manual.client.post("/v1/experiments", json=SHOP)
     results = "/v1/experiments/shop/results"
 
     def decide() -> str:
-        answer = stage.client.post("/v1/experiments/shop/decisions", json={})
+        answer = manual.client.post("/v1/experiments/shop/decisions", json={})
         return str(answer.json()["decisions"][0]["decision_id"])
 
     first = decide()
-    stage.clock.moment -= 86_400.0
-    stage.restart()
+    manual.clock.moment -= 86_400.0
+    manual.restart()
     second = decide()
-    stage.wait(4.0)
-    assert stage.client.get(results).json()["windows"] == {"open": 2, "over": 0}
-    assert stage.send(first, 1.0).status_code == 200
-    stage.wait(1.5)
-    assert stage.client.get(results).json()["windows"] == {"open": 0, "over": 2}
-    assert stage.send(second, 1.0).status_code == 410
+    manual.wait(4.0)
+    assert manual.client.get(results).json()["windows"] == {"open": 2, "over": 0}
+    assert manual.send(first, 1.0).status_code == 200
+    manual.wait(1.5)
+    assert manual.client.get(results).json()["windows"] == {"open": 0, "over": 2}
+    assert manual.send(second, 1.0).status_code == 410
     third = decide()
-    stage.clock.moment += 86_400.0
-    stage.restart()
-    stage.wait(0.5)
-    assert stage.send(third, 1.0).status_code == 410
-    assert stage.client.get(results).json()["windows"] == {"open": 0, "over": 3}
+    manual.clock.moment += 86_400.0
+    manual.restart()
+    manual.wait(0.5)
+    assert manual.send(third, 1.0).status_code == 410
+    assert manual.client.get(results).json()["windows"] == {"open": 0, "over": 3}
 
 
-def test_the_edges_of_a_window(stages: Callable[..., Stage]) -> None:
-    stage = stages(SystemRandomness())
+def test_the_edges_of_a_window(manual_services: Callable[..., ManualService]) -> None:
+    manual = manual_services(SystemRandomness())
     for name, default in (("default", 0.0), ("none", None)):
-        stage.client.post("/v1/experiments", json=SHOP | {"name": name, "default_reward": default})
+        manual.client.post("/v1/experiments", json=SHOP | {"name": name, "default_reward": default})
     ids = {}
     for name in ("default", "none"):
-        answer = stage.client.post(f"/v1/experiments/{name}/decisions", json={"count": 3})
+        answer = manual.client.post(f"/v1/experiments/{name}/decisions", json={"count": 3})
         ids[name] = [each["decision_id"] for each in answer.json()["decisions"]]
-    stage.clock.moment += 4.999
+    manual.clock.moment += 4.999
     for name in ids:
-        assert stage.send(ids[name][0], 1.0).status_code == 200
-    stage.clock.moment += 0.001
+        assert manual.send(ids[name][0], 1.0).status_code == 200
+    manual.clock.moment += 0.001
     for name in ids:
         for id in ids[name][:2]:  # the one that came, and one that did not: alike
-            assert stage.send(id, 1.0).status_code == 410
-    stage.restart()
-    stage.wait(3_600.0)  # it was down for longer than the window
+            assert manual.send(id, 1.0).status_code == 410
+    manual.restart()
+    manual.wait(3_600.0)  # it was down for longer than the window
     states = [
-        [stage.client.get(f"/v1/decisions/{id}").json()["state"] for id in ids[name]]
+        [manual.client.get(f"/v1/decisions/{id}").json()["state"] for id in ids[name]]
         for name in ids
     ]
     assert states == [["rewarded", "defaulted", "defaulted"], ["rewarded", "given up", "given up"]]
 
 
-def test_a_finished_experiment_keeps_no_rewards(stages: Callable[..., Stage]) -> None:
-    stage = stages(SystemRandomness())
-    stage.client.post("/v1/experiments", json=SHOP)
-    answer = stage.client.post("/v1/experiments/shop/decisions", json={"count": 3})
+def test_a_finished_experiment_keeps_no_rewards(
+    manual_services: Callable[..., ManualService],
+) -> None:
+    manual = manual_services(SystemRandomness())
+    manual.client.post("/v1/experiments", json=SHOP)
+    answer = manual.client.post("/v1/experiments/shop/decisions", json={"count": 3})
     for each in answer.json()["decisions"]:
-        stage.send(each["decision_id"], 0.625)
-    stage.client.post("/v1/experiments/shop/finish")
-    stage.wait(6.0)
-    with stage.service.storage.reading() as connection:
+        manual.send(each["decision_id"], 0.625)
+    manual.client.post("/v1/experiments/shop/finish")
+    manual.wait(6.0)
+    with manual.service.storage.reading() as connection:
         values = connection.exec_driver_sql("SELECT kind, value FROM decisions").all()
     assert set(values) == {(None, None)}
-    assert len(stage.client.post("/v1/experiments/shop/decisions", json={}).json()) == 1
+    assert len(manual.client.post("/v1/experiments/shop/decisions", json={}).json()) == 1
 
 
 # The clients
@@ -295,7 +297,7 @@ def test_a_body_that_does_not_come_to_an_end(open_service: Opener, monkeypatch: 
 @pytest.mark.crash
 def test_clients_that_misbehave(tmp_path: Path) -> None:
     """Cut off half way; never reading; thirty-two with the same reward: others are served."""
-    server = Server(settings_of(tmp_path))
+    server = Server(keyless_settings(tmp_path))
     prepared(server)
     client = httpx.Client(base_url=server.address, timeout=60)
     decide = "/v1/experiments/arrival/decisions"

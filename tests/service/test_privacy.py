@@ -23,7 +23,7 @@ from balaclava.service.engine import unit_of_work
 from balaclava.service.engine.clock import Clock
 from balaclava.service.http.app import create_app
 from balaclava.service.http.server import ServerSettings
-from tests.service.stage import SHOP, Stage, metrics, plain
+from tests.service.manual_service import SHOP, ManualService, metrics, plain
 
 STEPS, WINDOW, EACH = 20, 5, 3
 PERSONS = {"population": "us", "rewards_per_person": EACH - 1}  # two decisions in three learn
@@ -65,9 +65,9 @@ class Run(NamedTuple):
     metrics: list[str]
 
 
-def play(stage: Stage, happenings: list[Event], target: int, **changes: Any) -> Run:
+def play(manual: ManualService, happenings: list[Event], target: int, **changes: Any) -> Run:
     """Ask for decisions, send rewards, and read everything that can be read, in between."""
-    client, seen, ids = stage.client, [], []
+    client, seen, ids = manual.client, [], []
     seen.append(plain(client.put("/v1/populations/us", json={"epsilon": 99.0, "delta": 0.1})))
     seen.append(plain(client.post("/v1/experiments", json=SHOP | PERSONS | changes)))
     for step in range(STEPS):
@@ -78,17 +78,17 @@ def play(stage: Stage, happenings: list[Event], target: int, **changes: Any) -> 
         seen.append(plain(client.post("/v1/experiments/shop/decisions", json=asked)))
         for place, event in enumerate(happenings[: len(ids)]):
             if place // EACH + event.delay == step and event.reward is not None:
-                answer = stage.send(ids[place], event.reward)
+                answer = manual.send(ids[place], event.reward)
                 if place != target:  # to whom it is sent is told by its time alone, see below
                     seen.append(plain(answer))
         if step == STEPS // 2:
-            stage.restart()
-            client = stage.client
+            manual.restart()
+            client = manual.client
         for address in LIVE if step % 8 else (*ANSWERS, *PAGES):
             seen.append(plain(client.get(address)))
-        stage.wait(1.0)
+        manual.wait(1.0)
     for id in ids:  # the same answer, whatever is stored: 410 by time alone
-        seen.append(plain(stage.send(id, 0.25)))
+        seen.append(plain(manual.send(id, 0.25)))
     seen.append(plain(client.post("/v1/experiments/shop/finish")))
     seen += [plain(client.get(address)) for address in (*ANSWERS, *PAGES)]
     return Run(seen, metrics(client.get("/metrics").text))
@@ -114,7 +114,9 @@ def without_rewards(lines: list[str]) -> list[str]:
     return [line for line in lines if "reward" not in line and "commits" not in line]
 
 
-def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **more: Any) -> None:
+def check(
+    manual_services: Callable[..., ManualService], policy: str, change: str, place: int, **more: Any
+) -> None:
     happenings = events(place)
     learns = range(place - place % EACH, len(happenings), EACH)
     place = next(i for i in learns if happenings[i].reward == 1.0)
@@ -122,9 +124,9 @@ def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **
     others[place] = NEIGHBOURS[change](happenings[place])
     changes = {"policy": policy, "parameters": POLICIES[policy], **more}
     recorder = Recorder(seed=1)
-    one = play(stages(recorder), happenings, place, **changes)
+    one = play(manual_services(recorder), happenings, place, **changes)
     player = Replayer(recorder.tape, 0)
-    other = play(stages(player), others, place, **changes)
+    other = play(manual_services(player), others, place, **changes)
     for mine, theirs in zip(one.seen, other.seen, strict=True):
         assert mine == theirs
     assert player.position == len(recorder.tape) > 0
@@ -135,36 +137,36 @@ def check(stages: Callable[..., Stage], policy: str, change: str, place: int, **
 
 
 def test_another_value_looks_alike(
-    stages: Callable[..., Stage], caplog: pytest.LogCaptureFixture
+    manual_services: Callable[..., ManualService], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="balaclava")
-    check(stages, "dp-imed", "another value", 7)
+    check(manual_services, "dp-imed", "another value", 7)
     assert caplog.text == ""
 
 
 def test_a_reward_that_never_came_looks_alike(
-    stages: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+    manual_services: Callable[..., ManualService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction ends two windows here: those of rewards must not get ahead with it."""
     monkeypatch.setattr(unit_of_work, "_DUE_AT_ONCE", 2)
-    check(stages, "dp-imed", "it never came", 7)
+    check(manual_services, "dp-imed", "it never came", 7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", NEIGHBOURS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_neighbours_look_alike_to_every_policy(
-    stages: Callable[..., Stage], policy: str, change: str
+    manual_services: Callable[..., ManualService], policy: str, change: str
 ) -> None:
     for place in (0, 20, 40):
-        check(stages, policy, change, place)
+        check(manual_services, policy, change, place)
 
 
 @pytest.mark.slow
-def test_the_attack_can_succeed(stages: Callable[..., Stage]) -> None:
+def test_the_attack_can_succeed(manual_services: Callable[..., ManualService]) -> None:
     """Where batches settle by arrival the same neighbours are told apart: the tests can fail."""
     with pytest.raises(AssertionError):
-        check(stages, "dp-imed", "it never came", 7, settle="arrival")
+        check(manual_services, "dp-imed", "it never came", 7, settle="arrival")
 
 
 class Quiet(Recorder):
@@ -177,7 +179,7 @@ class Quiet(Recorder):
 ARMS = 10
 
 
-def epsilon_shown(stage: Stage, experiments: int) -> float:
+def epsilon_shown(manual: ManualService, experiments: int) -> float:
     """The epsilon that requests and their answers prove, but for one time in 10,000.
 
     The attacker fills the first batch of each of ten arms with rewards of 0, but for the first of
@@ -187,23 +189,23 @@ def epsilon_shown(stage: Stage, experiments: int) -> float:
     arms = {"arms": [f"{arm}" for arm in range(ARMS)], "parameters": {"epsilon": 1.0}}
     for number in range(2 * experiments):
         address = f"/v1/experiments/game {number}"
-        stage.client.post("/v1/experiments", json=SHOP | arms | {"name": f"game {number}"})
-        asked = stage.client.post(f"{address}/decisions", json={"count": 30 * ARMS}).json()
+        manual.client.post("/v1/experiments", json=SHOP | arms | {"name": f"game {number}"})
+        asked = manual.client.post(f"{address}/decisions", json={"count": 30 * ARMS}).json()
         firsts = {each["arm"]: each["decision_id"] for each in reversed(asked["decisions"])}
         rewards = [{"decision_id": id, "value": number % 2} for id in firsts.values()]
-        stage.client.post("/v1/rewards", json=rewards)
-        stage.wait(5.0)
-        answer = stage.client.get(f"{address}/results").json()["arms"]
+        manual.client.post("/v1/rewards", json=rewards)
+        manual.wait(5.0)
+        answer = manual.client.get(f"{address}/results").json()["arms"]
         counts[number % 2] += sum(each["mean"] * each["rewards"] > 1.0 for each in answer)
     return float(epsilon_lower(counts[1], counts[0], experiments * ARMS, 0.0, 1e-4))
 
 
 @pytest.mark.slow
 @pytest.mark.statistical
-def test_an_audit_from_requests_to_answers(stages: Callable[..., Stage]) -> None:
+def test_an_audit_from_requests_to_answers(manual_services: Callable[..., ManualService]) -> None:
     """Epsilon 1 is not refuted; a service with half the noise is, in as many games."""
-    assert 0.3 < epsilon_shown(stages(Recorder(seed=1)), 80) <= 1.0
-    assert epsilon_shown(stages(Quiet(seed=1)), 80) > 1.0
+    assert 0.3 < epsilon_shown(manual_services(Recorder(seed=1)), 80) <= 1.0
+    assert epsilon_shown(manual_services(Quiet(seed=1)), 80) > 1.0
 
 
 def test_nothing_that_is_asked_for_turns_the_noise_off(open_service: Callable[..., Any]) -> None:

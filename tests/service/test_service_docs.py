@@ -18,7 +18,7 @@ from balaclava.cli.commands.serve_command import serve
 from balaclava.client import Client
 from balaclava.service.http.server import ServerSettings
 from balaclava.service.problems import StartError
-from tests.service.running import in_a_thread
+from tests.service.servers import in_a_thread
 
 ROOT = Path(__file__).parents[2]
 HERE = "http://127.0.0.1:8765"  # as the pages have it

@@ -83,7 +83,7 @@ class Process:
             self._process.stdout.close()
 
 
-class Line:
+class FaultyProxy:
     """A connection to a service that does as it is told, one request after the other.
 
     "pass" hands request and answer on; "refuse" hangs up before the request is read; "lose" hands

@@ -15,7 +15,7 @@ import balaclava as bl
 from balaclava.cli import main
 from balaclava.client import Client
 from balaclava.service.demo import LOST, NAME, PARAMETERS, POLICY, PURCHASES
-from tests.service.running import Process, in_a_thread
+from tests.service.servers import Process, in_a_thread
 
 
 def test_one_command_and_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ class Server:
         self.process.join(30)
 
 
-def settings_of(folder: Any, database: str | None = None) -> ServerSettings:
+def keyless_settings(folder: Any, database: str | None = None) -> ServerSettings:
     """On a free port, without keys."""
     return ServerSettings(
         database=database or str(folder / "service.db"),

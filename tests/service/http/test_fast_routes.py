@@ -18,7 +18,7 @@ from balaclava.service.http.fast_routes import Shortcut, Shortcuts
 from balaclava.service.http.payloads import DecisionsIn
 from balaclava.service.http.server import first_key
 from balaclava.service.service import Service
-from tests.service.stage import SHOP
+from tests.service.manual_service import SHOP
 
 WAYS = ("application/json", "application/json; charset=utf-8")  # the short, the whole
 DECISIONS, REWARDS = "/v1/experiments/shop/decisions", "/v1/rewards"

@@ -14,7 +14,7 @@ from balaclava.service.engine.jobs import CreateKey
 from balaclava.service.http.app import create_app
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
-from tests.service.stage import SHOP
+from tests.service.manual_service import SHOP
 
 ALL, READ, ADMIN, DECIDE = {*ROLES, None}, {"read", "admin"}, {"admin"}, {"decide", "admin"}
 RIGHTS: dict[tuple[str, str], Any] = {

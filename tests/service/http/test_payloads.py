@@ -17,7 +17,7 @@ from balaclava.service.http.app import create_app
 from balaclava.service.http.server import first_key
 from balaclava.service.service import Service
 from balaclava.testing import examples
-from tests.service.stage import SHOP
+from tests.service.manual_service import SHOP
 
 # What may never be seen again
 PERSON, REQUEST, REWARD = "Ada Marked", "order-marked-7", 0.7310585786300049

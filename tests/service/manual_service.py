@@ -1,4 +1,4 @@
-"""A service on a stage: its clock, its randomness and its ids are the test's.
+"""A service whose clock, randomness and ids the test controls.
 
 All of it is put around the application by the test process; nothing that the server takes in can.
 """
@@ -32,7 +32,7 @@ SHOP: dict[str, Any] = {
 }
 
 
-class Stopped(Clock):
+class ManualClock(Clock):
     """Stands still until the test moves it."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Look(WriteJob):
         return None
 
 
-class Stage:
+class ManualService:
     """One service without keys, and whoever asks it."""
 
     def __init__(self, folder: Path, rng: Any, patch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ class Stage:
             experiments, "new_decision_ids", lambda count: list(itertools.islice(ids, count))
         )
         patch.setattr("balaclava.service.store.ledger.time", SimpleNamespace(time=lambda: START))
-        self.clock = Stopped()
+        self.clock = ManualClock()
         self.open()
 
     def open(self) -> None:
