@@ -295,7 +295,7 @@ def test_refusals() -> None:
         make("dp-ucb-int", delta=0.0)
     with pytest.raises(ParameterError, match="'delta' is missing"):
         bl.policy("dp-ucb-int", arms=3, epsilon=1.0)
-    with pytest.raises(ParameterError, match=r"epsilon = 1e-30 is so small"):
+    with pytest.raises(ParameterError, match=r"epsilon = 1e-30 is too small"):
         make("dp-ucb-int", epsilon=1e-30)
     with pytest.raises(ParameterError, match=r"v"):
         make("dp-ucb-int", v=1.0)

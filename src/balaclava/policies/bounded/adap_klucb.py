@@ -33,8 +33,8 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     """AdaP-UCB with the index of KL-UCB: episodes that double, one release each.
 
-    Better than adap-ucb where means are near 0 or 1, and never much worse. Like it, it forgets all
-    but an arm's last episode; dp-imed and dp-klucb do not, and have a far lower regret.
+    Better than adap-ucb if means are near 0 or 1, and never much worse. Like it, it discards all
+    but an arm's last episode. dp-imed and dp-klucb do not, and have far lower regret.
 
     After one pull of each arm, an episode that begins in round t plays the arm with the largest
 
@@ -45,13 +45,13 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
 
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 6). Each reward enters the
-        sum of one episode, of sensitivity 1, which is released once, with noise of scale
-        1/epsilon, and kept; everything else follows from what was released. An episode that the
+        sum of one episode, of sensitivity 1. The sum is released once, with noise of scale
+        1/epsilon, and kept. Everything else follows from released values. An episode that the
         horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
-        alpha: scale of exploration, above 3; the proof needs that, privacy does not.
+        alpha: scale of exploration; the proof needs it above 3, privacy does not.
 
     Example:
         >>> import balaclava as bl

@@ -34,27 +34,27 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     """Play the arm with the highest index until its pulls have doubled, then release its mean.
 
-    UCB with the price of privacy in the index: no horizon to know, and a proved bound. As it
-    forgets all but an arm's last episode and explores for the worst case, dp-imed and dp-klucb
-    have a far lower regret.
+    UCB with the cost of privacy in the index: it needs no horizon and has a proved bound. But it
+    discards all but an arm's last episode and explores for the worst case. dp-imed and dp-klucb
+    have far lower regret.
 
     After one pull of each arm, an episode that begins in round t plays the arm with the largest
 
         m_a + sqrt(alpha log t / (2 n_a)) + alpha log t / (epsilon n_a)
 
     until its pulls have doubled. m_a is the mean of the n_a rewards of the arm's last episode
-    alone, plus Lap(1/(epsilon n_a)). The text of the submission has log(2t) under the root in one
-    place; here it is log t throughout.
+    alone, plus Lap(1/(epsilon n_a)). The submitted paper has log(2t) under the root in one place;
+    here it is log t throughout.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 6). Each reward enters the
-        sum of one episode, of sensitivity 1, which is released once, with noise of scale
-        1/epsilon, and kept; everything else follows from what was released. An episode that the
+        sum of one episode, of sensitivity 1. The sum is released once, with noise of scale
+        1/epsilon, and kept. Everything else follows from released values. An episode that the
         horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
-        alpha: scale of exploration, above 3; the bound needs that, privacy does not.
+        alpha: scale of exploration; the bound needs it above 3, privacy does not.
 
     Example:
         >>> import balaclava as bl

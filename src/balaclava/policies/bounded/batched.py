@@ -1,4 +1,4 @@
-"""What the policies with one release a batch share: how a batch ends, and batches that grow."""
+"""Policies with one release a batch: settling, and batches that grow."""
 
 from __future__ import annotations
 
@@ -38,9 +38,14 @@ from balaclava.privacy.mechanisms.laplace import laplace_release
 BatchRatio = Annotated[float, Range(1, meaning="growth of an arm's pulls by batch", open_low=True)]
 FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, rounded up")]
 
-NOISY_PULLS = 100.0  # over epsilon: until then, noise and not chance is what misleads
-NOISY_EPSILON = 3.0  # from here on the noise of a batch is below the chance in a single reward
-MOST_DOUBLINGS = 53
+# Pulls times epsilon below which noise, not sampling error, dominates an arm's mean. A rule of
+# thumb: at 100/epsilon pulls one draw of noise moves the mean by 0.01.
+NOISY_PULLS = 100.0
+# Epsilon from which the noise of a batch (deviation sqrt(2)/epsilon = 0.47) is below the largest
+# deviation of a single reward in [0, 1], 0.5.
+NOISY_EPSILON = 3.0
+MOST_DOUBLINGS = 53  # of a batch's length: floats count exactly up to 2^53
+LISTED_BATCHES = 10_001  # most sizes in a list; a ratio near 1 would make it endless
 
 
 @kernel
@@ -103,7 +108,7 @@ def highest_index(index: Callable[..., float], play: Callable[..., Any]) -> Call
 
 @kernel(borrows=True)
 def settle_alone(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
-    """Release the batch and go by it alone, unless a later and larger one has settled before."""
+    """Release the batch and use its mean alone, unless a larger, later batch settled first."""
     if row != NOTHING:
         weight = came(state, arm, row)
         released = release_sum(params, state, arm, row, rng)
@@ -143,7 +148,7 @@ def play_growing(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
 
 @kernel(borrows=True)
 def settle_growing(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
-    """Release the batch and add it, noise and all, to what was released before."""
+    """Release the batch and add it, noise included, to the arm's earlier releases."""
     if row != NOTHING:
         release_sum(params, state, arm, row, rng)
         go_by(state, arm, state.pooled[arm], state.rewards[arm])
@@ -165,23 +170,23 @@ def forget_growing(params: Any, state: Pools, t: int, arm: int, phase: int, rng:
 class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     """Batches of growing size whose released sums, each with its own noise, are added up.
 
-    The indices of these policies allow for the noise of one release, of which the chance that it
-    is beyond x falls as exp(-epsilon x). After m batches the sum holds m draws, and theirs falls
-    only as exp(-epsilon^2 x^2 / 4m) until x is beyond m/epsilon. If the draws outnumber what the
-    index allows for while the arm has few pulls, the best arm may be left with a debt: its sum is
-    far below 0, the mean is moved to 0, each further pull raises its index instead of its mean,
-    and it is not played again for a time that is exponential in the debt. Another arm is then
-    played for good.
+    The indices of these policies allow for the noise of one release, whose tail beyond x falls as
+    exp(-epsilon x). After m batches the sum holds m draws of noise, and their tail falls only as
+    exp(-epsilon^2 x^2 / 4m) until x is beyond m/epsilon. With too many draws while the arm has few
+    pulls, the best arm may be in debt: its sum is far below 0 and its mean is clipped to 0. Further
+    pulls then raise its index instead of its mean, and it is not played again for a time that is
+    exponential in the debt. The policy has locked onto another arm.
 
     A private policy whose regret is of order log T pulls every arm log(T)/d_eps times, which is
-    more than log(T)/epsilon. A first batch of that order is therefore free, and it is what keeps
-    the draws few: with 30/epsilon pulls and a ratio of 1.5 an arm has 4 of them by its
-    100/epsilon'th pull. Settings with more than `most_draws` by then are refused.
+    more than log(T)/epsilon. So a first batch of that order is free, and it keeps the draws few:
+    with 30/epsilon pulls and a ratio of 1.5 an arm has 4 of them by pull 100/epsilon. Settings
+    with more than `most_draws` by then are refused.
     """
 
     most_draws: ClassVar[int]  # above it, more than about one run in a hundred locks
     may_lock: ClassVar[bool] = True  # if the index allows for the noise of one release alone
-    usual_batches: ClassVar[tuple[float, float]] = (30.0, 1.25)  # first times epsilon, ratio
+    # Pulls in the first batch times epsilon, and the ratio (`benchmarks/recommended_default.py`).
+    usual_batches: ClassVar[tuple[float, float]] = (30.0, 1.25)
     epsilon: Epsilon
     batch_ratio: BatchRatio | None = None
     first_batch: FirstBatch | None = None
@@ -211,9 +216,9 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
         return len(self.sizes(min(NOISY_PULLS / self.epsilon, 2.0**53)))
 
     def sizes(self, target: float) -> list[int]:
-        """An arm's pulls after each batch by ratio, until it has so many or 10,001 batches."""
+        """An arm's pulls after each batch, up to `target` pulls or LISTED_BATCHES batches."""
         params, pulls = self.constants(), [0]
-        while pulls[-1] < target and len(pulls) <= 10_001:
+        while pulls[-1] < target and len(pulls) <= LISTED_BATCHES:
             pulls.append(pulls_after(params, len(pulls), pulls[-1]))
         return pulls[1:]
 

@@ -72,7 +72,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
         protected.
 
     Parameters:
-        epsilon: privacy loss of a decision; 0 is allowed if delta is not.
+        epsilon: privacy loss of a decision; 0 is allowed if delta is above 0.
         delta: probability outside it.
         horizon: T, the rounds that will be played; at least 2.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.

@@ -22,7 +22,7 @@ from balaclava.policies.intervals import FROM_POOLS
 
 @kernel(borrows=True)
 def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
-    """The largest mean that what was released allows for."""
+    """The largest mean within the private divergence of the released mean."""
     return private_kl_upper(clipped_mean(state, arm), log_t / state.weights[arm], params.epsilon)
 
 
@@ -30,8 +30,8 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 class DPKLUCB(GrowingBatchPolicy):
     """KL-UCB in growing batches, with a divergence that allows for the noise of privacy.
 
-    Low regret and little spread. dp-imed has a lower mean over long runs; over short ones and at a
-    small epsilon dp-klucb may have.
+    Low regret with little spread between runs. dp-imed has a lower mean in long runs; in short runs
+    and at a small epsilon dp-klucb may be better.
 
     An arm is played for a whole batch. After its m-th batch it has n_m = ceil(first_batch
     batch_ratio^(m-1)) pulls, and S_a grows by the sum of the batch + Lap(1/epsilon). The next
@@ -41,13 +41,13 @@ class DPKLUCB(GrowingBatchPolicy):
         d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
 
     The paper's rule has first_batch = batch_ratio. A longer first batch keeps the noise draws in
-    S_a few, for which `GrowingBatchPolicy` has the argument, with the settings that are refused.
+    S_a few: see `GrowingBatchPolicy`, also for the settings that are refused.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1, which is released once, with noise of scale 1/epsilon, and kept;
-        everything else follows from what was released. A batch that the horizon cuts off
-        releases nothing.
+        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
+        Everything else follows from released values. A batch that the horizon cuts off releases
+        nothing.
 
     Parameters:
         epsilon: privacy loss.

@@ -59,7 +59,7 @@ def log_terms(params: Params, active: int, epoch: int) -> tuple[float, float]:
 
 @kernel(borrows=True)
 def epoch_length(params: Params, active: int, epoch: int) -> int:
-    """Pulls of each active arm in an epoch: enough for a radius of 2^-e / 2, noise included."""
+    """R: enough pulls of each active arm for a radius of 2^-e / 2, noise included."""
     sampling, noise = log_terms(params, active, epoch)
     gap = 0.5**epoch / params.radius_scale
     pulls: float = max(32.0 * sampling / (gap * gap), 8.0 * noise / (params.epsilon * gap)) + 1.0
@@ -80,7 +80,7 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def settle(params: Params, state: Epochs, rng: Any) -> None:
-    """Release what has settled, once, and drop the arms that are behind by more than 2h + 2c."""
+    """Release settled epochs, once, and drop the arms that are behind by more than 2h + 2c."""
     while is_settled(state):
         epoch, row = state.oldest[0], row_of(state, state.oldest[0])
         sampling, noise = log_terms(params, active_arms(state), epoch)
@@ -114,8 +114,8 @@ def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any
 class DPSE(PooledPolicy, PrivateBoundedPolicy):
     """Pull all arms equally, release noisy means once an epoch, drop the arms that fall behind.
 
-    The best known private elimination: simple and easy to defend. Its epochs are long, so for
-    short horizons and for regret prefer dp-imed or dp-klucb.
+    The best-known private elimination policy, simple and easy to defend. Its epochs are long: for
+    short horizons and for low regret prefer dp-imed or dp-klucb.
 
     In epoch e = 1, 2, ... with active set S, pull each arm of S
 
@@ -126,19 +126,20 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
         max m - m_a > 2h + 2c,  h = sqrt(log(8|S|e^2/beta) / (2R)),
                                 c = log(4|S|e^2/beta) / (epsilon R).
 
-    Arms take turns in random order. Where rewards are lost, each arm has the mean of those that
-    came, and h and c of their number; the published proof is for full epochs.
+    Arms take turns in random order. If rewards are lost, each arm's mean, h and c are those of the
+    rewards that arrived. The published proof is for full epochs.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 4.2). Each reward enters one
-        released sum, of sensitivity 1, by the order of decisions; epoch lengths and the active set
-        follow from what was released before. An epoch that the horizon cuts off releases nothing.
+        released sum, of sensitivity 1; the order of decisions alone says which. Epoch lengths and
+        the active set follow from earlier releases. An epoch that the horizon cuts off releases
+        nothing.
 
     Parameters:
         epsilon: privacy loss.
         horizon: rounds that will be played; sets failure_probability.
         failure_probability: beta, 1/horizon by default.
-        radius_scale: multiplies h and c, and shortens the epochs to match; privacy is untouched.
+        radius_scale: multiplies h and c, and shortens the epochs to match; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl
@@ -181,15 +182,15 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
 
     @property
     def first_epoch(self) -> int:
-        """Pulls of each arm in the first epoch: before that nothing can be dropped."""
+        """Pulls of each arm in the first epoch; no arm is dropped earlier."""
         return epoch_length(self.constants(), self.arms, 1)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 4.3 with its constants; None for a radius_scale below 1.
 
-        A mean is off by more than h, or its noise by more than c, in some epoch with chance
-        (pi^2/12) beta at most. Otherwise the best arm stays, and an arm of gap 2^-e or more leaves
-        at the end of epoch e, since R makes 4 (h + c) less than that, whatever is active by then.
+        With probability at most (pi^2/12) beta some epoch has a mean that is off by more than h or
+        noise beyond c. Otherwise the best arm stays, and an arm of gap 2^-e or more leaves by the
+        end of epoch e: R makes 4 (h + c) less than 2^-e for every active set.
         """
         scaled = unit_gaps(self, environment)
         if scaled is None or self.radius_scale < 1.0:

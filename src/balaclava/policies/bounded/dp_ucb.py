@@ -22,9 +22,9 @@ begin_indices, choose_arm, renew = ucb1.begin, ucb1.choose, ucb1.renew
 
 
 class State(NamedTuple):
-    """What the decisions see, and the counters behind it."""
+    """Private indices, and the counters behind them."""
 
-    indices: ucb1.Indices  # their sums are private: what the counters show
+    indices: ucb1.Indices  # their sums are the counters' private sums
     counters: Hybrid
 
 
@@ -49,7 +49,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 @kernel(borrows=True)
 def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    """Up to the last power of two: one release each, with far less noise than the trees after."""
+    """Rewards up to the last power of two: few releases, with far less noise than a tree."""
     whole = state.counters.whole
     n, draws = 0, tree_levels(whole.items[arm])
     if draws > 0:
@@ -61,7 +61,7 @@ def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
 def limits(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
-    """These releases have half of epsilon."""
+    """Intervals for these releases, which have half of epsilon."""
     return mean_interval(mean, rewards, int(draws), laplace_scale(0.5 * params.epsilon), failure)
 
 
@@ -69,27 +69,27 @@ def limits(
 class DPUCB(PrivateBoundedPolicy):
     """UCB1 on running sums that a hybrid counter keeps private.
 
-    The plain baseline: no horizon to know, and nothing to set. It does not allow for its own
-    noise: at epsilon = 1 or less a good arm whose first noise is bad is often left alone for
-    good. dp-ucb-bound fixes that; for low regret prefer dp-imed or dp-klucb.
+    A simple baseline that needs no horizon and no tuning. It does not allow for its own noise: at
+    epsilon = 1 or less it often abandons a good arm after a bad first draw. dp-ucb-bound fixes
+    that; for low regret prefer dp-imed or dp-klucb.
 
     After one pull of each arm, play the arm with the largest
 
         s_a / n_a + sqrt(2 log t / n_a),
 
-    s_a the private sum of the arm's n_a rewards. An arm's counter is fed with that arm's own
-    rewards only. One public version feeds every counter in every round, with 0 for the arms that
-    were not pulled: as private, but noisier.
+    s_a the private sum of the arm's n_a rewards. An arm's counter sees that arm's rewards only. One
+    published implementation feeds every counter in every round, with 0 for the arms that were not
+    pulled: as private, but noisier.
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory. A reward enters the hybrid counter
-        of one arm, once; all that a counter ever shows costs epsilon (Chan, Shi, Song 2011), and
-        the counters of different arms hold different rewards. Noise is drawn when a reward comes
-        in, and kept. Decisions see the private sums and the numbers of rewards only.
+        epsilon-differential privacy of the whole trajectory. A reward enters the hybrid counter of
+        one arm, once. All releases of a counter together cost epsilon (Chan, Shi, Song 2011), and
+        the counters of different arms hold different rewards. Noise is drawn when a reward
+        arrives, and kept. Decisions depend on private sums and numbers of rewards only.
 
     Parameters:
         epsilon: privacy loss.
-        radius_scale: multiplies the bonus; privacy is untouched.
+        radius_scale: multiplies the bonus; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl

@@ -17,7 +17,7 @@ begin_sums, learn_sums, shown_sums = dp_ucb.begin, dp_ucb.learn, dp_ucb.shown
 
 
 class State(NamedTuple):
-    """Private sums, and how noisy they are."""
+    """Private sums, and the scale of their noise."""
 
     known: dp_ucb.State
     spread: np.ndarray  # [arms]: nu_a in units of sqrt(8) log(4 t^4) / epsilon
@@ -51,7 +51,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     learn_sums(params, state.known, t, arm, reward, phase, rng)
     n = state.known.indices.tally.pulls[arm]
-    # At a power of two the counter's answer has no tree in it.
+    # At a power of two the counter's sum has no tree part.
     state.spread[arm] = 1.0 if n & (n - 1) == 0 else 1.0 + math.log(n)
 
 
@@ -65,8 +65,8 @@ class DPUCBBound(PrivateBoundedPolicy):
     """DP-UCB with a second bonus for the noise of its counters.
 
     The sound form of dp-ucb, with a proved regret of order K log T log log T / epsilon. The bonus
-    is several times the noise it covers and lowest where n_a is a power of two, so that an arm
-    is given up at powers of two only. For low regret prefer dp-imed or dp-klucb.
+    is several times the noise it covers. It is lowest when n_a is a power of two, so arms are left
+    only at powers of two. For low regret prefer dp-imed or dp-klucb.
 
     After one pull of each arm, play the arm with the largest
 
@@ -78,11 +78,11 @@ class DPUCBBound(PrivateBoundedPolicy):
 
     Privacy:
         epsilon-differential privacy of the whole trajectory, as for dp-ucb: a reward enters one
-        hybrid counter, once. The second bonus depends on the numbers of rewards only.
+        hybrid counter, once. The second bonus depends on numbers of rewards only.
 
     Parameters:
         epsilon: privacy loss.
-        radius_scale: multiplies both bonuses; privacy is untouched.
+        radius_scale: multiplies both bonuses; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl

@@ -1,4 +1,4 @@
-"""DP-UCB-INT: a fresh index only now and then (Tossou and Dimitrakakis 2016, Algorithm 3)."""
+"""DP-UCB-INT: indices refreshed at intervals (Tossou and Dimitrakakis 2016, Algorithm 3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.accounting import interval_epsilon, smallest_interval
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
-LONGEST_INTERVAL = 2**40  # pulls of one arm; nobody will see the end of a longer interval
+# Pulls of one arm between refreshes; no run is long enough for a longer interval.
+LONGEST_INTERVAL = 2**40
 
 
 class Params(NamedTuple):
@@ -32,8 +33,8 @@ class State(NamedTuple):
     """Rewards of each arm, and the index as of its last refresh."""
 
     asked: np.ndarray  # [arms]: decisions handed out
-    wait: np.ndarray  # [arms]: rewards to come before the next refresh
-    sums: np.ndarray  # [arms]: of all rewards told; never shown
+    wait: np.ndarray  # [arms]: rewards until the next refresh
+    sums: np.ndarray  # [arms]: of all rewards told; never released without noise
     pulls: np.ndarray  # [arms]: rewards in the index, a multiple of the interval
     indices: np.ndarray  # [arms]: private
     unknown: np.ndarray  # one element: how many arms have no index yet
@@ -73,7 +74,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def next_in_turn(params: Params, state: State, t: int) -> int:
-    """Round robin; where rewards are late or lost, the arm without an index asked least often."""
+    """Round robin; if rewards are late or lost, the arm without an index asked least often."""
     if t <= params.arms * params.interval:
         return int((t - 1) % params.arms)
     pick = -1
@@ -95,7 +96,7 @@ def learn(
 
 @kernel(borrows=True)
 def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
-    """A new index for an arm, and the new best arm."""
+    """Give an arm a new index, and find the best arm."""
     if state.pulls[arm] == 0:
         state.unknown[0] -= 1
     state.wait[arm] = params.interval
@@ -116,37 +117,36 @@ def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
 
 @register
 class DPUCBInt(PrivateBoundedPolicy):
-    """UCB1 whose indices are refreshed, with noise, once in so many pulls of an arm.
+    """UCB1 whose indices are refreshed, with noise, once per interval of an arm's pulls.
 
-    Its noise is small, because it asks for less: (epsilon, delta) in place of pure epsilon, and
-    news only once an interval. It starts with arms x interval rounds of round robin (a shorter
-    horizon is allowed, and is round robin all through), which is long when epsilon is small. The
-    bonus does not allow for the noise, and the index of an arm that is not pulled never changes:
-    where gaps are small a run may stay with a wrong arm for good.
+    Its noise is small because it promises (epsilon, delta) instead of pure epsilon, and refreshes
+    once per interval. It starts with arms x interval rounds of round robin, which is long if
+    epsilon is small; a shorter horizon is allowed. The bonus does not allow for the noise, and the
+    index of an arm that is not pulled never changes. So with small gaps a run may lock onto a wrong
+    arm.
 
     Pull each arm f times in turn. Then play the arm with the largest index. When an arm's n-th
-    reward comes in and n is a multiple of f, refresh its index,
+    reward arrives and n is a multiple of f, refresh its index,
 
         s / n + Lap(n^-(1 - v/2)) + sqrt(2 log t / n),
 
-    s the sum of its rewards so far; otherwise the index stays as it is, log t included.
+    s the sum of its rewards so far. Otherwise the index, log t included, does not change.
 
     Privacy:
-        (epsilon, delta)-differential privacy of the whole trajectory, however long. The j-th
-        refresh of an arm, at n = j f, is the Laplace mechanism on a sum, at
-        epsilon_j = n^(-v/2). A reward is part of every later refresh of its arm; by advanced
-        composition all of them together cost
+        (epsilon, delta)-differential privacy of the whole trajectory, for any length. The j-th
+        refresh of an arm, at n = j f, is the Laplace mechanism on a sum, at epsilon_j = n^(-v/2). A
+        reward enters every later refresh of its arm. By advanced composition they cost together
 
             sum_j epsilon_j (e^epsilon_j - 1) + sqrt(2 log(1/delta) sum_j epsilon_j^2),
 
         which is finite since v > 1. `interval` is the smallest f for which that is at most
-        epsilon. The paper's f = ceil(1/epsilon) is not enough: f = 1 costs 21.9 at delta = 0.01,
-        and 77 are needed for epsilon = 1. Once f is 1 a larger epsilon changes nothing.
+        epsilon. The paper's f = ceil(1/epsilon) is too small: f = 1 costs 21.9 at delta = 0.01, and
+        epsilon = 1 needs f = 77. Once f is 1 a larger epsilon has no effect.
 
     Parameters:
         epsilon, delta: the guarantee of the whole run; delta above 0.
-        v: in (1, 1.5], how fast the later refreshes become cheaper, and noisier.
-        radius_scale: multiplies the bonus; privacy is untouched.
+        v: in (1, 1.5], how fast later refreshes become cheaper and noisier.
+        radius_scale: multiplies the bonus; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl
@@ -173,9 +173,13 @@ class DPUCBInt(PrivateBoundedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta == 0:
-            raise self.refuse("delta", "is not allowed: the refreshes never end; give one above 0")
+            raise self.refuse(
+                "delta", "is not allowed, since refreshes never end; give a delta above 0"
+            )
         if interval_epsilon(LONGEST_INTERVAL, self.delta, self.v) > self.epsilon:
-            raise self.refuse("epsilon", "is so small that no index would ever be refreshed")
+            raise self.refuse(
+                "epsilon", "is too small for any index to be refreshed; raise epsilon or delta"
+            )
 
     @property
     def interval(self) -> int:

@@ -40,14 +40,14 @@ class Params(NamedTuple):
     epsilon: float
     noise_delta: float
     log_horizon: float
-    noise_reach: float  # the noise of a sum is beyond this, on either side, with chance 2/T^2
+    noise_reach: float  # the noise of a sum is beyond this, on either side, with probability 2/T^2
     explore: float
     holdout: float
 
 
 @kernel(borrows=True)
 def phase_length(params: Params, phase: int) -> int:
-    """Pulls of each arm in a phase: enough for errors of 2^-k / 4 of the mean and of the noise."""
+    """N: enough pulls of each arm for errors of 2^-k / 4 of the mean and of the noise."""
     gap = 0.5**phase
     pulls: float = max(32.0 * params.log_horizon / (gap * gap), 4.0 * params.noise_reach / gap)
     return math.ceil(min(pulls, 2.0**53))
@@ -67,7 +67,7 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def settle(params: Params, state: Epochs, rng: Any) -> None:
-    """Release what has settled, once; play an arm for ever that is 2^-k above all others."""
+    """Release settled phases, once; commit to an arm that is 2^-k above all others."""
     while is_settled(state):
         phase, row = state.oldest[0], row_of(state, state.oldest[0])
         length = phase_length(params, phase)
@@ -77,7 +77,7 @@ def settle(params: Params, state: Epochs, rng: Any) -> None:
                 total = truncated_laplace_release(
                     rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
                 )
-                # N pulls are enough for errors of 2^-k / 2; of fewer rewards they are larger.
+                # N rewards have errors of at most 2^-k / 2; fewer rewards have larger errors.
                 keep_release(state, arm, row, total, 0.5**phase * max(0.5, 0.5 * length / n))
         commit(state)
         end_epoch(state, phase_length(params, phase + 1))
@@ -85,7 +85,7 @@ def settle(params: Params, state: Epochs, rng: Any) -> None:
 
 @kernel(borrows=True)
 def commit(state: Epochs) -> None:
-    """Play an arm for ever if it is at least both radii above each of the others."""
+    """Commit to an arm if it is at least both radii above each of the others."""
     for arm in range(state.means.size):
         ahead = True
         for other in range(state.means.size):
@@ -114,12 +114,12 @@ def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any
 
 @register
 class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
-    """Pull all arms in ever longer phases until one is clearly ahead, then play it for ever.
+    """Pull all arms in ever longer phases until one is clearly ahead, then commit to it.
 
-    Private as a whole run, and simple to the point of waste: a bad arm is pulled as often as the
-    second best until the end of exploration. Its regret matches the lower bound in order, but
-    with large constants: dp-imed and dp-klucb have a far lower one. Two equally good arms are
-    never told apart, and then exploration never ends.
+    It protects the whole run, and is simple but wasteful: until exploration ends, a bad arm is
+    pulled as often as the second best. Its regret matches the lower bound in order, with large
+    constants: dp-imed and dp-klucb have far lower regret. If two arms are equally good,
+    exploration never ends.
 
     In phase k = 1, 2, ... with D = 2^-k, pull every arm
 
@@ -127,23 +127,24 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
 
     times, E = exp(epsilon) - 1, and let theta be the mean of these pulls + w / N with truncated
     Laplace noise w of sensitivity 1, epsilon and delta/2. If some theta is at least D above all
-    others, play that arm for ever. For epsilon = 0 the second term is
-    4 (T^2 - 2) / (T^2 delta D). Arms take turns in random order. Of an arm with n < N rewards,
-    because some were lost, theta must be ahead by N/n times as much; the proof is for full phases.
+    others, play that arm from then on. For epsilon = 0 the second term is
+    4 (T^2 - 2) / (T^2 delta D). Arms take turns in random order. If an arm has n < N rewards,
+    because some were lost, its theta must be ahead by N/n times as much; the proof is for full
+    phases.
 
     Privacy:
-        (epsilon, delta)-differential privacy of the whole trajectory. The paper shows a weaker
-        notion for it (Theorem 18). More is true: each reward enters one release, which by itself
-        is (epsilon, delta/2)-private for every event; what is decided, and how long phases last,
-        follows from what was released. A phase that the horizon cuts off releases nothing. So
-        half of delta is not needed, and `tight_delta` uses it.
+        (epsilon, delta)-differential privacy of the whole trajectory. The paper proves a weaker
+        notion (Theorem 18). But each reward enters one release, which by itself is
+        (epsilon, delta/2)-private for every event. Decisions and phase lengths follow from released
+        values, and a phase that the horizon cuts off releases nothing. So half of delta is not
+        needed, and `tight_delta` uses it.
 
     Parameters:
-        epsilon: privacy loss; 0 is allowed if delta is not.
+        epsilon: privacy loss; 0 is allowed if delta is above 0.
         delta: probability outside it.
         horizon: T, the rounds that will be played; at least 2.
-        tight_delta: draw the noise for delta in place of the paper's delta/2, and make the phases
-            as long as that noise needs.
+        tight_delta: draw the noise for delta instead of the paper's delta/2, with phase lengths
+            to match.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
@@ -174,7 +175,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     )
 
     def require_estimates(self, failure: float) -> Estimation:
-        """Noise that is cut off has a lower E e^(xW) than noise that is not, as cosh grows."""
+        """Laplace intervals hold: cosh grows, so truncated noise W has a lower E e^(xW)."""
         if self.epsilon == 0.0:
             raise EstimateError(
                 f"{self.name} offers no estimates with epsilon = 0: no interval is proved for "
@@ -185,7 +186,9 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.epsilon == 0.0 and self.delta == 0.0:
-            raise self.refuse("delta", "with epsilon = 0 lets nothing be learned; raise one")
+            raise self.refuse(
+                "delta", "with epsilon = 0 allows no learning; raise delta or epsilon"
+            )
         if self.horizon < 2:
             raise self.refuse("horizon", "is too short; give at least 2")
 
@@ -205,11 +208,11 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
 
     @property
     def first_phase(self) -> int:
-        """Pulls of each arm in the first phase: before that nothing is decided."""
+        """Pulls of each arm in the first phase; no arm is committed to earlier."""
         return phase_length(self.constants(), 1)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """Theorem 18, by the smallest gap; None where two arms are the best."""
+        """Theorem 18, by the smallest gap; None if two arms are best."""
         scaled = unit_gaps(self, environment)
         if scaled is None or horizon > self.horizon:
             return None

@@ -37,24 +37,24 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
 
 @register
 class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
-    """Thompson sampling whose posterior sees an arm's rewards one private batch at a time.
+    """Thompson sampling on an arm's rewards, released one private batch at a time.
 
-    It chooses anew in every round, so it spreads its pulls and copes well with late rewards; no
-    horizon to know. It draws one Beta variable for each arm in each round, which makes it slow with
-    many arms, and forgets all but an arm's last batch: for low regret prefer dp-imed.
+    It chooses in every round, so it spreads its pulls and handles late rewards well, and it needs
+    no horizon. One Beta draw per arm and round makes it slow with many arms. It discards all but an
+    arm's last batch: for low regret prefer dp-imed.
 
     An arm's r-th batch has O = 2^r rewards, r = 0, 1, ... When it is full, m_a is its mean plus
-    Lap(1/(epsilon O)), and the rewards are dropped. In every round draw
+    Lap(1/(epsilon O)), and the rewards are discarded. In every round draw
 
         theta_a ~ Beta(c_a O_a + 1, (1 - c_a) O_a + 1),
         c_a = clip(m_a + 3 log t / (epsilon O_a))
 
-    and play the highest; clip moves into [0, 1]. Rewards between 0 and 1 are used as they are.
+    and play the highest; clip moves into [0, 1]. Rewards between 0 and 1 are used unchanged.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1, which is released once, with noise of scale 1/epsilon, and kept;
-        the draws from the posterior see only what was released.
+        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
+        The draws from the posterior depend on released values only.
 
     Parameters:
         epsilon: privacy loss.
@@ -85,5 +85,5 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     epsilon: Epsilon
 
     def propensity(self, state: Any, arm: int) -> None:
-        """Not known: the chance that an arm's Beta variable is the largest has no closed form."""
+        """None: the chance that an arm's Beta draw is the largest has no closed form."""
         return None

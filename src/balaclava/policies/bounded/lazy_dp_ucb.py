@@ -28,7 +28,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
             highest = -math.inf
             for arm in range(params.arms):
                 if state.ready[arm] or arm == lead:
-                    spread = state.spreads[arm]  # 1/sqrt(O): no root and no division in the loop
+                    spread = state.spreads[arm]  # 1/sqrt(O), kept to spare a root
                     index = state.means[arm] + (sampling + noise * spread) * spread
                     if best < 0 or index > highest:
                         best, highest = arm, index
@@ -38,25 +38,25 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
 
 @register
 class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
-    """UCB whose means see an arm's rewards one private batch at a time.
+    """UCB on an arm's rewards, released one private batch at a time.
 
-    No horizon to know, and an order of regret that cannot be improved. It chooses anew in every
-    round, so it copes well with late rewards, but it explores for the worst case and forgets all
-    but an arm's last batch: for low regret prefer dp-imed.
+    It needs no horizon, and its regret has the best possible order. It chooses in every round, so
+    it handles late rewards well. But it explores for the worst case and discards all but an arm's
+    last batch: for low regret prefer dp-imed.
 
     An arm's r-th batch has O = 2^r rewards, r = 0, 1, ... When it is full, m_a is its mean plus
-    Lap(1/(epsilon O)), and the rewards are dropped. In every round play the arm with the largest
+    Lap(1/(epsilon O)), and the rewards are discarded. In every round play the arm with the largest
 
         m_a + sqrt(3 log t / O_a) + 3 log t / (epsilon O_a).
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1, which is released once, with noise of scale 1/epsilon, and kept;
-        everything else follows from what was released.
+        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
+        Everything else follows from released values.
 
     Parameters:
         epsilon: privacy loss.
-        radius_scale: multiplies the two bonuses; privacy is untouched.
+        radius_scale: multiplies the two bonuses; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl

@@ -1,4 +1,4 @@
-"""LDP-UCB-B: UCB on rewards reported as coins (Ren, Zhou, Liu, Shroff 2020)."""
+"""LDP-UCB-B: UCB on rewards reported as coin flips (Ren, Zhou, Liu, Shroff 2020)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def learn(
 
 @kernel(borrows=True)
 def chance_of_one(params: Any, mean: float) -> float:
-    """The mean of reports of rewards with this mean."""
+    """The mean of the reports, given the mean of the rewards."""
     return 0.5 + (mean - 0.5) * math.tanh(0.5 * params.epsilon)
 
 
 @kernel(borrows=True)
 def mean_behind(params: Any, chance: float) -> float:
-    """The mean of rewards whose reports have this mean."""
+    """The mean of the rewards, given the mean of their reports."""
     return 0.5 + (chance - 0.5) / math.tanh(0.5 * params.epsilon)
 
 
@@ -42,7 +42,7 @@ def shown(params: Any, state: Indices, arm: int) -> tuple[int, float, float]:
 def limits(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
-    """Those of the reports, which are all the noise there is, taken back to the rewards."""
+    """The interval for the mean of the reports, mapped back to rewards."""
     low, high = mean_interval(chance_of_one(params, mean), rewards, 0, 0.0, failure)
     low, high = mean_behind(params, low), mean_behind(params, high)
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
@@ -50,13 +50,13 @@ def limits(
 
 @register
 class LDPUCBBernoulli(LocalBoundedPolicy):
-    """UCB1 on rewards that each owner reports as a coin.
+    """UCB1 on rewards that each participant reports as a coin flip.
 
-    For rewards that nobody but their owners may see. The better of the two local policies here:
-    a coin's noise is bounded. Where one trusted party holds the rewards, the central policies
-    lose far less.
+    For rewards that only the participant's device may see. The better of the two local policies for
+    rewards in a range: the noise of a coin flip is bounded. If a trusted server holds the rewards,
+    the central policies have far lower regret.
 
-    The owner of a reward x in [0, 1] reports y = 1 with probability
+    A device with reward x in [0, 1] reports y = 1 with probability
 
         (x e^epsilon + 1 - x) / (1 + e^epsilon),
 
@@ -69,12 +69,12 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
-        the whole trajectory. Both probabilities lie between 1 / (1 + e^epsilon) and
-        e^epsilon / (1 + e^epsilon), whatever x is.
+        the whole trajectory. For every x both probabilities lie between 1 / (1 + e^epsilon) and
+        e^epsilon / (1 + e^epsilon).
 
     Parameters:
         epsilon: privacy loss of a report.
-        radius_scale: multiplies the bonus; privacy is untouched.
+        radius_scale: multiplies the bonus; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl

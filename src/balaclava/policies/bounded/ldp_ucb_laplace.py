@@ -15,7 +15,7 @@ from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
 
 @kernel(borrows=True)
 def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    enough = 4.0 * math.log(t + 1.0)  # above 0: below it, no mean is ever asked for
+    enough = 4.0 * math.log(t + 1.0)  # positive, so no arm without reports gets an index
     # sqrt(2 log t / n) + sqrt(32 log t / (epsilon^2 n)) = (1 + 4 / epsilon) sqrt(2 log t / n)
     scale = params.radius_scale * (1.0 + 4.0 / params.epsilon)
     bonus = 2.0 * math.log(t)
@@ -43,25 +43,24 @@ def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int
 
 @register
 class LDPUCBLaplace(LocalBoundedPolicy):
-    """UCB1 on rewards that each owner reports with Laplace noise.
+    """UCB1 on rewards that each participant reports with Laplace noise.
 
-    For rewards that nobody but their owners may see, where reports should be unbiased: the mean
-    of an arm's reports estimates the mean of its rewards. For regret, ldp-ucb-bernoulli is the
-    better one.
+    For rewards that only the participant's device may see, if reports must be unbiased: the mean of
+    an arm's reports estimates the mean of its rewards. ldp-ucb-bernoulli has lower regret.
 
-    The owner of a reward x in [0, 1] reports y = x + Lap(1/epsilon). If some arm has
-    n <= 4 log(t + 1) reports, play the one of these that was asked least often. Otherwise play
-    the arm with the largest
+    A device with reward x in [0, 1] reports y = x + Lap(1/epsilon). If some arm has
+    n <= 4 log(t + 1) reports, play the least often asked of these. Otherwise play the arm with the
+    largest
 
         mean of y + sqrt(2 log t / n) + sqrt(32 log t / (epsilon^2 n)).
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
-        the whole trajectory: two rewards in [0, 1] are at most 1 apart.
+        the whole trajectory: a report has sensitivity 1.
 
     Parameters:
         epsilon: privacy loss of a report.
-        radius_scale: multiplies the bonuses; privacy is untouched.
+        radius_scale: multiplies the bonuses; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl

@@ -31,9 +31,9 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the decisions see, and the trees behind it."""
+    """Private sums, and the trees behind them."""
 
-    tally: Tally  # its sums are private: what the trees show
+    tally: Tally  # its sums are the trees' private sums
     trees: Trees
 
 
@@ -64,7 +64,7 @@ def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     if state.tally.pulls[arm] == params.horizon:
-        return  # the tree was built for no more
+        return  # the tree has no room for more
     tree_insert(rng, state.trees, arm, reward, 1.0, params.tree_epsilon)
     learn_tally(params, state.tally, t, arm, 0.0, phase, rng)  # counts; the sum comes next
     state.tally.sums[arm] = tree_sum(state.trees, arm)
@@ -72,7 +72,7 @@ def learn(
 
 @kernel(borrows=True)
 def shown(params: Params, state: State, arm: int) -> tuple[int, float, float]:
-    """The largest node, which holds the first 2^j rewards."""
+    """The mean of the largest node, which holds the first 2^j rewards."""
     levels = tree_levels(state.trees.items[arm])
     if levels == 0:
         return 0, 0.0, 0
@@ -84,9 +84,9 @@ def shown(params: Params, state: State, arm: int) -> tuple[int, float, float]:
 def limits(
     params: Params, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
-    """Nodes hold each other's rewards, so each has its own share of the failure: 1/((j+1)(j+2)).
+    """Nodes share rewards, so each has its own share of the failure: 1/((j+1)(j+2)).
 
-    For one n the evidence has mean at most 1, and Markov's inequality takes the place of Ville's.
+    For a fixed n the evidence has mean at most 1, so Markov's inequality replaces Ville's.
     """
     nodes = tree_levels(rewards)
     share = failure / (nodes * (nodes + 1.0)) if nodes > 0 else failure
@@ -100,7 +100,7 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     The first private bandit policy of this kind, and a baseline. Its bonus for the noise is so
     large that it plays nearly uniformly until each arm has thousands of pulls. dp-ucb-bound needs
-    no horizon and has lower regret; dp-imed and dp-klucb far lower still.
+    no horizon and has lower regret; that of dp-imed and dp-klucb is far lower still.
 
     After one pull of each arm, play the arm with the largest
 
@@ -108,22 +108,21 @@ class PrivateUCB(PrivateBoundedPolicy):
         G = (log T)^2 log(K T log T / g) / epsilon,
 
     s_a the private sum of the arm's n_a rewards, T the horizon, K the number of arms and g the
-    failure probability. The paper divides epsilon among the arms, which makes G K times as
-    large; that is not needed, since a reward enters one tree only. `split_epsilon` does it all
-    the same.
+    failure probability. The paper divides epsilon among the arms, which makes G K times as large.
+    That is not needed, since a reward enters one tree only; `split_epsilon` does it nevertheless.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. A reward enters the tree of one arm
         and there one node in each of the floor(log2 T) + 1 levels, each at its share of epsilon.
-        With `split_epsilon` the run costs no more than epsilon / K. Rewards after an arm's T-th
-        are dropped.
+        With `split_epsilon` the run costs at most epsilon / K. Rewards after an arm's T-th are
+        dropped.
 
     Parameters:
         epsilon: privacy loss.
         horizon: T, rounds that will be played.
-        failure_probability: g, the chance that the noise bonus is too small.
+        failure_probability: g, the probability that the noise bonus is too small.
         split_epsilon: give each arm's tree epsilon / K, as in the paper.
-        radius_scale: multiplies both bonuses; privacy is untouched.
+        radius_scale: multiplies both bonuses; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl
@@ -152,15 +151,15 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     @property
     def tree_epsilon(self) -> float:
-        """What all that one arm's tree ever shows costs."""
+        """Privacy loss of all releases of one arm's tree."""
         return self.epsilon / self.arms if self.split_epsilon else self.epsilon
 
     @property
     def noise_margin(self) -> float:
-        """G: how far the noise may move a private sum."""
+        """G: a bound on the noise of a private sum."""
         log_horizon = math.log(self.horizon)
         if log_horizon == 0:
-            return 0.0  # one round, which no index decides
+            return 0.0  # with one round no index is used
         events = self.arms * self.horizon * log_horizon / self.failure_probability
         return log_horizon**2 * math.log(events) / self.tree_epsilon
 
