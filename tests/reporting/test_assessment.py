@@ -63,7 +63,7 @@ def test_the_template_asks_every_question(tmp_path: Path) -> None:
         ("rewards_per_person = 1", "rewards_per_person = 0", "rewards_per_person = 0"),
         ("horizon = 2000", "", "give `horizon`"),
         ("[environment]", "[environments]", "unknown key 'environments'"),
-        ('owner = ""', "owner = 3", "owner is not text"),
+        ('owner = ""', "owner = 3", "owner must be a string"),
         ('owner = ""', "owner = ", "not well-formed TOML"),
     ],
 )
@@ -84,7 +84,7 @@ def test_what_the_board_reads() -> None:
     assert "<prices>" not in page
     assert "ε=3 per trajectory for 3 rewards" in page  # per person
     assert "twice this<sup>*</sup>" in page
-    assert "This is no second loss" in page
+    assert "This is not a second loss" in page
     assert "by &lt;letter&gt;" in page
     assert page.count('class="blank"') == 3 + 15  # purpose, population, date; answers
     assert "Not simulated for this page" in page
@@ -102,15 +102,15 @@ def test_the_line_of_conclusion_is_no_flattery() -> None:
         assert "do not run it" in words
         assert not good
     bare = dataclasses.replace(DOSSIER, policy=bl.policy("ucb1", arms=2))
-    assert conclusion(bare, None, None)[0].startswith("ucb1 promises nothing")
-    results = DOSSIER.play()
+    assert conclusion(bare, None, None)[0].startswith("ucb1 guarantees a person nothing")
+    results = DOSSIER.simulate()
     words, good = conclusion(DOSSIER, results, FINE)
     assert "of what playing at random loses" in words
     page = assessment_page(DOSSIER, results=results, audit=FINE)
     assert "worst of 20" in page
     assert "The winner: at 95% confidence" in page
     weak = dataclasses.replace(DOSSIER, policy=bl.policy("dp-imed", arms=2, epsilon=0.001))
-    assert "it hardly learns here" in conclusion(weak, weak.play(), FINE)[0]
+    assert "it hardly learns here" in conclusion(weak, weak.simulate(), FINE)[0]
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,9 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_prints(tmp_path: Path) -> None:
     """Every level and the glossary on a few sheets; the last one is not empty."""
     page = tmp_path / "page.html"
-    page.write_text(assessment_page(DOSSIER, results=DOSSIER.play(), audit=FINE), encoding="utf-8")
+    page.write_text(
+        assessment_page(DOSSIER, results=DOSSIER.simulate(), audit=FINE), encoding="utf-8"
+    )
     file = tmp_path / "page.pdf"
     chromium(f"--print-to-pdf={file}", page.as_uri(), profile=tmp_path / "profile")
     assert 4 <= len(re.findall(rb"/Type\s*/Page\b", file.read_bytes())) <= 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import balaclava as bl
 from balaclava.authoring import begin_tally, kernel, learn_tally, nothing_to_forget
-from balaclava.reporting.quick_audits import _place
+from balaclava.reporting.quick_audits import _cache_path
 
 
 @kernel(borrows=True)
@@ -24,7 +24,7 @@ def place_of(forgetting):
         name = "edited"
         kernels = bl.Kernels(begin_tally, choose, learn_tally, forgetting)
 
-    return _place(Edited(arms=2), 100)
+    return _cache_path(Edited(arms=2), 100)
 
 
 def test_an_edit_of_forget_is_an_edit_of_the_policy(tmp_path, monkeypatch):

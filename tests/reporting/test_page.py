@@ -30,7 +30,7 @@ from balaclava.reporting.report_data import (
     read_page_data,
     results_page_data,
 )
-from balaclava.reporting.report_page import NOT_PRIVATE_TO_LOOK, audit_command, write_page
+from balaclava.reporting.report_page import LOG_NOTICE, audit_command, write_page
 from balaclava.reporting.svg_charts import LineLook
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results, Run
@@ -117,7 +117,7 @@ def test_what_is_in_it(page: Path) -> None:
     for title in (
         *("Regret over the rounds", "The price of privacy", "Final regret"),
         *("Regret against epsilon", "Which arms were pulled", "Table"),
-        *("What each policy promises", "Audits", "Run it again"),
+        *("What each policy guarantees", "Audits", "Run it again"),
     ):
         assert title in parsed.text
     assert "bernoulli, 3 arms, 1,000 rounds, 4 repetitions, seed 7" in parsed.text
@@ -176,7 +176,10 @@ def test_levels_where_a_bound_is_proved(tmp_path: Path) -> None:
     )
     assert f'<td class="number">{bound:,.0f}</td>' in text
     # Ten times above the curve: in the table, and not in a linear picture.
-    assert 'class="bound' not in re.findall(r'<div class="plot regret-linear.*?</svg>', text)[0]
+    assert (
+        'class="bound'
+        not in re.findall(r'<div class="plot regret-linear.*?</svg>', text, re.DOTALL)[0]
+    )
     assert results.final_regret("ucb1").max() < bound
 
 
@@ -196,7 +199,7 @@ def test_no_bound_for_rewards_that_come_late(late: dict[str, Any], tmp_path: Pat
     text = write_page(results_page_data(results, "x"), tmp_path / "x.html").read_text(
         encoding="utf-8"
     )
-    assert "No proved bounds: they are for rewards that come at once." in text
+    assert "No proved bounds: they hold only for rewards that arrive immediately." in text
     assert 'class="bound' not in text
     for theory in {"bound": True}, {"theory": True}:
         assert len(results.plot(**theory).axes[0].lines) == 2  # the two curves
@@ -211,7 +214,7 @@ def test_one_repetition_and_none(tmp_path: Path) -> None:
     assert "0 to 1 repetitions" in parsed.text
     results.runs["ucb1"] = {}
     parsed = outline(write_page(results_page_data(results, "x"), tmp_path / "x.html"))
-    assert "No repetition was finished." in parsed.text
+    assert "No repetition is finished." in parsed.text
 
 
 def test_no_reward_of_a_log(tmp_path: Path) -> None:
@@ -222,10 +225,10 @@ def test_no_reward_of_a_log(tmp_path: Path) -> None:
     text = write_page(results_page_data(results, "x"), tmp_path / "x.html").read_text(
         encoding="utf-8"
     )
-    assert NOT_PRIVATE_TO_LOOK in text
+    assert LOG_NOTICE in text
     assert "0.1234" not in text
     assert "0.9876" not in text
-    assert "they are not in the results" in text
+    assert "Results do not contain rewards" in text
 
 
 def test_the_recipe_gives_the_same_experiment(tmp_path: Path) -> None:

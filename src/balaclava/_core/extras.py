@@ -18,6 +18,8 @@ EXTRAS = {
     "dp_accounting": "lab",
     "pyarrow": "lab",
     "matplotlib": "lab",
+    "jinja2": "lab",
+    "tomlkit": "lab",
     "distributed": "sweep",
     "numba_cuda": "gpu",
     "httpx": "client",

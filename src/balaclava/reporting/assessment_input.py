@@ -1,13 +1,12 @@
-"""The small file that a page for a review board is made from: `balaclava assessment --init`."""
+"""The file behind the page for a review board: `balaclava assessment --init` writes it."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import os
-import re
 import tomllib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 
 import balaclava
 from balaclava._core.declared import Range, check
+from balaclava._core.extras import require_extra
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
@@ -23,50 +23,51 @@ from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.reporting.nist_levels import nist_levels
-from balaclava.reporting.quick_audits import AuditSummary
+from balaclava.reporting.quick_audits import QUICK_TRIALS, AuditSummary, run_audits
 from balaclava.simulation.engine import Progress, simulate
 from balaclava.simulation.results import Results
 
 AT_RANDOM = "at random"
 _TEXTS = ("title", "owner", "purpose", "population")
-_KEYS = (*_TEXTS, "date", "rewards_per_person", "policy", "environment", "simulation", "answers")
-_NUMBERS = {"horizon": 1, "repetitions": 20, "seed": 0}
+_TABLES = ("policy", "environment", "simulation", "answers")
+# The keys of [simulation] and their smallest values; 20 runs are the fewest with a 95 % quantile.
+_SMALLEST = {"horizon": 1, "repetitions": 20, "seed": 0}
 
 
 @dataclass(frozen=True)
 class AssessmentInput:
-    """What a page for a review board is made from. Texts left empty are blanks on the page."""
+    """All that a page for a review board is made from. Empty texts are blanks on the page."""
 
     policy: Policy
-    environment: Environment | None = None  # none: nothing is to be simulated
+    environment: Environment | None = None  # None: nothing is simulated
     horizon: int = 0
     title: str = ""
     owner: str = ""
     purpose: str = ""
     population: str = ""
     date: str = ""
-    rewards_per_person: int | None = 1  # none: nobody counts them
+    rewards_per_person: int | None = 1  # at most; None: not counted
     repetitions: int = 200
     seed: int = 1
     answers: dict[str, str] = field(default_factory=dict)
-    digest: str = ""  # of the file and the version of this package
-    guarantee: Guarantee | None = None  # where it runs, if not that of the policy by itself
+    digest: str = ""  # of the file and of this package's version
+    guarantee: Guarantee | None = None  # of the deployment, if it differs from the policy's
 
     @property
-    def promise(self) -> Guarantee:
-        """To one reward."""
+    def reward_guarantee(self) -> Guarantee:
+        """The guarantee of one reward."""
         return self.guarantee or self.policy.guarantee
 
     @property
-    def person(self) -> Guarantee | None:
-        """To one person; none where nobody counts what a person gives."""
+    def person_guarantee(self) -> Guarantee | None:
+        """The guarantee of one person; None if rewards per person are not counted."""
         count = self.rewards_per_person
-        return None if count is None else self.promise.for_rewards(count)
+        return None if count is None else self.reward_guarantee.for_rewards(count)
 
-    def play(self, progress: Progress | None = None) -> Results:
-        """The policy and playing at random, on the problem that is taken as plausible."""
+    def simulate(self, progress: Progress | None = None) -> Results:
+        """Simulate the policy, and playing at random, on the plausible problem."""
         if self.environment is None:
-            raise ParameterError("there is no environment to play on; give `environment`")
+            raise ParameterError("an assessment without an environment cannot be simulated")
         return simulate(
             {
                 self.policy.name: self.policy,
@@ -84,40 +85,41 @@ class AssessmentInput:
 def assessment_template(
     *,
     title: str | None = None,
-    policy: dict[str, Any] | None = None,
-    environment: dict[str, Any] | None = None,
+    policy: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None,
     rewards_per_person: int | None = None,
     horizon: int | None = None,
 ) -> str:
-    """A file to fill in, with what is known already. Every key of [answers] is a question.
+    """A file to fill in, with the values given here. Every key of [answers] is a question.
 
-    >>> text = template(policy={"name": "dp-imed", "arms": ["a", "b"], "epsilon": 2.0}, horizon=90)
+    >>> text = assessment_template(policy={"name": "dp-imed", "arms": ["a", "b"], "epsilon": 2.0},
+    ...                            horizon=90)
     >>> text[text.index("[policy]") :].splitlines()[1:4]
     ['name = "dp-imed"', 'arms = ["a", "b"]', 'epsilon = 2.0']
     >>> "horizon = 90 " in text
     True
     """
-    text = (resources.files("balaclava.reporting") / "assessment.toml").read_text(encoding="utf-8")
-    for key, table in (("policy", policy), ("environment", environment)):
-        if table is not None:
-            lines = [
-                f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
-                for name, value in table.items()
-                if value is not None
-            ]
-            before, _, rest = text.partition(f"[{key}]")
-            after = rest[rest.index("\n\n") :]  # tables end at an empty line
-            text = f"{before}[{key}]\n{''.join(lines).rstrip()}{after}"
-    numbers = {"rewards_per_person": rewards_per_person, "horizon": horizon}
-    for key, value in {"title": title, **numbers}.items():
+    require_extra("tomlkit", "an assessment file")
+    import tomlkit
+
+    source = resources.files("balaclava.reporting") / "assessment.toml"
+    document: Any = tomlkit.parse(source.read_text(encoding="utf-8"))
+    for key, values in (("policy", policy), ("environment", environment)):
+        if values is not None:
+            table = tomlkit.table()
+            table.update({name: value for name, value in values.items() if value is not None})
+            table.add(tomlkit.nl())
+            document[key] = table
+    for key, value in (("title", title), ("rewards_per_person", rewards_per_person)):
         if value is not None:
-            line = f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\\", r"\\")
-            text = re.sub(rf'(?m)^{key} = (".*"|\d+)', line, text)
-    return text
+            document[key] = value
+    if horizon is not None:
+        document["simulation"]["horizon"] = horizon
+    return tomlkit.dumps(document)
 
 
 def read_assessment(path: str | os.PathLike[str]) -> AssessmentInput:
-    """What the file says; errors name the key."""
+    """Read and check an assessment file; errors name the key."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -130,44 +132,43 @@ def read_assessment(path: str | os.PathLike[str]) -> AssessmentInput:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ExperimentFileError(f"{path} is not well-formed TOML: {error}") from None
     try:
-        return _dossier(content, hashlib.sha256(data + balaclava.__version__.encode()).hexdigest())
+        return _parse(content, hashlib.sha256(data + balaclava.__version__.encode()).hexdigest())
     except BalaclavaError as error:
         raise ExperimentFileError(f"{path}: {error}") from None
 
 
-def _dossier(content: dict[str, Any], digest: str) -> AssessmentInput:
-    _require_known("key", content, _KEYS)
+def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
+    _require_known("key", content, (*_TEXTS, "date", "rewards_per_person", *_TABLES))
     simulation = _table(content, "simulation")
-    _require_known("key of [simulation]", simulation, tuple(_NUMBERS))
+    _require_known("key of [simulation]", simulation, _SMALLEST)
     policy = POLICIES.from_mapping("[policy]", _table(content, "policy"))
     count = check(
         "rewards_per_person", content.get("rewards_per_person", 1), Annotated[int, Range(1)]
     )
     answers = _table(content, "answers") if "answers" in content else {}
-    asked = {key for level in nist_levels(policy, count, None) for key in level.questions}
-    _require_known("key of [answers]", answers, sorted(asked))
+    questions = {key for level in nist_levels(policy, count, None) for key in level.questions}
+    _require_known("key of [answers]", answers, sorted(questions))
     numbers = {
         name: check(name, simulation[name], Annotated[int, Range(low)])
-        for name, low in _NUMBERS.items()
+        for name, low in _SMALLEST.items()
         if name in simulation
     }
     if "horizon" not in numbers:
-        raise ExperimentFileError("[simulation] does not say how long it is; give `horizon`")
-    date = content.get("date") or datetime.date.today()
+        raise ExperimentFileError("[simulation] has no horizon; give `horizon`, in decisions")
     texts: dict[str, Any] = {name: _text(name, content.get(name, "")) for name in _TEXTS}
     return AssessmentInput(
         policy,
         ENVIRONMENTS.from_mapping("[environment]", _table(content, "environment")),
         **numbers,
         **texts,
-        date=str(date),
+        date=str(content.get("date") or datetime.date.today()),
         rewards_per_person=count,
         answers={name: _text(f"answers.{name}", value) for name, value in answers.items()},
         digest=digest,
     )
 
 
-def _require_known(what: str, content: dict[str, Any], known: Any) -> None:
+def _require_known(what: str, content: Mapping[str, Any], known: Collection[str]) -> None:
     for key in content:
         if key not in known:
             raise ExperimentFileError(f"unknown {what} {key!r}; {nearest(key, known)}")
@@ -176,19 +177,18 @@ def _require_known(what: str, content: dict[str, Any], known: Any) -> None:
 def _table(content: dict[str, Any], key: str) -> dict[str, Any]:
     table = content.get(key)
     if not isinstance(table, dict):
-        raise ExperimentFileError(f"[{key}] is missing; `balaclava assessment` shows a whole file")
+        raise ExperimentFileError(
+            f"[{key}] is missing; `balaclava assessment` prints a complete file"
+        )
     return table
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ExperimentFileError(f"{name} is not text; put it into quotes")
+        raise ExperimentFileError(f"{name} must be a string; put it into quotes")
     return value.strip()
 
 
-def audit_policy(dossier: AssessmentInput, trials: int | None = None) -> AuditSummary | None:
-    """The quick audit of the policy; None for one that promises nothing."""
-    from balaclava.reporting.quick_audits import TRIALS, run_audits
-
-    verdicts = run_audits({"policy": dossier.policy}, trials=trials or TRIALS)
-    return verdicts.get("policy")
+def audit_policy(given: AssessmentInput, trials: int | None = None) -> AuditSummary | None:
+    """The quick audit of the policy; None if it is not private."""
+    return run_audits({"policy": given.policy}, trials=trials or QUICK_TRIALS).get("policy")

@@ -1,9 +1,8 @@
-"""The page of `balaclava compare`: what a log says, and how the policies that fit it did."""
+"""The page of `balaclava compare`: what a log says, and how well each policy does on it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from balaclava._core.number_format import significant
@@ -14,24 +13,45 @@ from balaclava.advice.log.worlds import WORLD_LAWS
 from balaclava.advice.trial.compare import Comparison
 from balaclava.advice.trial.feature_trial import FeatureGain
 from balaclava.advice.trial.standings import AT_RANDOM, RADIUS_SCALE
-from balaclava.reporting.html_tables import wide_table
 from balaclava.reporting.report_data import PageData, ResultsPanel
 from balaclava.reporting.report_page import write_page
-from balaclava.reporting.svg_charts import escape
 
 
 def write_comparison(
     comparison: Comparison, out: str | os.PathLike[str], *, command: str = ""
 ) -> Path:
-    """The page, as one HTML file; `command` is what gives it again."""
+    """Write the page of a comparison.
+
+    Args:
+        comparison: the answer of `bl.compare`.
+        out: the HTML file, written completely or not at all.
+        command: the command that gives the page again.
+
+    Returns:
+        The path of the page.
+    """
     title = f"Policies for {Path(comparison.log.path).name}"
     panel = ResultsPanel(title, comparison.results, worlds=True)
-    story = PageData(title, [panel], {}, {}, [], command or "balaclava compare")
-    return write_page(story, out, opening=_opening(comparison))
+    data = PageData(title, [panel], {}, {}, [], command or "balaclava compare")
+    context = comparison.context
+    return write_page(
+        data,
+        out,
+        template="comparison.html",
+        comparison=comparison,
+        arms=arm_table(comparison),
+        caps=cap_table(comparison),
+        standings=standing_table(comparison),
+        values=None if context is None else value_table(context),
+        with_features=None if context is None else context_table(context),
+        how_played=how_played(comparison),
+        prices=price_sentences(comparison),
+        steps=next_steps(comparison),
+    )
 
 
 def arm_table(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Rows, mean and interval of each arm, as text; the header first."""
+    """Rows, mean and interval of each arm, as strings; the header first."""
     log = comparison.log
     header = ["arm", "rows", "mean", "95 % interval"]
     cells = [
@@ -53,7 +73,7 @@ def arm_table(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
-    """The policies, best first, as text; the header first."""
+    """The policies, best first, as strings; the header first."""
     header = ("policy", "privacy", "regret", "± (95 %)", "5 % to 95 %", "of random", "fits")
     rows = []
     for row in comparison.standings:
@@ -71,7 +91,7 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def value_table(context: FeatureGain) -> list[tuple[str, ...]]:
-    """What policies would have earned a decision, as text; the header first."""
+    """Off-policy estimates of each policy's reward, as strings; the header first."""
     header = ["policy"]
     for method in OFF_POLICY_METHODS:
         header += [method, "95 % interval"]
@@ -86,7 +106,7 @@ def value_table(context: FeatureGain) -> list[tuple[str, ...]]:
 
 
 def context_table(context: FeatureGain) -> list[tuple[str, ...]]:
-    """Policies with features and without, best first, as text; the header first."""
+    """Policies with features and without, best first, as strings; the header first."""
     header = ("policy", "privacy", "regret", "± (95 %)", "of random")
     rows = () if context.extra is None else context.extra.standings
     return [
@@ -102,7 +122,7 @@ def context_table(context: FeatureGain) -> list[tuple[str, ...]]:
 
 
 def cap_table(comparison: Comparison) -> list[tuple[str, ...]]:
-    """What a cap on the rewards of a person does, as text; the header first."""
+    """Effect of a cap on the rewards of a person, as strings; the header first."""
     caps = () if comparison.people is None else comparison.people.caps
     header = ("rewards used", "a person's guarantee", "rows kept", "people cut", "best arm")
     return [
@@ -118,11 +138,9 @@ def cap_table(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def price_sentences(comparison: Comparison) -> list[str]:
-    """What privacy costs, where that can be said."""
+    """The price of privacy, one sentence for each private policy."""
     if not comparison.prices:
-        return [
-            "The price of privacy is not stated: a private policy or its baseline learns nothing."
-        ]
+        return ["The price of privacy is unknown: a private policy or its baseline does not learn."]
     tuned = f"{RADIUS_SCALE}="
     return [
         f"{price.label} has {price.times:.3g} ± {price.plus_minus:.2g} times the regret of "
@@ -137,15 +155,15 @@ def price_sentences(comparison: Comparison) -> list[str]:
 
 
 def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
-    """What to do with it, in lines that begin with a word; nothing where no policy fits."""
+    """Next steps, each with its keyword; empty if no policy fits."""
     best = comparison.best
     if best is None:
         return []
     rows = {row.label: row for row in comparison.standings}
     row, at_random = rows[best], rows[AT_RANDOM]
     name = comparison.candidates[best].policy.name
-    asked = "who may see rewards, and whether an observer sees one decision or all of them"
-    drift = "averages drift in this log, and what was simulated does not: expect more regret"
+    asked = "who may see rewards, and whether an observer sees one decision or all decisions"
+    drift = "averages drift in this log but not in the simulation: expect more regret"
     return [
         *([("warning", drift)] if comparison.log.drifts else []),
         ("use", code_of(comparison.named(best))),
@@ -165,7 +183,7 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def how_played(comparison: Comparison) -> str:
-    """Where policies were played, in a sentence or two."""
+    """How policies were simulated, in a few sentences."""
     binary = is_binary(comparison.results.environment.constants().rewards)
     count = len(next(iter(comparison.results.runs.values())))
     feedback = str(comparison.results.feedback)
@@ -176,74 +194,3 @@ def how_played(comparison: Comparison) -> str:
         "against always playing the best arm of the world that was drawn; 5 % to 95 % is its "
         "spread over worlds."
     )
-
-
-def _opening(comparison: Comparison) -> str:
-    log = comparison.log
-    verdict = f'<p class="notice strong">{escape(log.telling.sentence)}</p>'
-    verdict = verdict if not log.telling.told else f"<p>{escape(log.telling.sentence)}</p>"
-    people = ""
-    if comparison.people is not None:
-        people = f"<h3>Rewards per person</h3>{_paragraphs(comparison.people.findings())}" + _table(
-            "What a cap on the rewards of a person does", cap_table(comparison)
-        )
-    fitting = "".join(
-        f'<li><span class="name">{escape(label)}</span> '
-        f'<span class="scope">{escape(comparison.results.guarantee(label))}</span>: '
-        f"{escape(why)}</li>"
-        for label, why in comparison.fitting.items()
-    )
-    return (
-        f'<section id="log"><h2>What the log says</h2>{verdict}'
-        f"{_table('The arms', arm_table(comparison))}{_paragraphs(log.findings())}"
-        f"{people}</section>{_gain(comparison.context)}"
-        f'<section id="fitting"><h2>Which policies fit, and why</h2>'
-        f"{_paragraphs(comparison.findings())}<ul>{fitting}</ul>"
-        "<p>A policy fits if it takes such rewards and clearly beats playing at random. "
-        f"{escape(how_played(comparison))}</p>"
-        f"{_table('Policies', standing_table(comparison))}"
-        f"{_paragraphs(price_sentences(comparison))}"
-        f"{_with_features(comparison.context)}</section>{_next(comparison)}"
-    )
-
-
-def _next(comparison: Comparison) -> str:
-    rows = "".join(
-        f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>"
-        for word, text in next_steps(comparison)
-        if word != "promise"  # which stands below, for every policy
-    )
-    return f'<section id="next"><h2>What to do next</h2><dl>{rows}</dl></section>' if rows else ""
-
-
-def _gain(context: FeatureGain | None) -> str:
-    """What features are worth, before any policy."""
-    if context is None:
-        return ""
-    first, *others = context.findings()
-    return (
-        f'<section id="features"><h2>Deciding by features</h2>'
-        f'<p class="notice strong">{escape(first)}</p>'
-        f"{_table('What policies would have earned a decision', value_table(context))}"
-        f"{_paragraphs(others)}</section>"
-    )
-
-
-def _with_features(context: FeatureGain | None) -> str:
-    """How private policies with features did, where features help."""
-    if context is None or context.extra is None:
-        return ""
-    return (
-        f"<h3>With features</h3>{_paragraphs(context.advice())}"
-        f"{_table('With features and without, on drawn worlds', context_table(context))}"
-        "<p>Regret is counted against the best arm for each person's features.</p>"
-    )
-
-
-def _paragraphs(sentences: Iterable[str]) -> str:
-    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-
-
-def _table(label: str, cells: Sequence[tuple[str, ...]]) -> str:
-    header, *rows = cells
-    return wide_table(label, header, rows)

@@ -18,7 +18,7 @@ class NistLevel(NamedTuple):
 
     key: str
     title: str
-    promise: str
+    statement: str
     check: str
     questions: dict[str, str]  # that only the owner can answer, by the key of the answer
 

@@ -1,4 +1,4 @@
-"""Quick audits for a page, kept on disk: the same code is audited once."""
+"""Quick audits for a page, cached on disk: the same code is audited once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from balaclava.auditing.audit_report import AuditReport
 from balaclava.errors import ResultsFileError
 from balaclava.policies.base import Policy
 
-TRIALS = 20_000
-_PAIRS = 1_000
-_SEED = 1
+# Games, replayed pairs and seed of an audit for a page: a few seconds for each policy. The seed is
+# fixed, so that equal code gives equal pages.
+QUICK_TRIALS = 20_000
+_QUICK_PAIRS = 1_000
+_QUICK_SEED = 1
 
 
 class AuditSummary(NamedTuple):
-    """What an audit said, in words."""
+    """The outcome of an audit in words."""
 
     claimed: str
     verdict: str
@@ -35,17 +37,17 @@ class AuditSummary(NamedTuple):
 def run_audits(
     policies: Mapping[str, Policy],
     *,
-    trials: int = TRIALS,
+    trials: int = QUICK_TRIALS,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, AuditSummary]:
-    """Audit every policy that promises something; equal policies are audited once."""
-    verdicts: dict[Policy, AuditSummary] = {}
+    """Audit every private policy; equal policies are audited once."""
+    summaries: dict[Policy, AuditSummary] = {}
     for label, policy in policies.items():
-        if policy.guarantee.private and policy not in verdicts:
+        if policy.guarantee.private and policy not in summaries:
             if progress is not None:
                 progress(label)
-            verdicts[policy] = _verdict(policy, trials)
-    return {label: verdicts[policy] for label, policy in policies.items() if policy in verdicts}
+            summaries[policy] = _cached_audit(policy, trials)
+    return {label: summaries[policy] for label, policy in policies.items() if policy in summaries}
 
 
 def summarise_audit(report: AuditReport) -> AuditSummary:
@@ -56,25 +58,26 @@ def summarise_audit(report: AuditReport) -> AuditSummary:
     )
 
 
-def _verdict(policy: Policy, trials: int) -> AuditSummary:
-    place = _place(policy, trials)
-    if place is not None and place.is_file():
+def _cached_audit(policy: Policy, trials: int) -> AuditSummary:
+    path = _cache_path(policy, trials)
+    if path is not None and path.is_file():
         with contextlib.suppress(ValueError, TypeError, OSError):
-            return AuditSummary(**json.loads(place.read_text(encoding="utf-8")))
-    report = audit(policy, trials=trials, pairs=_PAIRS, seed=_SEED)
-    verdict = summarise_audit(report)
-    if place is not None:
-        with contextlib.suppress(ResultsFileError, OSError):  # nowhere to write: audit each time
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with atomically(place) as temporary:
-                temporary.write_text(json.dumps(verdict._asdict()), encoding="utf-8")
-    return verdict
+            return AuditSummary(**json.loads(path.read_text(encoding="utf-8")))
+    summary = summarise_audit(audit(policy, trials=trials, pairs=_QUICK_PAIRS, seed=_QUICK_SEED))
+    if path is not None:
+        with contextlib.suppress(ResultsFileError, OSError):  # not writable: audit each time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomically(path) as temporary:
+                temporary.write_text(json.dumps(summary._asdict()), encoding="utf-8")
+    return summary
 
 
-def _place(policy: Policy, trials: int) -> Path | None:
+def _cache_path(policy: Policy, trials: int) -> Path | None:
     """Beside the policy's machine code, so that an edited policy is audited again."""
     folder = cache_directory(*policy.kernels, policy.prepare())
     if folder is None:
         return None
-    what = json.dumps([policy.name, policy.parameters, trials, _PAIRS, _SEED], sort_keys=True)
-    return folder / f"audit-{hashlib.sha256(what.encode()).hexdigest()[:20]}.json"
+    key = json.dumps(
+        [policy.name, policy.parameters, trials, _QUICK_PAIRS, _QUICK_SEED], sort_keys=True
+    )
+    return folder / f"audit-{hashlib.sha256(key.encode()).hexdigest()[:20]}.json"

@@ -1,17 +1,15 @@
-"""What a page shows: results of one environment and one horizon, and where they come from."""
+"""The data of a report: results of each environment and horizon, and how to run them again."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import tomlkit
 
 from balaclava.errors import ResultsFileError
 from balaclava.simulation.analysis.statistics import best_arm_share, plus_minus, proved_bound
@@ -19,15 +17,15 @@ from balaclava.simulation.analysis.winners import recorded
 from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.results import Results, load
 
-CURVE_QUANTILES = (0.1, 0.9)  # quantiles of the repetitions around a curve
-FINAL_QUANTILES = (0.05, 0.95)  # quantiles of the final regret
+CURVE_QUANTILES = (0.1, 0.9)  # of the repetitions, around a curve: readable with ten of them
+FINAL_QUANTILES = (0.05, 0.95)  # of the final regret: its usual range
 
 
 class FinalRegret(NamedTuple):
     """The regret of a policy at the horizon, over its repetitions."""
 
     label: str
-    scope: str  # what it promises, in a few words
+    scope: str  # its guarantee, in a few words
     repetitions: int
     mean: float
     low: float  # of the confidence interval of the mean; NaN after one repetition
@@ -47,7 +45,7 @@ class ResultsPanel:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The policies of which at least one repetition was finished."""
+        """The policies with at least one finished repetition."""
         return [label for label in self.results.labels if self.results.runs[label]]
 
     @cached_property
@@ -58,7 +56,7 @@ class ResultsPanel:
 
     @property
     def facts(self) -> str:
-        """What was played, in a line."""
+        """Environment, horizon, repetitions and seed, in a line."""
         world, results = self.results.environment, self.results
         family = world.family
         counts = sorted({len(results.runs[label]) for label in results.labels})
@@ -71,18 +69,18 @@ class ResultsPanel:
 
 @dataclass(frozen=True)
 class PageData:
-    """All that a page is made from."""
+    """All data of a report."""
 
     title: str
     panels: list[ResultsPanel]
-    recipes: dict[str, str]  # experiment files that give the same results, by heading
+    experiment_files: dict[str, str]  # TOML that gives the same results, by heading
     versions: dict[str, str]
     remarks: list[str] = field(default_factory=list)
-    command: str = ""  # or what to type to have them again
+    command: str = ""  # replaces `experiment_files` if a command gives the same results
 
     @cached_property
     def policies(self) -> dict[str, Any]:
-        """Every policy that is shown, by label."""
+        """Every policy with results, by label."""
         policies: dict[str, Any] = {}
         for panel in self.panels:
             for label in panel.labels:
@@ -91,7 +89,7 @@ class PageData:
 
     @property
     def holds_data(self) -> bool:
-        """Whether somebody's rewards were looked at."""
+        """Whether the results were computed from logged rewards."""
         return any(panel.results.environment.holds_data for panel in self.panels)
 
 
@@ -117,108 +115,94 @@ def _final(results: Results, label: str) -> FinalRegret:
 
 
 def read_page_data(source: str | os.PathLike[str]) -> PageData:
-    """What is in a results file, in a folder that holds one, or in the folder of a sweep."""
+    """Read a results file, a folder that holds one, or the folder of a sweep."""
     path = Path(source)
     if not path.is_dir():
         return results_page_data(load(path), path.name)
     single = path / "results.parquet"
     if single.is_file() and not (path / "manifest.json").exists():
         return results_page_data(load(single), path.resolve().name)
-    return _of_sweep(path)
+    return _sweep_page_data(path)
 
 
 def results_page_data(results: Results, name: str) -> PageData:
-    """The story of one results file."""
-    return _story(name, [ResultsPanel(name, results)], dict(results.versions or {}), [])
+    """The data of a report on one simulation."""
+    return _page_data(name, [ResultsPanel(name, results)], dict(results.versions or {}), [])
 
 
-def _story(
+def _page_data(
     title: str, panels: list[ResultsPanel], versions: dict[str, str], remarks: list[str]
 ) -> PageData:
-    recipes = {
+    files = {
         panel.heading: experiment_toml(panel.results)
         for panel in panels
-        if not _is_withheld(panel.results)
+        if not _needs_rewards(panel.results)
     }
-    return PageData(title, panels, recipes, versions, remarks)
+    return PageData(title, panels, files, versions, remarks)
 
 
-def _of_sweep(path: Path) -> PageData:
+def _sweep_page_data(path: Path) -> PageData:
     from balaclava.experiments.sweep import open_sweep
 
     sweep = open_sweep(path)
     cells = sweep.cells
-    places = sweep.settings()
+    settings = sweep.settings()
     forms = ("{}", "{:,} rounds", "seed {}")
-    # A heading says what differs, and which environment it is.
-    telling = [i == 0 or len({place[i] for place in places}) > 1 for i in range(len(forms))]
+    # A heading names the environment, and whatever differs between settings.
+    named = [i == 0 or len({setting[i] for setting in settings}) > 1 for i in range(len(forms))]
     panels = []
-    for place in places:
-        words = [form.format(part) for form, part in zip(forms, place, strict=True)]
-        heading = ", ".join(word for word, differs in zip(words, telling, strict=True) if differs)
-        panels.append(ResultsPanel(heading, sweep.results(*place)))
+    for setting in settings:
+        words = [form.format(part) for form, part in zip(forms, setting, strict=True)]
+        heading = ", ".join(word for word, use in zip(words, named, strict=True) if use)
+        panels.append(ResultsPanel(heading, sweep.results(*setting)))
     panels = [panel for panel in panels if panel.labels]
     if not panels:
         raise ResultsFileError(
-            f"{path}: no repetition of the sweep is finished; run it again with the same command"
+            f"{path}: no repetition of the sweep is finished; run the same command again"
         )
     finished = sum(cell.done for cell in cells)
     remarks = []
     if finished < len(cells):
         remarks.append(
-            f"The sweep is not finished: {finished} of {len(cells)} cells are. What is shown of "
-            "the others has fewer repetitions, or is left out."
+            f"The sweep is incomplete: {finished} of {len(cells)} cells are finished. The others "
+            "have fewer repetitions here, or none."
         )
-    return _story(sweep.name, panels, dict(sweep.manifest["versions"]), remarks)
+    return _page_data(sweep.name, panels, dict(sweep.manifest["versions"]), remarks)
 
 
-def _is_withheld(results: Results) -> bool:
-    """Whether the rewards would be needed to run it again."""
+def _needs_rewards(results: Results) -> bool:
+    """Whether only the logged rewards themselves would give the results again."""
     world = results.environment
     return world.holds_data and not world.public_parameters.get("path")
 
 
 def experiment_toml(results: Results) -> str:
     """The experiment file that gives these results again."""
-    repetitions = max(len(runs) for runs in results.runs.values())
     rounds = results.checkpoints
     usual = np.array_equal(checkpoint_rounds(rounds.size, results.horizon), rounds)
     world = results.environment
     settling = results.feedback.description
     delay = settling.pop("delay", None)
-    lines = [
-        f"horizon = {results.horizon}",
-        f"repetitions = {repetitions}",
-        f"seed = {results.seed}",
-        f"checkpoints = {rounds.size if usual else rounds.tolist()}",
-        *_entries(settling),
-        *(["winners = true"] if recorded(results) else []),
-        *(['device = "cuda"'] if results.device == "cuda" else []),
-        "",
-        *(["[delay]", *_entries(delay), ""] if delay else []),
-        "[environment]",
-        f"name = {_toml(world.family)}",
-        *_entries(world.public_parameters),
-    ]
-    for label, policy in results.policies.items():
-        lines += ["", f"[policies.{_key(label)}]", f"name = {_toml(policy.name)}"]
-        lines += _entries(policy.parameters)
-    return "\n".join(lines) + "\n"
+    content: dict[str, Any] = {
+        "horizon": results.horizon,
+        "repetitions": max(len(runs) for runs in results.runs.values()),
+        "seed": results.seed,
+        "checkpoints": rounds.size if usual else rounds.tolist(),
+        **settling,
+        "winners": True if recorded(results) else None,
+        "device": "cuda" if results.device == "cuda" else None,
+        "delay": delay or None,
+        "environment": {"name": world.family, **world.public_parameters},
+        "policies": {
+            label: {"name": policy.name, **policy.parameters}
+            for label, policy in results.policies.items()
+        },
+    }
+    return tomlkit.dumps(_without_none(content))
 
 
-def _entries(parameters: dict[str, Any]) -> Iterable[str]:
-    return [f"{_key(k)} = {_toml(v)}" for k, v in parameters.items() if v is not None]
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
-
-
-def _toml(value: Any) -> str:
+def _without_none(value: Any) -> Any:
+    """Tables without the keys that are None, which TOML cannot express."""
     if isinstance(value, dict):
-        inner = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None)
-        return f"{{ {inner} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    # Strings, numbers and truth values are written as in JSON.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list) else value

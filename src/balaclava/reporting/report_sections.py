@@ -1,15 +1,19 @@
-"""The parts of a page about one environment and one horizon."""
+"""The numbers and charts of one environment and one horizon, for templates/panel.html."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from balaclava._core.number_format import rounded_up, significant
-from balaclava.reporting.html_tables import NUMBER, wide_table
+from balaclava.privacy.guarantee import Scope
+from balaclava.reporting import svg_charts
+from balaclava.reporting.chart_scales import Scale
 from balaclava.reporting.report_data import (
     CURVE_QUANTILES,
     FINAL_QUANTILES,
@@ -17,301 +21,245 @@ from balaclava.reporting.report_data import (
     ResultsPanel,
 )
 from balaclava.reporting.svg_charts import (
+    ArmGroup,
     ChartCurve,
     ChartLevel,
     IntervalRow,
     LineLook,
+    PlotView,
     SharesRow,
-    curves_chart,
-    escape,
-    intervals_chart,
-    legend,
-    points_chart,
-    shares_chart,
 )
-from balaclava.simulation.analysis.regret_tails import TAIL_HEADER, tail_cells
+from balaclava.simulation.analysis.regret_tails import tail_cells
 from balaclava.simulation.analysis.statistics import CONFIDENCE
-from balaclava.simulation.analysis.winners import recorded
+from balaclava.simulation.analysis.winners import Winners, recorded
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
 
-MOST_BANDS = 12  # curves of which bands can still be told apart
-_GROUPS = 10  # of arms, in the chart of pulls
+MOST_BANDS = 12  # curves whose bands a reader can still distinguish; a guess
+_ARM_GROUPS = 10  # groups of arms below the best in the chart of pulls; a guess
+TABLE_HEADER = (
+    *("policy", "guarantee", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
+    *(f"{share:.0%}" for share in FINAL_QUANTILES),
+    *("pulls of the best arm", "proved bound"),
+)
 
 
-def panel_section(
-    panel: ResultsPanel, key: str, looks: Mapping[str, LineLook], points: int, *, alone: bool
-) -> str:
-    """Everything about one panel; its heading only where there are others."""
-    title = f"<p class='facts'>{escape(panel.facts)}</p>"
-    if not alone:
-        title = f"<h2>{escape(panel.heading)}</h2>{title}"
-    if not panel.labels:
-        return f'<section id="{key}">{title}<p>No repetition was finished.</p></section>'
-    level = "h2" if alone else "h3"
-    parts = {
-        "Regret over the rounds": _curves(panel, key, looks, points),
-        "Final regret": _intervals(panel, looks),
-    }
-    if not panel.worlds:  # one environment, of which more can be said
-        parts = {
-            "Regret over the rounds": parts["Regret over the rounds"],
-            "The price of privacy": _price(panel.final, panel.results.policies),
-            "Final regret": parts["Final regret"],
-            "Regret against epsilon": _against_epsilon(panel, looks),
-            "Which arms were pulled": _pulls(panel, looks),
-            "Winners": _winners(panel),
-            "Tails": _tails(panel),
-            "Table": _table(panel),
-        }
-    charts = "".join(
-        f'<section class="part"><{level}>{name}</{level}>{content}</section>'
-        for name, content in parts.items()
-        if content
-    )
-    return f'<section id="{key}" class="panel">{"" if alone else title}{charts}</section>'
+@dataclass(frozen=True)
+class PanelSection:
+    """A panel as the template needs it."""
 
+    panel: ResultsPanel
+    key: str  # the id of the section
+    looks: Mapping[str, LineLook]
+    points: int  # at most, on a curve
 
-def _price(rows: Sequence[FinalRegret], policies: Mapping[str, Policy]) -> str:
-    """For each promise the policy with the lowest regret, and what the promise costs."""
-    best: dict[str, FinalRegret] = {}
-    for row in rows:  # the lowest first
-        best.setdefault(row.scope, row)
-    best = dict(sorted(best.items(), key=lambda pair: _promise(policies[pair[1].label])))
-    baseline = best.get("not private")
-    lines = []
-    for scope, row in best.items():
-        price = "–"
-        if baseline is not None and baseline.mean > 0:
-            price = "1" if row is baseline else f"{significant(row.mean / baseline.mean)}"
-        lines.append((scope, row.label, f"{significant(row.mean)}{_plus_minus(row)}", price))
-    header = ("promise", "lowest regret", "mean regret", "times the baseline")
-    return (
-        "<p>Of the policies that make the same promise, the one with the lowest mean regret, and "
-        "how many times the regret of the baseline it has: of the best policy here that is not "
-        "private. Promises of different scope are not alike: compare within a scope first.</p>"
-        + wide_table("Price of privacy", header, lines, ("name", NUMBER, NUMBER))
-    )
+    @property
+    def few_curves(self) -> bool:
+        """Whether bands are drawn at first."""
+        return len(self.panel.labels) <= MOST_BANDS
 
+    @property
+    def late_rewards(self) -> bool:
+        """Whether bounds are missing because rewards were delayed."""
+        return not self.panel.results.feedback.prompt and not self.panel.worlds
 
-def _winners(panel: ResultsPanel) -> str:
-    """How many runs name the right arm, where that was recorded."""
-    if not recorded(panel.results):
-        return ""
-    winners = panel.results.winners()
-    header, *rows = winners.cells
-    return (
-        f"<p>Share of runs whose releases tell, at {winners.confidence:.0%} confidence, which arm "
-        "is the best: the right one, a wrong one or none by the horizon. A run stops at the first "
-        "checkpoint at which it can be told.</p>"
-        + wide_table("Winners", header, rows, [NUMBER] * (len(header) - 1))
-    )
-
-
-def _tails(panel: ResultsPanel) -> str:
-    """High quantiles, where there are runs enough."""
-    rows = tail_cells(panel.results)
-    if not rows:
-        return ""
-    return (
-        "<p>Quantiles of the final regret: what one run in 100, 1,000 or 10,000 exceeds. Each lies "
-        f"between the two numbers beside it with {CONFIDENCE:.0%} confidence; those of which the "
-        "runs say nothing are left out.</p>"
-        + wide_table("Tails", TAIL_HEADER, rows, [NUMBER] * (len(TAIL_HEADER) - 1))
-    )
-
-
-def _promise(policy: Policy) -> tuple[int, float, float]:
-    """Promises in order: none, then by scope, each from the weakest to the strongest."""
-    guarantee = policy.guarantee
-    scopes = ("none", "decision", "trajectory", "report")
-    return scopes.index(guarantee.scope), -guarantee.epsilon, -guarantee.delta
-
-
-def _plus_minus(row: FinalRegret) -> str:
-    return "" if row.high != row.high else f" ± {significant(row.high - row.mean)}"
-
-
-def _curves(panel: ResultsPanel, key: str, looks: Mapping[str, LineLook], points: int) -> str:
-    results = panel.results
-    size = results.checkpoints.size
-    places = np.unique(np.linspace(0, size - 1, min(points, size)).round().astype(int))
-    rounds = results.checkpoints[places]
-    curves = []
-    for row in reversed(panel.final):  # the highest first, as the curves end
-        regret = results.regret(row.label)[:, places]
-        low, high = (
-            np.quantile(regret, CURVE_QUANTILES, axis=0) if len(regret) > 1 else (None, None)
-        )
-        mean = regret.mean(axis=0)
-        curves.append(ChartCurve(row.label, row.scope, looks[row.label], rounds, mean, low, high))
-    bounds = (
-        []
-        if panel.worlds
-        else [
-            ChartLevel(row.label, row.scope, looks[row.label], row.bound)
-            for row in panel.final
-            if row.bound is not None
+    @cached_property
+    def curves(self) -> list[ChartCurve]:
+        """Mean regret over the rounds, the highest final regret first."""
+        results = self.panel.results
+        places = spaced_places(results.checkpoints.size, self.points)
+        scopes = {row.label: row.scope for row in reversed(self.panel.final)}
+        return [
+            regret_curve(results, label, scope, self.looks[label], places)
+            for label, scope in scopes.items()
         ]
-    )
-    title = f"Mean regret over {results.horizon:,} rounds of {len(curves)} policies"
-    chart = curves_chart(curves, bounds, title=f"{title}; the numbers are in the table", key=key)
-    low_share, high_share = CURVE_QUANTILES
-    caption = f"Mean of the repetitions; bands: {low_share:.0%} to {high_share:.0%} of them."
-    if bounds:
-        caption += (
-            " Dotted levels: the proved bound on the expected regret at the horizon, where it fits "
-            "into the picture; all are in the table."
+
+    @cached_property
+    def bounds(self) -> list[ChartLevel]:
+        """The proved bounds; none over several worlds, each of which has its own."""
+        return [
+            ChartLevel(row.label, row.scope, self.looks[row.label], row.bound)
+            for row in self.panel.final
+            if row.bound is not None and not self.panel.worlds
+        ]
+
+    @property
+    def curve_views(self) -> list[PlotView]:
+        """The chart of regret over the rounds."""
+        return svg_charts.curve_views(self.curves, self.bounds)
+
+    def hover_data(self) -> dict[str, Any]:
+        """The numbers that the page's script displays on hovering."""
+        return {
+            "rounds": self.curves[0].x.tolist(),
+            "curves": [
+                {
+                    "policy": curve.look.index,
+                    "label": curve.label,
+                    "scope": curve.scope,
+                    "mean": [float(f"{value:.4g}") for value in curve.mean],
+                }
+                for curve in self.curves
+            ],
+        }
+
+    def price_rows(self) -> list[tuple[str, ...]]:
+        """For each guarantee the policy with the lowest regret, and its cost."""
+        best: dict[str, FinalRegret] = {}
+        for row in self.panel.final:  # the lowest first
+            best.setdefault(row.scope, row)
+        policies = self.panel.results.policies
+        best = dict(sorted(best.items(), key=lambda pair: _strength(policies[pair[1].label])))
+        baseline = best.get("not private")
+        rows: list[tuple[str, ...]] = []
+        for scope, row in best.items():
+            price = "–"
+            if baseline is not None and baseline.mean > 0:
+                price = "1" if row is baseline else significant(row.mean / baseline.mean)
+            rows.append((scope, row.label, self._interval(row).value, price))
+        return rows
+
+    @property
+    def interval_rows(self) -> list[IntervalRow]:
+        """The final regret of each policy."""
+        return [self._interval(row) for row in self.panel.final]
+
+    def _interval(self, row: FinalRegret) -> IntervalRow:
+        look = self.looks[row.label]
+        return IntervalRow(row.label, row.scope, look, row.mean, row.low, row.high, row.quantiles)
+
+    @property
+    def interval_scales(self) -> Sequence[Scale]:
+        """The scales of the chart of final regret."""
+        return svg_charts.interval_scales(self.interval_rows)
+
+    def epsilon_curves(self) -> tuple[list[ChartCurve], list[ChartLevel]]:
+        """Policies that differ in epsilon alone, and those that are not private."""
+        families = self._epsilon_families()
+        curves = [self._epsilon_curve(family, families) for family in families]
+        curves.sort(key=lambda curve: -curve.mean[0])
+        levels = [
+            ChartLevel(row.label, row.scope, self.looks[row.label], row.mean)
+            for row in self.panel.final
+            if row.scope == "not private"
+        ]
+        return curves, levels
+
+    def _epsilon_families(self) -> list[list[FinalRegret]]:
+        families: dict[str, list[FinalRegret]] = {}
+        policies = self.panel.results.policies
+        for row in self.panel.final:
+            policy = policies[row.label]
+            others = {k: v for k, v in policy.parameters.items() if k != "epsilon"}
+            if policy.guarantee.private and "epsilon" in policy.annotations:
+                name = json.dumps([policy.name, others], sort_keys=True, default=str)
+                families.setdefault(name, []).append(row)
+
+        def epsilon(row: FinalRegret) -> float:
+            return float(policies[row.label].guarantee.epsilon)
+
+        ordered = [sorted(family, key=epsilon) for family in families.values()]
+        return [family for family in ordered if len(set(map(epsilon, family))) > 1]
+
+    def _epsilon_curve(
+        self, rows: Sequence[FinalRegret], families: Iterable[Sequence[FinalRegret]]
+    ) -> ChartCurve:
+        policies = self.panel.results.policies
+        policy = policies[rows[0].label]
+        known = not any(np.isnan(row.high) for row in rows)
+        rivals = [policies[family[0].label] for family in families]
+        return ChartCurve(
+            _family_name(policy, rivals),
+            f"per {policy.guarantee.scope}",
+            self.looks[rows[0].label],
+            np.array([policies[row.label].guarantee.epsilon for row in rows]),
+            np.array([row.mean for row in rows]),
+            np.array([row.low for row in rows]) if known else None,
+            np.array([row.high for row in rows]) if known else None,
+            dots=True,
         )
-    elif not results.feedback.prompt and not panel.worlds:
-        caption += " No proved bounds: they are for rewards that come at once."
-    many = " many" if len(curves) > MOST_BANDS else ""
-    data = json.dumps(_hover_data(curves), separators=(",", ":")).replace("<", "\\u003c")
-    return (
-        f'<figure class="chart{many}"><div class="views">{chart}</div>{legend(curves)}'
-        f"<figcaption>{caption}</figcaption></figure>"
-        f'<script type="application/json" id="{key}-data">{data}</script>'
-    )
 
+    @staticmethod
+    def epsilon_views(curves: list[ChartCurve], levels: list[ChartLevel]) -> list[PlotView]:
+        """The chart of regret against epsilon."""
+        return svg_charts.epsilon_views(curves, levels)
 
-def _hover_data(curves: Sequence[ChartCurve]) -> dict[str, Any]:
-    return {
-        "rounds": curves[0].x.tolist(),
-        "curves": [
-            {
-                "policy": curve.look.index,
-                "label": curve.label,
-                "scope": curve.scope,
-                "mean": [float(f"{value:.4g}") for value in curve.mean],
-            }
-            for curve in curves
-        ],
-    }
+    def pulls(self) -> tuple[list[SharesRow], list[ArmGroup]]:
+        """The share of pulls of each group of arms; empty for a single arm."""
+        results = self.panel.results
+        gaps = results.environment.gaps
+        if gaps.size < 2:
+            return [], []
+        order = np.argsort(gaps, kind="stable")
+        best, others = order[gaps[order] == 0], order[gaps[order] > 0]
+        groups = [group for group in (best, *np.array_split(others, _ARM_GROUPS)) if group.size]
+        rows = []
+        for row in self.panel.final:
+            pulls = results.pulls(row.label).sum(axis=0)
+            shares = [float(pulls[group].sum() / pulls.sum()) for group in groups]
+            rows.append(SharesRow(row.label, row.scope, self.looks[row.label], shares))
+        names = [_group_name(results, group, i == 0) for i, group in enumerate(groups)]
+        return rows, svg_charts.arm_groups(names)
 
+    def winners(self) -> Winners | None:
+        """How many runs name the right arm, if that was recorded."""
+        return self.panel.results.winners() if recorded(self.panel.results) else None
 
-def _intervals(panel: ResultsPanel, looks: Mapping[str, LineLook]) -> str:
-    rows = [
-        IntervalRow(
-            row.label, row.scope, looks[row.label], row.mean, row.low, row.high, row.quantiles
-        )
-        for row in panel.final
-    ]
-    return (
-        f'<figure class="chart rows">{intervals_chart(rows)}<figcaption>Dot: mean. Thick: '
-        f"{CONFIDENCE:.0%} confidence interval of the mean. Thin: {FINAL_QUANTILES[0]:.0%} to "
-        f"{FINAL_QUANTILES[1]:.0%} of the repetitions.</figcaption></figure>"
-    )
+    def tails(self) -> list[tuple[str, ...]]:
+        """High quantiles of the final regret; empty after too few runs."""
+        return tail_cells(self.panel.results)
 
-
-def _against_epsilon(panel: ResultsPanel, looks: Mapping[str, LineLook]) -> str:
-    """Where policies differ in epsilon and in nothing else."""
-    families: dict[str, list[tuple[float, FinalRegret]]] = {}
-    for row in panel.final:
-        policy = panel.results.policies[row.label]
-        others = {k: v for k, v in policy.parameters.items() if k != "epsilon"}
-        if policy.guarantee.private and "epsilon" in policy.annotations:
-            name = json.dumps([policy.name, others], sort_keys=True, default=str)
-            families.setdefault(name, []).append((policy.guarantee.epsilon, row))
-    varied = [sorted(f, key=lambda pair: pair[0]) for f in families.values()]
-    varied = [f for f in varied if len({epsilon for epsilon, _ in f}) > 1]
-    if not varied:
-        return ""
-    curves = []
-    for family in varied:
-        first = family[0][1].label
-        policy = panel.results.policies[first]
-        rows = [row for _, row in family]
-        known = all(row.high == row.high for row in rows)
-        curves.append(
-            ChartCurve(
-                _family_name(policy, varied, panel),
-                f"per {policy.guarantee.scope}",
-                looks[first],
-                np.array([epsilon for epsilon, _ in family]),
-                np.array([row.mean for row in rows]),
-                np.array([row.low for row in rows]) if known else None,
-                np.array([row.high for row in rows]) if known else None,
+    def table_rows(self) -> list[tuple[str, ...]]:
+        """One row for each policy, as `TABLE_HEADER` says."""
+        return [
+            (
+                *(row.label, row.scope, str(row.repetitions), significant(row.mean)),
+                *map(significant, (row.high - row.mean, *row.quantiles)),
+                *(f"{row.best_arm_share:.1%}", significant(row.bound, write=rounded_up)),
             )
-        )
-    curves.sort(key=lambda curve: -curve.mean[0])
-    levels = [
-        ChartLevel(row.label, row.scope, looks[row.label], row.mean)
-        for row in panel.final
-        if row.scope == "not private"
-    ]
-    chart = points_chart(curves, levels, title="Final regret against epsilon")
-    caption = "Mean regret at the horizon, with its confidence interval."
-    if levels:
-        caption += " Levels: policies that are not private."
-    return (
-        f'<figure class="chart"><div class="views">{chart}</div>'
-        f"{legend([*curves, *levels], dots=True)}<figcaption>{caption}</figcaption></figure>"
-    )
+            for row in self.panel.final
+        ]
 
 
-def _family_name(policy: Policy, varied: Sequence[Any], panel: ResultsPanel) -> str:
-    """The policy's name, with what sets it apart from a namesake."""
-    firsts = [panel.results.policies[family[0][1].label] for family in varied]
-    rivals = [other.parameters for other in firsts if other.name == policy.name]
-    mine = policy.parameters
+def spaced_places(size: int, most: int) -> np.ndarray:
+    """Evenly spaced indices of an array of `size`, the first and the last included."""
+    return np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
+
+
+def regret_curve(
+    results: Any, label: str, scope: str, look: LineLook, places: np.ndarray
+) -> ChartCurve:
+    """The mean regret of a policy, with quantiles of its repetitions."""
+    regret = results.regret(label)[:, places]
+    low, high = np.quantile(regret, CURVE_QUANTILES, axis=0) if len(regret) > 1 else (None, None)
+    rounds = results.checkpoints[places]
+    return ChartCurve(label, scope, look, rounds, regret.mean(axis=0), low, high)
+
+
+def _strength(policy: Policy) -> tuple[int, float, float]:
+    """Sort key of guarantees: none, then by scope, each from the weakest to the strongest."""
+    guarantee = policy.guarantee
+    return get_args(Scope).index(guarantee.scope), -guarantee.epsilon, -guarantee.delta
+
+
+def _family_name(policy: Policy, rivals: Iterable[Policy]) -> str:
+    """The policy's name, with the parameters that distinguish it from a namesake."""
+    others = [rival.parameters for rival in rivals if rival.name == policy.name]
     differing = [
-        f"{k}={v}" for k, v in mine.items() if k != "epsilon" and any(r[k] != v for r in rivals)
+        f"{key}={value}"
+        for key, value in policy.parameters.items()
+        if key != "epsilon" and any(other[key] != value for other in others)
     ]
     return f"{policy.name}({', '.join(differing)})" if differing else policy.name
 
 
-def _pulls(panel: ResultsPanel, looks: Mapping[str, LineLook]) -> str:
-    results = panel.results
-    gaps = results.environment.gaps
-    if gaps.size < 2:
-        return ""
-    order = np.argsort(gaps, kind="stable")
-    best = order[gaps[order] == 0]
-    others = order[gaps[order] > 0]
-    groups = [group for group in (best, *np.array_split(others, _GROUPS)) if group.size]
-    names = [_group_name(results, group, i == 0) for i, group in enumerate(groups)]
-    rows = []
-    for final in panel.final:
-        pulls = results.pulls(final.label).sum(axis=0)
-        shares = [float(pulls[group].sum() / pulls.sum()) for group in groups]
-        rows.append(SharesRow(final.label, final.scope, looks[final.label], shares))
-    return (
-        f'<figure class="chart rows">{shares_chart(rows, names)}<figcaption>Shares of all pulls, '
-        "from the best arm to the worst; the number is the share of the best.</figcaption></figure>"
-    )
-
-
 def _group_name(results: Any, group: np.ndarray, is_best: bool) -> str:
-    called = results.arm_labels
-    arms = f"arm {called[group[0]]}" if group.size == 1 else f"{group.size} arms"
+    arms = f"arm {results.arm_labels[group[0]]}" if group.size == 1 else f"{group.size} arms"
     if is_best:
         return f"best ({arms})"
     if results.environment.holds_data:
-        return arms  # how far it is behind is computed from somebody's rewards
+        return arms  # its gap was computed from logged rewards
     gaps = results.environment.gaps[group]
     low, high = significant(float(gaps.min())), significant(float(gaps.max()))
     return f"{arms}, {low if low == high else f'{low} to {high}'} below"
-
-
-_COLUMNS = (
-    *("policy", "promise", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
-    *(
-        f"{FINAL_QUANTILES[0]:.0%}",
-        f"{FINAL_QUANTILES[1]:.0%}",
-        "pulls of the best arm",
-        "proved bound",
-    ),
-)
-
-
-def _table(panel: ResultsPanel) -> str:
-    rows = [
-        (
-            *(row.label, row.scope, str(row.repetitions)),
-            *map(significant, (row.mean, row.high - row.mean, *row.quantiles)),
-            *(f"{row.best_arm_share:.1%}", significant(row.bound, write=rounded_up)),
-        )
-        for row in panel.final
-    ]
-    return wide_table("Table of results", _COLUMNS, rows, ["", *[NUMBER] * (len(_COLUMNS) - 2)])

@@ -1,30 +1,30 @@
-"""Charts as HTML: SVG that stretches to any width, with text beside it that does not.
+"""Charts of a page: geometry here, SVG and HTML in templates/charts.html.
 
-Every chart is drawn once for each kind of scale; the style sheet shows the one that was chosen.
-So it works without JavaScript, on paper, and at any width.
+The SVG stretches to any width; its text stands beside it and does not. Every chart is drawn once
+for each kind of scale, and the style sheet displays the chosen one. So a chart needs no JavaScript.
 """
 
 from __future__ import annotations
 
-import html
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from balaclava._core.number_format import significant, tick_label
-from balaclava.reporting.chart_scales import (
-    SCALE_KINDS,
-    Scale,
-    ScaleKind,
-    fit_scale,
-)
+from balaclava._core.number_format import significant
+from balaclava.reporting.chart_scales import SCALE_KINDS, Scale, ScaleKind, fit_scale
 
-WIDTH, HEIGHT = 10_000, 4_000  # of a drawing, in its own units
-_COLOURS, _DASHES = 7, 4  # without a common divisor: 28 looks that differ, then dots are added
-_ROOM = 1.05  # above the highest point of a linear scale
-_FAR = 10  # times the highest point: a bound above it is told, not drawn
+# Size of a drawing in SVG units: whole numbers that are fine enough for any screen.
+CHART_WIDTH, CHART_HEIGHT = 10_000, 4_000
+# Colours and dash patterns of templates/report.css. They have no common divisor, so that 28 looks
+# differ; beyond those, dots are added.
+_LINE_COLOURS, _LINE_DASHES = 7, 4
+_HEADROOM = 1.05  # factor above the highest point of a scale; appearance only
+_FARTHEST_BOUND = 10  # times the highest point of a log scale: a bound above it is not drawn
+# Cividis (Nuñez, Anderton, Renslow 2018) at five places: even steps of lightness, legible in grey.
+_CIVIDIS = ((0, 32, 77), (59, 77, 108), (107, 111, 119), (163, 147, 103), (254, 232, 56))
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,14 @@ class LineLook:
 
     @property
     def css(self) -> str:
-        """The classes that the style sheet knows."""
-        i = self.index
-        dots = min(i // (_COLOURS * _DASHES), 2)
-        return f"c{i % _COLOURS} d{i % _DASHES} m{dots}"
+        """Its classes in the style sheet."""
+        dots = min(self.index // (_LINE_COLOURS * _LINE_DASHES), 2)
+        return f"c{self.index % _LINE_COLOURS} d{self.index % _LINE_DASHES} m{dots}"
 
     @property
     def dots(self) -> bool:
-        """Whether dots on the line tell it apart from another."""
-        return self.index >= _COLOURS * _DASHES
+        """Whether the line has dots."""
+        return self.index >= _LINE_COLOURS * _LINE_DASHES
 
 
 @dataclass(frozen=True)
@@ -57,45 +56,46 @@ class ChartCurve:
     mean: np.ndarray
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    dots: bool = False  # a dot at each point, also in the legend
 
 
 @dataclass(frozen=True)
 class ChartLevel:
-    """A number without a course: a proved bound, a baseline."""
+    """A horizontal line: a proved bound or a baseline."""
 
     label: str
     scope: str
     look: LineLook
     value: float
+    dots: bool = False
 
 
-def escape(text: object) -> str:
-    """Text that no browser takes for anything else."""
-    return html.escape(str(text), quote=True)
+class Shape(NamedTuple):
+    """A path of an SVG drawing."""
+
+    css: str
+    path: str
+    policy: int | None = None  # the index of its look
 
 
-def curves_chart(
-    curves: Sequence[ChartCurve],
-    bounds: Sequence[ChartLevel],
-    *,
-    title: str,
-    key: str,
-) -> str:
-    """Regret over the rounds: four drawings, one for each pair of scales."""
-    views = [
-        _view(curves, bounds, x_kind, y_kind, title=title, x_name="round", key=key)
-        for x_kind, y_kind in itertools.product(SCALE_KINDS, SCALE_KINDS)
-    ]
-    return "".join(views)
+@dataclass(frozen=True)
+class PlotView:
+    """A chart for one pair of scales."""
+
+    x: Scale
+    y: Scale
+    x_name: str
+    shapes: Sequence[Shape]
 
 
-def points_chart(curves: Sequence[ChartCurve], levels: Sequence[ChartLevel], *, title: str) -> str:
+def curve_views(curves: Sequence[ChartCurve], bounds: Sequence[ChartLevel]) -> list[PlotView]:
+    """Regret over the rounds, for each of the four pairs of scales."""
+    return [_view(curves, bounds, *kinds) for kinds in itertools.product(SCALE_KINDS, SCALE_KINDS)]
+
+
+def epsilon_views(curves: Sequence[ChartCurve], levels: Sequence[ChartLevel]) -> list[PlotView]:
     """Regret against epsilon: dots with intervals, and baselines as levels."""
-    views = [
-        _view(curves, levels, "log", y_kind, title=title, x_name="epsilon", key="", dots=True)
-        for y_kind in SCALE_KINDS
-    ]
-    return "".join(views)
+    return [_view(curves, levels, "log", kind, dots=True) for kind in SCALE_KINDS]
 
 
 def _view(
@@ -104,156 +104,98 @@ def _view(
     x_kind: ScaleKind,
     y_kind: ScaleKind,
     *,
-    title: str,
-    x_name: str,
-    key: str,
     dots: bool = False,
-) -> str:
-    x_scale = _x_scale(curves, x_kind, dots)
-    y_scale = _y_scale(curves, levels, y_kind, dots)
-    rounds = "" if dots else f" rounds-{x_kind}"
-    shapes = [_grid(x_scale, y_scale)]
-    if not dots:
-        shapes += [_band(curve, x_scale, y_scale) for curve in curves]
-    shapes += [_level(level, y_scale, dots) for level in levels if level.value <= y_scale.high]
-    shapes += [_line(curve, x_scale, y_scale, dots) for curve in curves]
-    data = f' data-panel="{key}"' if key else ""
-    limits = f' data-y="{y_kind},{y_scale.low:.6g},{y_scale.high:.6g}"'
-    limits += f' data-x="{x_kind},{x_scale.low:.6g},{x_scale.high:.6g}"'
-    return (
-        f'<div class="plot regret-{y_kind}{rounds}"{data}{limits}>'
-        f'<div class="ylabel">regret{" (log)" if y_kind == "log" else ""}</div>'
-        f'<div class="yticks" aria-hidden="true">{_ticks(y_scale, "bottom")}</div>'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(title)}">{"".join(shapes)}</svg>'
-        f'<div class="xticks" aria-hidden="true">{_ticks(x_scale, "left")}</div>'
-        f'<div class="xlabel">{x_name}{" (log)" if x_kind == "log" else ""}</div></div>'
-    )
+) -> PlotView:
+    x, y = _x_scale(curves, x_kind, dots), _y_scale(curves, levels, y_kind, dots)
+    bands = [] if dots else [_band(curve, x, y) for curve in curves if curve.high is not None]
+    kind = "baseline" if dots else "bound"
+    lines = [
+        Shape(
+            f"{kind} {level.look.css}", f"M0 {_y(y, level.value)}H{CHART_WIDTH}", level.look.index
+        )
+        for level in levels
+        if level.value <= y.high
+    ]
+    shapes = [_grid(x, y), *bands, *lines]
+    shapes += itertools.chain.from_iterable(_line(curve, x, y, dots) for curve in curves)
+    return PlotView(x, y, "epsilon" if dots else "round", shapes)
 
 
 def _x_scale(curves: Sequence[ChartCurve], kind: ScaleKind, dots: bool) -> Scale:
     scale = fit_scale(kind, np.concatenate([curve.x for curve in curves]))
-    if dots:  # not on the very edge
-        return Scale(kind, scale.low / 1.25, scale.high * 1.25)
-    return scale
+    # Dots on the very edge would be cut in half.
+    return Scale(kind, scale.low / 1.25, scale.high * 1.25) if dots else scale
 
 
 def _y_scale(
     curves: Sequence[ChartCurve], levels: Sequence[ChartLevel], kind: ScaleKind, dots: bool
 ) -> Scale:
     tops = [curve.mean if curve.high is None else curve.high for curve in curves]
-    # A band that reaches down to 0 would stretch a logarithmic scale over decades of nothing.
+    # Without the lower ends: a band that reaches 0 would stretch a log scale over empty decades.
     values = np.concatenate([*tops, *(curve.mean for curve in curves)])
     highest = float(values.max())
-    far = _FAR if kind == "log" else 1.0
+    far = _FARTHEST_BOUND if kind == "log" else 1.0
     known = [level.value for level in levels if dots or level.value <= far * highest]
     scale = fit_scale(kind, [*values, *known])
-    return Scale(kind, scale.low / (1.25 if kind == "log" else 1), scale.high * _ROOM)
+    return Scale(kind, scale.low / (1.25 if kind == "log" else 1), scale.high * _HEADROOM)
 
 
-def _ticks(scale: Scale, side: str) -> str:
-    return "".join(
-        f'<span style="{side}:{100 * float(scale(tick)):.2f}%">{tick_label(tick)}</span>'
-        for tick in scale.ticks()
-    )
-
-
-def _grid(x_scale: Scale, y_scale: Scale) -> str:
-    across = "".join(f"M0 {_y(y_scale, tick)}H{WIDTH}" for tick in y_scale.ticks())
-    up = "".join(f"M{_x(x_scale, tick)} 0V{HEIGHT}" for tick in x_scale.ticks())
-    return f'<path class="grid" d="{across}{up}"/>'
+def _grid(x: Scale, y: Scale) -> Shape:
+    across = "".join(f"M0 {_y(y, tick)}H{CHART_WIDTH}" for tick in y.ticks())
+    up = "".join(f"M{_x(x, tick)} 0V{CHART_HEIGHT}" for tick in x.ticks())
+    return Shape("grid", across + up)
 
 
 def _x(scale: Scale, value: float) -> int:
-    return round(float(scale(value)) * WIDTH)
+    return round(float(scale(value)) * CHART_WIDTH)
 
 
 def _y(scale: Scale, value: float) -> int:
-    return round((1 - float(scale(value))) * HEIGHT)
+    return round((1 - float(scale(value))) * CHART_HEIGHT)
 
 
-def _points(
-    x: np.ndarray, y: np.ndarray, x_scale: Scale, y_scale: Scale
-) -> tuple[np.ndarray, np.ndarray]:
-    return (
-        np.rint(x_scale(x) * WIDTH).astype(np.int64),
-        np.rint((1 - y_scale(y)) * HEIGHT).astype(np.int64),
-    )
+def _points(x: np.ndarray, y: np.ndarray, x_scale: Scale, y_scale: Scale) -> list[np.ndarray]:
+    places = x_scale(x) * CHART_WIDTH, (1 - y_scale(y)) * CHART_HEIGHT
+    return [np.rint(place).astype(np.int64) for place in places]
 
 
 def _path(x: np.ndarray, y: np.ndarray) -> str:
-    """A line through the points, written as steps: they are short."""
-    steps = " ".join(
-        f"{dx} {dy}" for dx, dy in zip(np.diff(x).tolist(), np.diff(y).tolist(), strict=True)
-    )
-    return f"M{x[0]} {y[0]}" + (f"l{steps}" if steps else "h0")
+    """A line through points, in relative coordinates, which are short."""
+    steps = zip(np.diff(x).tolist(), np.diff(y).tolist(), strict=True)
+    joined = " ".join(f"{dx} {dy}" for dx, dy in steps)
+    return f"M{x[0]} {y[0]}" + (f"l{joined}" if joined else "h0")
 
 
-def _band(curve: ChartCurve, x_scale: Scale, y_scale: Scale) -> str:
-    if curve.low is None or curve.high is None:
-        return ""
-    x, above = _points(curve.x, curve.high, x_scale, y_scale)
-    _, below = _points(curve.x, curve.low, x_scale, y_scale)
-    round_trip = np.concatenate([x, x[::-1]]), np.concatenate([above, below[::-1]])
-    return f'<path class="band {curve.look.css}" {_tag(curve)} d="{_path(*round_trip)}z"/>'
+def _reach(curve: ChartCurve, x_scale: Scale, y_scale: Scale) -> list[np.ndarray]:
+    """Positions, and the upper and lower end of the interval at each."""
+    low, high = np.asarray(curve.low), np.asarray(curve.high)
+    x, above = _points(curve.x, high, x_scale, y_scale)
+    return [x, above, _points(curve.x, low, x_scale, y_scale)[1]]
 
 
-def _line(curve: ChartCurve, x_scale: Scale, y_scale: Scale, dots: bool) -> str:
+def _band(curve: ChartCurve, x_scale: Scale, y_scale: Scale) -> Shape:
+    x, above, below = _reach(curve, x_scale, y_scale)
+    outline = _path(np.concatenate([x, x[::-1]]), np.concatenate([above, below[::-1]]))
+    return Shape(f"band {curve.look.css}", f"{outline}z", curve.look.index)
+
+
+def _line(curve: ChartCurve, x_scale: Scale, y_scale: Scale, dots: bool) -> list[Shape]:
     x, y = _points(curve.x, curve.mean, x_scale, y_scale)
-    shape = f'class="line {curve.look.css}" {_tag(curve)}'
-    paths = f'<path {shape} d="{_path(x, y)}"/>'
-    if dots and curve.low is not None and curve.high is not None:
-        _, above = _points(curve.x, curve.high, x_scale, y_scale)
-        _, below = _points(curve.x, curve.low, x_scale, y_scale)
-        reach = "".join(f"M{a} {b}V{c}" for a, b, c in zip(x, below, above, strict=True))
-        paths += f'<path class="reach {curve.look.css}" {_tag(curve)} d="{reach}"/>'
+    paths = {"line": _path(x, y)}
+    if dots and curve.high is not None:
+        ends = zip(*_reach(curve, x_scale, y_scale), strict=True)
+        paths["reach"] = "".join(f"M{a} {low}V{high}" for a, high, low in ends)
     if dots or curve.look.dots:
         every = 1 if dots else max(len(x) // 10, 1)
-        spots = "".join(f"M{a} {b}h0" for a, b in zip(x[::every], y[::every], strict=True))
-        paths += f'<path class="dots {curve.look.css}" {_tag(curve)} d="{spots}"/>'
-    return paths
-
-
-def _level(level: ChartLevel, y_scale: Scale, dots: bool) -> str:
-    kind = "baseline" if dots else "bound"
-    y = _y(y_scale, level.value)
-    return f'<path class="{kind} {level.look.css}" {_tag(level)} d="M0 {y}H{WIDTH}"/>'
-
-
-def _tag(item: ChartCurve | ChartLevel) -> str:
-    return f'data-policy="{item.look.index}"'
-
-
-def swatch(look: LineLook, dots: bool = False) -> str:
-    """A piece of a policy's line, for legends."""
-    spot = f'<path class="dots {look.css}" d="M18 6h0"/>' if dots or look.dots else ""
-    return (
-        '<svg class="swatch" viewBox="0 0 36 12" aria-hidden="true">'
-        f'<path class="line {look.css}" d="M0 6H36"/>{spot}</svg>'
-    )
-
-
-def _who(item: ChartCurve | ChartLevel | IntervalRow | SharesRow) -> str:
-    """A name with the scope beside it, always."""
-    return (
-        f'<span><span class="name">{escape(item.label)}</span> '
-        f'<span class="scope">{escape(item.scope)}</span></span>'
-    )
-
-
-def legend(items: Iterable[ChartCurve | ChartLevel], dots: bool = False) -> str:
-    """Which line is whose."""
-    rows = "".join(
-        f'<li data-policy="{item.look.index}">'
-        f"{swatch(item.look, dots and isinstance(item, ChartCurve))}{_who(item)}</li>"
-        for item in items
-    )
-    return f'<ul class="legend">{rows}</ul>'
+        spots = zip(x[::every], y[::every], strict=True)
+        paths["dots"] = "".join(f"M{a} {b}h0" for a, b in spots)
+    look = curve.look
+    return [Shape(f"{name} {look.css}", path, look.index) for name, path in paths.items()]
 
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """A policy's final regret: its mean, how sure that is, and how repetitions spread."""
+    """A policy's final regret: its mean, the interval of the mean, quantiles of repetitions."""
 
     label: str
     scope: str
@@ -261,44 +203,31 @@ class IntervalRow:
     mean: float
     low: float
     high: float
-    spread: tuple[float, float]
+    quantiles: tuple[float, float]
+
+    @property
+    def value(self) -> str:
+        """The mean and, after two repetitions or more, its plus-minus."""
+        mean = significant(self.mean)
+        return mean if np.isnan(self.high) else f"{mean} ± {significant(self.high - self.mean)}"
+
+    def shapes(self, scale: Scale) -> list[Shape]:
+        """What is drawn of it on a scale."""
+        grid = "".join(f"M{_x(scale, tick)} 0V10" for tick in scale.ticks())
+        paths = {"spread": "M{} 5H{}".format(*(_x(scale, value) for value in self.quantiles))}
+        if not np.isnan(self.high):
+            paths["sure"] = f"M{_x(scale, self.low)} 5H{_x(scale, self.high)}"
+        paths["spot"] = f"M{_x(scale, self.mean)} 5h0"
+        drawn = [Shape(f"{name} {self.look.css}", path) for name, path in paths.items()]
+        return [Shape("grid", grid), *drawn]
 
 
-def intervals_chart(rows: Sequence[IntervalRow]) -> str:
-    """One line for each policy."""
-    return "".join(_intervals_view(rows, kind) for kind in SCALE_KINDS)
-
-
-def _intervals_view(rows: Sequence[IntervalRow], kind: ScaleKind) -> str:
-    known = [v for row in rows for v in (row.mean, row.spread[1], row.high)]
-    scale = fit_scale(kind, [*known, *(row.spread[0] for row in rows if kind == "linear")])
-    if kind == "log":
-        scale = Scale(kind, scale.low / 1.5, scale.high * 1.1)
-    grid = "".join(f"M{_x(scale, tick)} 0V10" for tick in scale.ticks())
-    lines = []
-    for row in rows:
-        left, right = (_x(scale, value) for value in row.spread)
-        paths = f'<path class="spread {row.look.css}" d="M{left} 5H{right}"/>'
-        sure = significant(row.mean)
-        if row.high == row.high:  # not after one repetition
-            left, right = _x(scale, row.low), _x(scale, row.high)
-            paths += f'<path class="sure {row.look.css}" d="M{left} 5H{right}"/>'
-            sure += f" ± {significant(row.high - row.mean)}"
-        spot = f'<path class="spot {row.look.css}" d="M{_x(scale, row.mean)} 5h0"/>'
-        lines.append(
-            f'<div class="row" data-policy="{row.look.index}">'
-            f'<div class="who">{swatch(row.look)}{_who(row)}</div>'
-            f'<svg viewBox="0 0 {WIDTH} 10" preserveAspectRatio="none" aria-hidden="true">'
-            f'<path class="grid" d="{grid}"/>{paths}{spot}</svg>'
-            f'<div class="value">{sure}</div></div>'
-        )
-    return (
-        f'<div class="intervals regret-{kind}">{"".join(lines)}'
-        f'<div class="row axis"><div></div><div class="xticks" aria-hidden="true">'
-        f"{_ticks(scale, 'left')}</div><div></div></div>"
-        f'<div class="row axis"><div></div><div class="xlabel">regret at the horizon'
-        f"{' (log)' if kind == 'log' else ''}</div><div></div></div></div>"
-    )
+def interval_scales(rows: Sequence[IntervalRow]) -> list[Scale]:
+    """A scale of each kind that holds every row."""
+    high = [value for row in rows for value in (row.mean, row.quantiles[1], row.high)]
+    linear = fit_scale("linear", [*high, *(row.quantiles[0] for row in rows)])
+    log = fit_scale("log", high)
+    return [linear, Scale("log", log.low / 1.5, log.high * 1.1)]
 
 
 @dataclass(frozen=True)
@@ -311,33 +240,21 @@ class SharesRow:
     shares: Sequence[float]
 
 
-def shares_chart(rows: Sequence[SharesRow], names: Sequence[str]) -> str:
-    """A bar for each policy, divided among the arms."""
+class ArmGroup(NamedTuple):
+    """Arms that share a part of a bar."""
+
+    name: str
+    colour: str
+
+
+def arm_groups(names: Sequence[str]) -> list[ArmGroup]:
+    """Groups coloured from dark blue to yellow.
+
+    >>> [group.colour for group in arm_groups(["best", "others"])]
+    ['#00204d', '#fee838']
+    """
     steps = max(len(names) - 1, 1)
-    # From dark blue to yellow in even steps of lightness: it reads in grey as well.
-    colours = [_cividis(i / steps) for i in range(len(names))]
-    lines = []
-    for row in rows:
-        parts = "".join(
-            f'<span style="width:{100 * share:.2f}%;background:{colour}" '
-            f'title="{escape(name)}: {share:.1%} of the pulls"></span>'
-            for share, name, colour in zip(row.shares, names, colours, strict=True)
-            if share > 0
-        )
-        lines.append(
-            f'<div class="row" data-policy="{row.look.index}">'
-            f'<div class="who">{_who(row)}</div>'
-            f'<div class="bar" role="img" aria-label="{row.shares[0]:.0%} {escape(names[0])}">'
-            f'{parts}</div><div class="value">{row.shares[0]:.0%}</div></div>'
-        )
-    key = "".join(
-        f'<li><span class="chip" style="background:{colour}"></span>{escape(name)}</li>'
-        for name, colour in zip(names, colours, strict=True)
-    )
-    return f'<ul class="legend chips">{key}</ul><div class="intervals">{"".join(lines)}</div>'
-
-
-_CIVIDIS = ((0, 32, 77), (59, 77, 108), (107, 111, 119), (163, 147, 103), (254, 232, 56))
+    return [ArmGroup(name, _cividis(i / steps)) for i, name in enumerate(names)]
 
 
 def _cividis(at: float) -> str:

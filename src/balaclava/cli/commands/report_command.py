@@ -105,7 +105,7 @@ def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
     out = file.with_suffix(".html") if out is None else out
     require_place(out)
     with progress_bar() as progress:
-        results = paper.play(progress)
+        results = paper.simulate(progress)
     verdict = None
     if audited:
         with waiting(f"trying to refute {paper.policy.name} ..."):
