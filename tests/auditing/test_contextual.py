@@ -9,8 +9,8 @@ import pytest
 import balaclava as bl
 from balaclava._core.kernels import kernel
 from balaclava.auditing.replay.replay_audit import audit_by_replay
-from balaclava.frames.episodes import take_in, take_reward
-from balaclava.frames.pools import NOTHING
+from balaclava.frames.episodes import add_reward, keep_release
+from balaclava.frames.pools import NO_ROW
 from balaclava.policies.base import Kernels
 from balaclava.policies.contextual import dp_linucb
 from balaclava.policies.contextual.dp_linucb import DPLinUCB
@@ -38,11 +38,11 @@ def learn_half(
     params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     """Noise for half of the sensitivity."""
-    row = take_reward(state.episodes, 0, phase, reward, params.step)
-    if row != NOTHING:
+    row = add_reward(state.episodes, 0, phase, reward, params.step)
+    if row != NO_ROW:
         sums, answer = state.episodes.sums[0, row], state.episodes.answer
         gaussian_vector_release(rng, sums, 0.5, params.epsilon, params.delta, answer)
-        take_in(state.episodes, 0, row)
+        keep_release(state.episodes, 0, row)
 
 
 @kernel(borrows=True)

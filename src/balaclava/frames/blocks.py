@@ -44,7 +44,7 @@ def begin_blocks(arms: int) -> Blocks:
 
 
 @kernel(borrows=True)
-def all_had_their_turn(blocks: Blocks) -> bool:
+def block_is_over(blocks: Blocks) -> bool:
     """Whether the next turn needs a new block."""
     return bool(blocks.place[0] >= blocks.size[0])
 
@@ -79,7 +79,7 @@ def end_block(blocks: Blocks) -> None:
 
 
 @kernel(borrows=True)
-def turns_left(blocks: Blocks) -> int:
+def arms_due(blocks: Blocks) -> int:
     """The arms that still have their turn to come: the next one is any of them, alike."""
     return int(blocks.size[0] - blocks.place[0])
 
@@ -97,7 +97,7 @@ def next_turn(blocks: Blocks, rng: Any) -> int:
 
 
 @kernel(borrows=True)
-def has_turn_to_come(blocks: Blocks, arm: int) -> bool:
+def is_still_due(blocks: Blocks, arm: int) -> bool:
     """Whether the arm is one of them."""
     place = blocks.size[0] - 1
     while place >= blocks.place[0] and blocks.order[place] != arm:
@@ -106,7 +106,7 @@ def has_turn_to_come(blocks: Blocks, arm: int) -> bool:
 
 
 @kernel(borrows=True)
-def keep_in_block(blocks: Blocks, active: np.ndarray) -> None:
+def drop_inactive(blocks: Blocks, active: np.ndarray) -> None:
     """Of the arms that had no turn, only the active ones are left."""
     size = blocks.place[0]
     for i in range(blocks.place[0], blocks.size[0]):

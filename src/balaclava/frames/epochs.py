@@ -1,17 +1,17 @@
 """Epochs in which every active arm is pulled equally often: the frame of elimination policies.
 
-The active arms take turns in permuted blocks, `length` blocks an epoch. An epoch that is fully
-asked is settled when each of its decisions has its reward or was given up. Meanwhile the active
-arms go on: those decisions belong to the next epoch. As many epochs are under way as there are
-rows, two as a rule; the last of them is at least as long as what was asked while its predecessors
-waited. So nothing waits. Where first epochs are very short, more rows let short ones settle early.
+The active arms take turns in permuted blocks, `length` blocks an epoch. A fully asked epoch settles
+when each of its decisions has its reward or was given up. Meanwhile decisions continue in the next
+epoch, so nothing waits. As many epochs are open as there are rows, two by default. The last one is
+at least as long as the decisions made while its predecessors waited. If first epochs are very
+short, more rows let them settle early.
 
-A block's decisions are counted as awaited when the block begins, so that a decision in the midst of
-one is a turn and nothing else.
+The decisions of a block count as awaited from its start, so a decision within a block only takes a
+turn.
 
-Who is in which epoch follows from the order of decisions, never from that of arrivals: a decision
-carries the number of its epoch as its phase. Arms are compared by means, each with a radius by the
-number of its own rewards that came.
+The order of decisions determines the epoch of a decision; the order of arrivals does not. A
+decision carries the number of its epoch as its phase. Arms are compared by means, each with a
+radius for the number of its own rewards.
 """
 
 from __future__ import annotations
@@ -23,87 +23,99 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_PLANNED, range_faults, ring_index
+from balaclava._core.states import MOST_PLANNED, range_faults, ring_index, stored_as
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
-    all_had_their_turn,
+    arms_due,
     begin_blocks,
+    block_is_over,
     clear_members,
+    drop_inactive,
     end_block,
-    has_turn_to_come,
-    keep_in_block,
+    is_still_due,
     next_turn,
     start_block,
-    turns_left,
 )
 from balaclava.frames.pools import UNLEARNED
 
 
+@stored_as(
+    rewards_in_epoch="came",
+    out_of_turn="extra",
+    blocks_learned="turns",
+    blocks_done="done",
+    fully_asked="full",
+    last_arm="alone",
+    equally_likely="alike",
+)
 class Epochs(NamedTuple):
-    """The epochs under way: number e is in row e mod rows. And what the settled ones released."""
+    """The open epochs, number e in row e mod rows, and the releases of the settled ones."""
 
     active: np.ndarray  # [arm]: whether it is still in play
-    came: np.ndarray  # [arm, row]: rewards
+    rewards_in_epoch: np.ndarray  # [arm, row]
     lost: np.ndarray  # [arm, row]: decisions that were given up
-    extra: np.ndarray  # [arm, row]: decisions out of turn that something is learned from
-    sums: np.ndarray  # [arm, row]: their sum: raw, and never read but to be released
-    means: np.ndarray  # [arm]: released of the last settled epoch,
-    radii: np.ndarray  # [arm]: and how far it may be off; inf where no reward came
-    widths: np.ndarray  # [arm]: the same of its last release, however long ago
-    pooled: np.ndarray  # [arm]: the mean of all that was released,
-    rewards: np.ndarray  # [arm]: the number of rewards behind that,
-    draws: np.ndarray  # [arm]: the draws of noise in it
-    settled: np.ndarray  # [arm]: settled epochs that brought rewards
-    left: np.ndarray  # [row]: decisions of active arms that are awaited: no reward, not given up
-    turns: np.ndarray  # [row]: blocks of which something is learned
-    only: np.ndarray  # [row]: the one arm that the epoch is for, or -1
+    out_of_turn: np.ndarray  # [arm, row]: decisions drawn evenly and learned from
+    sums: np.ndarray  # [arm, row]: of the rewards: raw, read only to be released
+    means: np.ndarray  # [arm]: released for the last settled epoch
+    radii: np.ndarray  # [arm]: of that mean; inf without rewards
+    widths: np.ndarray  # [arm]: the radius of the arm's last release, in any epoch
+    pooled: np.ndarray  # [arm]: the mean of all releases
+    rewards: np.ndarray  # [arm]: rewards in it
+    draws: np.ndarray  # [arm]: draws of noise in it
+    settled: np.ndarray  # [arm]: settled epochs with rewards
+    left: np.ndarray  # [row]: decisions of active arms that have no reward and were not given up
+    blocks_learned: np.ndarray  # [row]: blocks that the policy learns from
+    only: np.ndarray  # [row]: the one arm of the epoch; -1 for all
     # One element each
     number: np.ndarray  # of the newest epoch; 0 before the first
-    oldest: np.ndarray  # of the oldest that is not settled
+    oldest: np.ndarray  # number of the oldest epoch that is not settled
     length: np.ndarray  # blocks that the newest has at least
-    done: np.ndarray  # and those that were asked
-    full: np.ndarray  # whether the newest is fully asked
-    phase: np.ndarray  # of the decisions of the block under way: the newest epoch, or UNLEARNED
-    alone: np.ndarray  # the last arm, which is played for ever, or -1
-    chance: np.ndarray  # the chance that the last decision's arm had, times the next
-    alike: np.ndarray  # how many arms were as likely as that, in their block
+    blocks_done: np.ndarray  # blocks of the newest so far
+    fully_asked: np.ndarray  # whether the newest is
+    phase: np.ndarray  # of the decisions of the current block: the newest epoch, or UNLEARNED
+    last_arm: np.ndarray  # the only arm left, played without end; -1 before
+    chance: np.ndarray  # the propensity of the last decision, times `equally_likely`
+    equally_likely: np.ndarray  # arms of its block with the same chance
     blocks: Blocks
 
     @property
     def last_chance(self) -> float:
-        """The chance that the last decision's arm had."""
-        return float(self.chance[0] / self.alike[0])
+        """The propensity of the last decision."""
+        return float(self.chance[0] / self.equally_likely[0])
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         arms = self.active.size
         yield from range_faults(
-            0, decisions, came=self.came, draws=self.draws, done=self.done, number=self.number,
-            lost=self.lost, extra=self.extra,
+            0, decisions, rewards_in_epoch=self.rewards_in_epoch, blocks_done=self.blocks_done,
+            draws=self.draws, number=self.number, lost=self.lost, out_of_turn=self.out_of_turn,
+            rewards=self.rewards, settled=self.settled,
         )  # fmt: skip
         yield from range_faults(0, decisions + 1, oldest=self.oldest)
         yield from range_faults(0, decisions + arms, left=self.left)
-        yield from range_faults(0, MOST_PLANNED, turns=self.turns, length=self.length)
+        yield from range_faults(
+            0, MOST_PLANNED, blocks_learned=self.blocks_learned, length=self.length
+        )
         yield from range_faults(UNLEARNED, self.number[0], phase=self.phase)
-        yield from range_faults(-1, arms - 1, only=self.only, alone=self.alone)
-        yield from range_faults(1, arms, alike=self.alike)
+        yield from range_faults(-1, arms - 1, only=self.only, last_arm=self.last_arm)
+        yield from range_faults(1, arms, equally_likely=self.equally_likely)
         yield from range_faults(0.0, 1.0, chance=self.chance)
         yield from range_faults(0.0, math.inf, radii=self.radii, widths=self.widths)
 
 
 @kernel
 def begin_epochs(arms: int, rows: int = 2) -> Epochs:
-    """All arms active, no epoch open; one arm stands alone from the start.
+    """All arms active, no epoch; a single arm is the last arm from the start.
 
-    `rows`, a power of two, is how many epochs may be under way.
+    `rows`, a power of two, is the number of open epochs.
     """
     alone = 0 if arms == 1 else -1
     return Epochs(
         active=np.ones(arms, np.bool_),
-        came=np.zeros((arms, rows), np.int64),
+        rewards_in_epoch=np.zeros((arms, rows), np.int64),
         lost=np.zeros((arms, rows), np.int64),
-        extra=np.zeros((arms, rows), np.int64),
+        out_of_turn=np.zeros((arms, rows), np.int64),
         sums=np.zeros((arms, rows)),
         means=np.zeros(arms),
         radii=np.full(arms, np.inf),
@@ -113,30 +125,30 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
         draws=np.zeros(arms, np.int64),
         settled=np.zeros(arms, np.int64),
         left=np.zeros(rows, np.int64),
-        turns=np.zeros(rows, np.int64),
+        blocks_learned=np.zeros(rows, np.int64),
         only=np.full(rows, -1),
         number=np.zeros(1, np.int64),
         oldest=np.ones(1, np.int64),
         length=np.zeros(1, np.int64),
-        done=np.zeros(1, np.int64),
-        full=np.ones(1, np.bool_),
+        blocks_done=np.zeros(1, np.int64),
+        fully_asked=np.ones(1, np.bool_),
         phase=np.full(1, UNLEARNED),
-        alone=np.full(1, alone),
+        last_arm=np.full(1, alone),
         chance=np.ones(1),
-        alike=np.ones(1, np.int64),
+        equally_likely=np.ones(1, np.int64),
         blocks=begin_blocks(arms),
     )
 
 
 @kernel(borrows=True)
-def row_of(state: Epochs, number: int) -> int:
+def epoch_row(state: Epochs, number: int) -> int:
     """The row of an epoch."""
     return ring_index(number, state.left.size)
 
 
 @kernel(borrows=True)
 def active_arms(state: Epochs) -> int:
-    """How many arms are still in play."""
+    """Number of arms in play."""
     count = 0
     for arm in range(state.active.size):
         if state.active[arm]:
@@ -146,17 +158,14 @@ def active_arms(state: Epochs) -> int:
 
 @kernel(borrows=True)
 def capacity(length: int) -> float:
-    """The most rewards of an arm in an epoch that was planned with this length.
-
-    Half of them in turn, and half out of turn.
-    """
+    """The most rewards of an arm in an epoch of this length: half in turn, half out of turn."""
     return 4.0 * length + 2.0**20
 
 
 @kernel(borrows=True)
 def needs_epoch(state: Epochs) -> bool:
-    """Whether the next decision is the first of an epoch, which must be opened for it."""
-    return bool(all_had_their_turn(state.blocks) and state.full[0] and state.alone[0] < 0)
+    """Whether an epoch must be opened for the next decision."""
+    return bool(block_is_over(state.blocks) and state.fully_asked[0] and state.last_arm[0] < 0)
 
 
 @kernel(borrows=True)
@@ -164,10 +173,10 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
     """Open the next epoch, of all active arms or of `only` one (-1: of all); its row."""
     state.number[0] += 1
     state.length[0] = length
-    state.done[0] = 0
-    state.full[0] = False
+    state.blocks_done[0] = 0
+    state.fully_asked[0] = False
     end_block(state.blocks)
-    row = row_of(state, state.number[0])
+    row = epoch_row(state, state.number[0])
     state.only[row] = only
     choose_members(state, only)
     return row
@@ -175,7 +184,7 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
 
 @kernel(borrows=True)
 def choose_members(state: Epochs, only: int) -> None:
-    """From now on blocks are of the active arms, or of `only` one."""
+    """Make future blocks of the active arms, or of `only` one."""
     clear_members(state.blocks)
     for arm in range(state.active.size):
         if arm == only or (only < 0 and state.active[arm]):
@@ -183,119 +192,124 @@ def choose_members(state: Epochs, only: int) -> None:
 
 
 @kernel(borrows=True)
-def next_pull(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
+def next_decision(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     """The next decision of the newest epoch; or an arm drawn evenly, as in `pools.next_arm`."""
     even = params.holdout + (1.0 - params.holdout) * params.explore
-    if all_had_their_turn(state.blocks):
-        if state.alone[0] < 0:
+    if block_is_over(state.blocks):
+        if state.last_arm[0] < 0:
             begin_block(state)
         elif even == 0.0:
-            return state.alone[0], UNLEARNED
+            return state.last_arm[0], UNLEARNED
     draw = rng.random() if even > 0.0 else 1.0
     if draw < even:
-        return pull_out_of_turn(state, draw < params.holdout, even, rng)
-    if all_had_their_turn(state.blocks):
-        state.alike[0] = 1
+        return draw_evenly(state, draw < params.holdout, even, rng)
+    if block_is_over(state.blocks):
+        state.equally_likely[0] = 1
         state.chance[0] = even / state.active.size + (1.0 - even)
-        return state.alone[0], UNLEARNED
-    state.alike[0] = turns_left(state.blocks)
+        return state.last_arm[0], UNLEARNED
+    state.equally_likely[0] = arms_due(state.blocks)
     if even > 0.0:
-        state.chance[0] = even * state.alike[0] / state.active.size + (1.0 - even)
+        state.chance[0] = even * state.equally_likely[0] / state.active.size + (1.0 - even)
     arm = next_turn(state.blocks, rng)
-    if all_had_their_turn(state.blocks):
-        count_block(state)
+    if block_is_over(state.blocks):
+        end_of_block(state)
     return arm, state.phase[0]
 
 
 @kernel(borrows=True)
-def pull_out_of_turn(state: Epochs, held: bool, even: float, rng: Any) -> tuple[int, int]:
-    """An arm drawn evenly; nothing is learned if it is held out, or not in play."""
-    arms, row = state.active.size, row_of(state, state.number[0])
+def draw_evenly(state: Epochs, held: bool, even: float, rng: Any) -> tuple[int, int]:
+    """Draw an arm evenly; the decision is UNLEARNED if held out or if the arm is not in play."""
+    arms, row = state.active.size, epoch_row(state, state.number[0])
     arm = int(rng.random() * arms)
-    state.alike[0] = 1
-    state.chance[0] = even / arms + (1.0 - even) * chance_of(state, arm)
-    if held or state.alone[0] >= 0 or not state.active[arm]:
+    state.equally_likely[0] = 1
+    state.chance[0] = even / arms + (1.0 - even) * rule_chance(state, arm)
+    if held or state.last_arm[0] >= 0 or not state.active[arm]:
         return arm, UNLEARNED
-    if 2.0 * state.extra[arm, row] >= capacity(state.length[0]):
+    if 2.0 * state.out_of_turn[arm, row] >= capacity(state.length[0]):
         return arm, UNLEARNED
-    state.extra[arm, row] += 1
+    state.out_of_turn[arm, row] += 1
     state.left[row] += 1
     return arm, state.number[0]
 
 
 @kernel(borrows=True)
 def begin_block(state: Epochs) -> None:
-    """A block of the arms that the newest epoch is for; its decisions are awaited from now on."""
-    row = row_of(state, state.number[0])
+    """Start a block of the newest epoch, and await its decisions."""
+    row = epoch_row(state, state.number[0])
     start_block(state.blocks)
-    if 2.0 * state.turns[row] < capacity(state.length[0]):
-        state.turns[row] += 1
-        state.left[row] += turns_left(state.blocks)
+    if 2.0 * state.blocks_learned[row] < capacity(state.length[0]):
+        state.blocks_learned[row] += 1
+        state.left[row] += arms_due(state.blocks)
         state.phase[0] = state.number[0]
     else:
         state.phase[0] = UNLEARNED
 
 
 @kernel(borrows=True)
-def chance_of(state: Epochs, arm: int) -> float:
-    """The chance that the arm would have had by the rule alone."""
-    if state.alone[0] >= 0:
-        return 1.0 if arm == state.alone[0] else 0.0
-    return 1.0 / turns_left(state.blocks) if has_turn_to_come(state.blocks, arm) else 0.0
+def rule_chance(state: Epochs, arm: int) -> float:
+    """The chance of the arm by the rule alone, without even draws."""
+    if state.last_arm[0] >= 0:
+        return 1.0 if arm == state.last_arm[0] else 0.0
+    return 1.0 / arms_due(state.blocks) if is_still_due(state.blocks, arm) else 0.0
 
 
 @kernel(borrows=True)
-def count_block(state: Epochs) -> None:
-    """One block more; the epoch is full if it is long enough and there is a row for the next."""
-    state.done[0] += 1
+def end_of_block(state: Epochs) -> None:
+    """Count a block; the epoch is fully asked if it is long enough and the next has a row."""
+    state.blocks_done[0] += 1
     room = state.number[0] - state.oldest[0] < state.left.size - 1
-    state.full[0] = room and state.done[0] >= state.length[0]
+    state.fully_asked[0] = room and state.blocks_done[0] >= state.length[0]
 
 
 @kernel(borrows=True)
-def is_under_way(state: Epochs, arm: int, phase: int) -> bool:
-    """Whether anything is to be learned from a decision: its arm is in play, its epoch not over."""
+def is_learned(state: Epochs, arm: int, phase: int) -> bool:
+    """Whether the policy learns from a decision: its arm is in play, its epoch not over."""
     return bool(phase >= state.oldest[0] and state.active[arm])
 
 
 @kernel(borrows=True)
-def take(state: Epochs, arm: int, reward: float, phase: int) -> None:
-    """Count a reward of an epoch that is under way."""
-    row = row_of(state, phase)
+def add_reward(state: Epochs, arm: int, reward: float, phase: int) -> None:
+    """Add a reward to an open epoch."""
+    row = epoch_row(state, phase)
     state.sums[arm, row] += reward
-    state.came[arm, row] += 1
+    state.rewards_in_epoch[arm, row] += 1
     state.left[row] -= 1
 
 
 @kernel(borrows=True)
-def drop(state: Epochs, arm: int, phase: int) -> None:
-    """A decision was given up: one less to wait for."""
-    row = row_of(state, phase)
+def give_up(state: Epochs, arm: int, phase: int) -> None:
+    """Give up a decision of an open epoch."""
+    row = epoch_row(state, phase)
     state.lost[arm, row] += 1
     state.left[row] -= 1
 
 
 @kernel(borrows=True)
 def awaited(state: Epochs, arm: int, row: int) -> int:
-    """Decisions of an arm in play that have no reward and were not given up, in a row."""
+    """Decisions of an active arm in the row that have no reward and were not given up."""
     in_turn = state.only[row] < 0 or state.only[row] == arm
-    turns = state.turns[row] if in_turn else 0
-    return int(turns + state.extra[arm, row] - state.came[arm, row] - state.lost[arm, row])
+    turns = state.blocks_learned[row] if in_turn else 0
+    return int(
+        turns
+        + state.out_of_turn[arm, row]
+        - state.rewards_in_epoch[arm, row]
+        - state.lost[arm, row]
+    )
 
 
 @kernel(borrows=True)
 def is_settled(state: Epochs) -> bool:
-    """Whether the oldest epoch is to be released now."""
-    if state.left[row_of(state, state.oldest[0])] > 0:
+    """Whether the oldest epoch has settled and must be released."""
+    if state.left[epoch_row(state, state.oldest[0])] > 0:
         return False
     newest = state.oldest[0] == state.number[0]
-    return bool(state.oldest[0] < state.number[0] or (newest and state.full[0]))
+    return bool(state.oldest[0] < state.number[0] or (newest and state.fully_asked[0]))
 
 
 @kernel(borrows=True)
 def keep_release(state: Epochs, arm: int, row: int, released: float, radius: float) -> None:
-    """What was released of an arm's sum, and how far its mean may be off."""
-    came = state.came[arm, row]
+    """Keep the released sum of an arm, and the radius of its mean."""
+    came = state.rewards_in_epoch[arm, row]
     rewards = state.rewards[arm] + came
     state.means[arm] = released / came
     state.radii[arm] = radius
@@ -307,8 +321,8 @@ def keep_release(state: Epochs, arm: int, row: int, released: float, radius: flo
 
 
 @kernel(borrows=True)
-def drop_behind(state: Epochs) -> None:
-    """Remove the arms that are behind by more than both radii; the last arm stands alone."""
+def eliminate_arms(state: Epochs) -> None:
+    """Eliminate the arms that are behind by more than both radii."""
     floor, best = -math.inf, 0
     for arm in range(state.active.size):
         if state.active[arm] and state.means[arm] - state.radii[arm] > floor:
@@ -319,42 +333,42 @@ def drop_behind(state: Epochs) -> None:
             for row in range(state.left.size):
                 state.left[row] -= awaited(state, arm, row)
     if active_arms(state) == 1:
-        play_for_ever(state, best)
+        play_last_arm(state, best)
 
 
 @kernel(borrows=True)
-def play_for_ever(state: Epochs, arm: int) -> None:
-    """From now on this arm alone, without turns; it has all the chance there is."""
-    state.alone[0] = arm
+def play_last_arm(state: Epochs, arm: int) -> None:
+    """Play this arm alone from now on, with chance 1."""
+    state.last_arm[0] = arm
     state.chance[0] = 1.0
-    state.alike[0] = 1
+    state.equally_likely[0] = 1
     end_block(state.blocks)
 
 
 @kernel(borrows=True)
 def end_epoch(state: Epochs, length: int) -> None:
-    """The oldest epoch is over; the newest, if it is another, has at least `length` blocks.
+    """End the oldest epoch; the newest, if it is another, has at least `length` blocks.
 
-    Where one arm is played for ever from now on, all epochs are over.
+    All epochs end if a single arm is left.
     """
-    row = row_of(state, state.oldest[0])
+    row = epoch_row(state, state.oldest[0])
     for arm in range(state.active.size):
-        state.came[arm, row] = 0
+        state.rewards_in_epoch[arm, row] = 0
         state.lost[arm, row] = 0
-        state.extra[arm, row] = 0
+        state.out_of_turn[arm, row] = 0
         state.sums[arm, row] = 0.0
         state.radii[arm] = math.inf
     state.left[row] = 0
-    state.turns[row] = 0
+    state.blocks_learned[row] = 0
     state.oldest[0] += 1
-    if state.alone[0] >= 0:
+    if state.last_arm[0] >= 0:
         state.oldest[0] = state.number[0] + 1
     if state.oldest[0] > state.number[0]:
         return
     state.length[0] = length
-    choose_members(state, state.only[row_of(state, state.number[0])])
-    complete = all_had_their_turn(state.blocks)
-    keep_in_block(state.blocks, state.active)
-    if not complete and all_had_their_turn(state.blocks):  # those whose turn was to come are gone
-        state.done[0] += 1
-    state.full[0] = all_had_their_turn(state.blocks) and state.done[0] >= length
+    choose_members(state, state.only[epoch_row(state, state.number[0])])
+    complete = block_is_over(state.blocks)
+    drop_inactive(state.blocks, state.active)
+    if not complete and block_is_over(state.blocks):  # the arms still due were eliminated
+        state.blocks_done[0] += 1
+    state.fully_asked[0] = block_is_over(state.blocks) and state.blocks_done[0] >= length

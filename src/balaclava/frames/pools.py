@@ -1,17 +1,17 @@
-"""Pools: an arm's rewards in batches, of which several may be under way: nothing waits.
+"""Pools: an arm's rewards in batches. Several batches may be open; decisions never wait.
 
-Who is in which batch follows from the order of decisions, never from that of arrivals: a decision
-carries the number of its arm's batch as its phase. The size of a batch is fixed when it opens; what
-is released later may cut it short. A batch is settled when each of its decisions has its reward or
-was given up; then its sum is released, once, with the number of rewards that came as its weight.
+The order of decisions determines which batch a decision belongs to; the order of arrivals does
+not. A decision carries the number of its arm's batch as its phase. The size of a batch is fixed
+when it opens; later releases may cut it short. A batch settles when each of its decisions has its
+reward or was given up. Its sum is then released, once, weighted by the number of its rewards.
 
-An arm with a batch that is fully asked and not settled is waiting, and is not asked for again on
-account of exploration. Meanwhile the best by what was released is played, into its next batch. The
-choice is made anew whenever something settles and when the batch in play is fully asked. Until
-then the arm in play just goes on: its decisions are counted as asked all at once.
+An arm waits while one of its batches is fully asked and not settled; it is not explored meanwhile.
+The arm with the best released mean is then played, in its next batch. The policy chooses again
+when a batch settles and when the batch in play is fully asked. In between, the batch in play
+continues: its decisions count as asked all at once.
 
-Privacy does not rest on anything here but this: a reward enters one sum, which one it is depends
-on decisions alone, and when it settles depends on arrivals, which must not depend on rewards.
+Privacy rests on this alone: a reward enters one sum; decisions alone determine which one; arrivals
+determine when it settles, and they must not depend on rewards.
 """
 
 from __future__ import annotations
@@ -23,96 +23,110 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_PLANNED, range_faults, ring_index
+from balaclava._core.states import MOST_PLANNED, range_faults, ring_index, stored_as
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
-    all_had_their_turn,
+    arms_due,
     begin_blocks,
+    block_is_over,
     clear_members,
-    has_turn_to_come,
+    is_still_due,
     next_turn,
     start_block,
-    turns_left,
 )
 
-UNLEARNED = -1  # the phase of a decision from which nothing is learned
-NOTHING = -1  # in place of a row: no batch has settled
-ROWS = 32  # batches of an arm under way at once; batches that grow need few
+UNLEARNED = -1  # phase of a decision that the policy does not learn from
+NO_ROW = -1  # in place of a row: no batch has settled
+# Open batches of an arm: a power of two. Batches grow, so few are open; 32 is far beyond that.
+OPEN_BATCHES_PER_ARM = 32
 
 
+@stored_as(
+    arms_untried="fresh",
+    arms_with_release="heard",
+    first_pulls="first",
+    rest_of_batch="rest",
+    no_draw="steady",
+    held_out="held",
+)
 class Pools(NamedTuple):
-    """Each arm's batches under way, and what the settled ones released."""
+    """The open batches of each arm, and the releases of the settled ones."""
 
-    # Of each arm
+    # [arm]
     number: np.ndarray  # of its newest batch; 0 before the first
-    size: np.ndarray  # decisions that batch has
-    placed: np.ndarray  # decisions of it so far, and those that the arm in play just goes on with
-    planned: np.ndarray  # decisions of all its batches, less those that brought no reward
-    empty: np.ndarray  # settled batches that brought no reward
+    size: np.ndarray  # decisions of that batch
+    placed: np.ndarray  # decisions of it so far, with `rest_of_batch` for the arm in play
+    planned: np.ndarray  # decisions of all its batches, less those without any reward
+    empty: np.ndarray  # settled batches without any reward
     waiting: np.ndarray  # batches fully asked and not settled
-    ready: np.ndarray  # whether it may be asked for on account of exploration: known, not waiting
-    means: np.ndarray  # the released mean that the policy goes by
-    weights: np.ndarray  # the number of rewards behind it, 0 before the first release
+    ready: np.ndarray  # whether it may be explored: it has a release and does not wait
+    means: np.ndarray  # the released mean that the policy uses
+    weights: np.ndarray  # rewards in it; 0 before the first release
     spreads: np.ndarray  # 1/sqrt(weight)
-    pooled: np.ndarray  # the mean of all that was released,
-    rewards: np.ndarray  # the number of rewards behind that,
-    draws: np.ndarray  # the draws of noise in it
-    settled: np.ndarray  # settled batches that brought rewards
-    # Of each arm and row
-    numbers: np.ndarray  # of the batch in the row; 0: none
-    sizes: np.ndarray
+    pooled: np.ndarray  # the mean of all releases
+    rewards: np.ndarray  # rewards in it
+    draws: np.ndarray  # draws of noise in it
+    settled: np.ndarray  # settled batches with rewards
+    # [arm, row]: an open batch
+    numbers: np.ndarray  # its number; 0: the row is free
+    sizes: np.ndarray  # its decisions
     left: np.ndarray  # its decisions that have no reward and were not given up
-    lost: np.ndarray  # those that were given up
-    sums: np.ndarray  # of its rewards: raw, and never read but to be released
+    lost: np.ndarray  # its decisions that were given up
+    sums: np.ndarray  # of its rewards: raw, read only to be released
     # One element each
-    fresh: np.ndarray  # arms none of whose batches has settled
-    heard: np.ndarray  # arms of which something was released
-    first: np.ndarray  # whether first pulls are made: some arm is fresh, or none was heard of
+    arms_untried: np.ndarray  # arms without a settled batch
+    arms_with_release: np.ndarray
+    first_pulls: np.ndarray  # whether some arm is untried, or no arm has a release
     lead: np.ndarray  # the arm with the highest released mean
-    current: np.ndarray  # the arm in play, or -1 when the policy is to choose one
-    rest: np.ndarray  # decisions that it just goes on with
-    steady: np.ndarray  # whether the decision being made is of the arm in play, nothing drawn
-    held: np.ndarray  # whether nothing is to be learned from it
-    chance: np.ndarray  # the chance that the last decision's arm had
+    current: np.ndarray  # the arm in play; -1 when the policy must choose one
+    rest_of_batch: np.ndarray  # further decisions of the arm in play
+    no_draw: np.ndarray  # whether the decision is of the arm in play, without a random draw
+    held_out: np.ndarray  # whether the policy must not learn from the decision
+    chance: np.ndarray  # the propensity of the last decision
     blocks: Blocks
 
     @property
     def last_chance(self) -> float:
-        """The chance that the last decision's arm had."""
+        """The propensity of the last decision."""
         return float(self.chance[0])
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         arms = self.number.size
         yield from range_faults(
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
             waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
+            rewards=self.rewards, settled=self.settled,
         )  # fmt: skip
         yield from range_faults(
             0, MOST_PLANNED, size=self.size, sizes=self.sizes, planned=self.planned
         )
-        yield from range_faults(0, arms, fresh=self.fresh, heard=self.heard)
+        yield from range_faults(
+            0, arms, arms_untried=self.arms_untried, arms_with_release=self.arms_with_release
+        )
         yield from range_faults(-1, arms - 1, current=self.current)
         yield from range_faults(0, arms - 1, lead=self.lead)
         yield from range_faults(0.0, 1.0, spreads=self.spreads, chance=self.chance)
         if (self.placed > self.size).any() or (self.placed < 0).any():
-            yield "more decisions in a batch than it has, or fewer than none"
-        if self.rewards.sum() > decisions or self.placed.sum() - self.rest[0] > decisions:
-            yield "more rewards than decisions, or more decisions than were made"
-        if self.rest[0] < 0 or (self.rest[0] > 0 and self.placed[self.current[0]] < self.rest[0]):
-            yield "an arm in play that goes on for longer than its batch"
+            yield "a batch has more decisions than its size, or fewer than 0"
+        if self.rewards.sum() > decisions or self.placed.sum() - self.rest_of_batch[0] > decisions:
+            yield "more rewards or assigned decisions than decisions"
+        if self.rest_of_batch[0] < 0 or (
+            self.rest_of_batch[0] > 0 and self.placed[self.current[0]] < self.rest_of_batch[0]
+        ):
+            yield "the arm in play continues beyond its batch"
         if (self.left > self.sizes).any() or (self.left < 0).any():
-            yield "a batch that waits for more than it asked"
+            yield "a batch awaits more decisions than it has"
         if (self.lost + self.left > self.sizes).any():
-            yield "a batch that lost more than it asked"
+            yield "a batch lost more decisions than it has"
         if (self.sums[self.numbers == 0] != 0).any() or (self.settled > self.number).any():
-            yield "a sum, or a release, of no batch"
+            yield "a sum or a release without a batch"
 
 
 @kernel
 def begin_pools(arms: int, rows: int) -> Pools:
-    """No batch open; `rows` batches of an arm, a power of two, may be under way."""
+    """No batch; `rows`, a power of two, is the number of open batches an arm may have."""
     return Pools(
         number=np.zeros(arms, np.int64),
         size=np.zeros(arms, np.int64),
@@ -133,56 +147,56 @@ def begin_pools(arms: int, rows: int) -> Pools:
         left=np.zeros((arms, rows), np.int64),
         lost=np.zeros((arms, rows), np.int64),
         sums=np.zeros((arms, rows)),
-        fresh=np.full(1, arms),
-        heard=np.zeros(1, np.int64),
-        first=np.ones(1, np.bool_),
+        arms_untried=np.full(1, arms),
+        arms_with_release=np.zeros(1, np.int64),
+        first_pulls=np.ones(1, np.bool_),
         lead=np.zeros(1, np.int64),
         current=np.full(1, -1),
-        rest=np.zeros(1, np.int64),
-        steady=np.zeros(1, np.bool_),
-        held=np.zeros(1, np.bool_),
+        rest_of_batch=np.zeros(1, np.int64),
+        no_draw=np.zeros(1, np.bool_),
+        held_out=np.zeros(1, np.bool_),
         chance=np.ones(1),
         blocks=begin_blocks(arms),
     )
 
 
 @kernel(borrows=True)
-def goes_on(state: Pools) -> bool:
-    """Whether the arm in play is in the midst of its batch: the decision is `go_on`."""
-    return bool(state.rest[0] > 0)
+def in_batch(state: Pools) -> bool:
+    """Whether the next decision continues the batch in play, by `continue_batch`."""
+    return bool(state.rest_of_batch[0] > 0)
 
 
 @kernel(borrows=True)
-def go_on(state: Pools) -> tuple[int, int]:
-    """One more decision of the arm in play."""
-    state.rest[0] -= 1
+def continue_batch(state: Pools) -> tuple[int, int]:
+    """The next decision of the batch in play."""
+    state.rest_of_batch[0] -= 1
     arm = state.current[0]
     return arm, state.number[arm]
 
 
 @kernel(borrows=True)
-def choose_anew(state: Pools) -> None:
-    """The policy is to choose the arm in play."""
-    if state.rest[0] > 0:
-        state.placed[state.current[0]] -= state.rest[0]
-        state.rest[0] = 0
+def leave_batch(state: Pools) -> None:
+    """Let the policy choose the arm in play again."""
+    if state.rest_of_batch[0] > 0:
+        state.placed[state.current[0]] -= state.rest_of_batch[0]
+        state.rest_of_batch[0] = 0
     state.current[0] = -1
 
 
 @kernel(borrows=True)
 def must_choose(state: Pools) -> bool:
-    """Whether the policy is to choose the arm in play, by what was released."""
-    return bool(state.current[0] < 0 and not state.first[0])
+    """Whether the policy must choose the arm in play, from releases."""
+    return bool(state.current[0] < 0 and not state.first_pulls[0])
 
 
 @kernel(borrows=True)
-def silent_arm(state: Pools) -> int:
-    """An arm to ask again because no reward of it ever came, or -1.
+def arm_without_rewards(state: Pools) -> int:
+    """An arm to ask again because none of its rewards ever came, or -1.
 
-    It gets a batch for each that the leader has settled, so that an arm whose rewards are all lost
+    It gets one batch for each settled batch of the leader. So an arm whose rewards are all lost
     takes a share that falls with time.
     """
-    if state.heard[0] < state.means.size:
+    if state.arms_with_release[0] < state.means.size:
         for arm in range(state.means.size):
             silent = state.weights[arm] == 0 and state.waiting[arm] == 0
             if silent and state.number[arm] <= state.settled[state.lead[0]]:
@@ -194,30 +208,30 @@ def silent_arm(state: Pools) -> int:
 def next_arm(params: Any, state: Pools, rng: Any) -> int:
     """The arm of the decision: first pulls in blocks, then the arm in play; or one drawn evenly.
 
-    With chance `holdout` the arm is drawn evenly and nothing is learned; otherwise, with chance
-    `explore`, it is drawn evenly and learned from. The chance that the arm had is noted.
+    With chance `holdout` the arm is drawn evenly and not learned from; otherwise, with chance
+    `explore`, it is drawn evenly and learned from. Records the propensity.
     """
     arms = state.means.size
     even = params.holdout + (1.0 - params.holdout) * params.explore
-    state.steady[0] = even == 0.0 and not state.first[0]
-    if state.steady[0]:
+    state.no_draw[0] = even == 0.0 and not state.first_pulls[0]
+    if state.no_draw[0]:
         state.chance[0] = 1.0
         return state.current[0]
-    if state.first[0] and all_had_their_turn(state.blocks):
+    if state.first_pulls[0] and block_is_over(state.blocks):
         fill_block(state)
     draw = rng.random() if even > 0.0 else 1.0
-    state.held[0] = draw < params.holdout
+    state.held_out[0] = draw < params.holdout
     own = 1.0
     if draw < even:
         arm = int(rng.random() * arms)
-        own = chance_of(state, arm)
-    elif not state.first[0]:
+        own = rule_chance(state, arm)
+    elif not state.first_pulls[0]:
         arm = state.current[0]
-    elif all_had_their_turn(state.blocks):  # all are waiting
+    elif block_is_over(state.blocks):  # all are waiting
         arm = int(rng.random() * arms)
         own = 1.0 / arms
     else:
-        own = 1.0 / turns_left(state.blocks)
+        own = 1.0 / arms_due(state.blocks)
         arm = next_turn(state.blocks, rng)
     state.chance[0] = even / arms + (1.0 - even) * own
     return arm
@@ -225,7 +239,7 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
 
 @kernel(borrows=True)
 def fill_block(state: Pools) -> None:
-    """A block of the arms of which nothing was released and that are not waiting."""
+    """Start a block of the arms that have no release and do not wait."""
     clear_members(state.blocks)
     for arm in range(state.means.size):
         if state.weights[arm] == 0 and state.waiting[arm] == 0:
@@ -234,40 +248,40 @@ def fill_block(state: Pools) -> None:
 
 
 @kernel(borrows=True)
-def chance_of(state: Pools, arm: int) -> float:
-    """The chance that the arm would have had by the rule alone."""
-    if not state.first[0]:
+def rule_chance(state: Pools, arm: int) -> float:
+    """The chance of the arm by the rule alone, without even draws."""
+    if not state.first_pulls[0]:
         return 1.0 if arm == state.current[0] else 0.0
-    if all_had_their_turn(state.blocks):
+    if block_is_over(state.blocks):
         return 1.0 / state.means.size
-    return 1.0 / turns_left(state.blocks) if has_turn_to_come(state.blocks, arm) else 0.0
+    return 1.0 / arms_due(state.blocks) if is_still_due(state.blocks, arm) else 0.0
 
 
 @kernel(borrows=True)
-def row_of_number(state: Pools, number: int) -> int:
-    """The row that the batch of an arm with this number has, or would have."""
+def ring_row(state: Pools, number: int) -> int:
+    """The row for the batch with this number."""
     return ring_index(number, state.numbers.shape[1])
 
 
 @kernel(borrows=True)
 def needs_batch(state: Pools, arm: int) -> bool:
-    """Whether the decision is the first of a batch, which must be opened for it."""
-    return bool(state.placed[arm] == state.size[arm] and not state.held[0])
+    """Whether a batch must be opened for the decision."""
+    return bool(state.placed[arm] == state.size[arm] and not state.held_out[0])
 
 
 @kernel(borrows=True)
-def grade(state: Pools, arm: int) -> int:
-    """How manieth the arm's next batch is, from 1, batches that brought no reward not counted."""
+def batch_ordinal(state: Pools, arm: int) -> int:
+    """Ordinal of the arm's next batch, from 1, not counting batches without rewards."""
     return int(state.number[arm] - state.empty[arm] + 1)
 
 
 @kernel(borrows=True)
 def open_batch(state: Pools, arm: int, size: int) -> int:
-    """Open the arm's next batch, of `size` decisions: its row, or NOTHING if all rows are taken."""
+    """Open the arm's next batch of `size` decisions: its row, or NO_ROW if no row is free."""
     number = state.number[arm] + 1
-    row = row_of_number(state, number)
+    row = ring_row(state, number)
     if state.numbers[arm, row] != 0:
-        return NOTHING
+        return NO_ROW
     state.number[arm] = number
     state.size[arm] = size
     state.placed[arm] = 0
@@ -279,10 +293,10 @@ def open_batch(state: Pools, arm: int, size: int) -> int:
 
 
 @kernel(borrows=True)
-def end_soon(state: Pools, arm: int) -> None:
-    """Let the arm's batch under way end with its next decision, by what was released since."""
+def cut_short(state: Pools, arm: int) -> None:
+    """End the arm's newest batch with its next decision; only releases may decide this."""
     spared = state.size[arm] - state.placed[arm] - 1
-    row = row_of_number(state, state.number[arm])
+    row = ring_row(state, state.number[arm])
     state.size[arm] -= spared
     state.planned[arm] -= spared
     state.sizes[arm, row] -= spared
@@ -290,9 +304,12 @@ def end_soon(state: Pools, arm: int) -> None:
 
 
 @kernel(borrows=True)
-def hand_out(state: Pools, arm: int) -> tuple[int, int]:
-    """A decision of the arm's newest batch; UNLEARNED where it is held out or rows ran out."""
-    if state.held[0] or state.placed[arm] == state.size[arm]:
+def assign_decision(state: Pools, arm: int) -> tuple[int, int]:
+    """Assign a decision to the arm's newest batch: arm and phase.
+
+    The phase is UNLEARNED if the decision is held out or no row was free.
+    """
+    if state.held_out[0] or state.placed[arm] == state.size[arm]:
         return arm, UNLEARNED
     state.placed[arm] += 1
     if state.placed[arm] == state.size[arm]:
@@ -304,72 +321,72 @@ def hand_out(state: Pools, arm: int) -> tuple[int, int]:
 
 
 @kernel(borrows=True)
-def hand_out_batch(state: Pools, arm: int) -> tuple[int, int]:
-    """The same of a policy that plays whole batches: the arm in play goes on, up to the last."""
-    decision = hand_out(state, arm)
+def assign_batch(state: Pools, arm: int) -> tuple[int, int]:
+    """Assign a decision of a policy that plays whole batches: the arm in play continues."""
+    decision = assign_decision(state, arm)
     left = state.size[arm] - state.placed[arm]
-    if state.steady[0] and left > 1:
-        state.rest[0] = left - 1
+    if state.no_draw[0] and left > 1:
+        state.rest_of_batch[0] = left - 1
         state.placed[arm] += left - 1
     return decision
 
 
 @kernel(borrows=True)
-def row_of(state: Pools, arm: int, phase: int) -> int:
-    """The row of a decision's batch; NOTHING where nothing is to be learned from it."""
-    row = row_of_number(state, phase)
+def find_row(state: Pools, arm: int, phase: int) -> int:
+    """The row of a decision's batch; NO_ROW if the policy does not learn from it."""
+    row = ring_row(state, phase)
     if phase < 1 or state.numbers[arm, row] != phase:
-        return NOTHING
+        return NO_ROW
     return row
 
 
 @kernel(borrows=True)
-def take(state: Pools, arm: int, row: int, reward: float) -> int:
-    """Count a reward of the batch in the row; the row if the batch is now to be released."""
-    if row == NOTHING:
-        return NOTHING
+def add_reward(state: Pools, arm: int, row: int, reward: float) -> int:
+    """Add a reward to the batch in the row: the row if the batch is now to be released."""
+    if row == NO_ROW:
+        return NO_ROW
     state.sums[arm, row] += reward
     return settle(state, arm, row)
 
 
 @kernel(borrows=True)
-def drop(state: Pools, arm: int, row: int) -> int:
-    """A decision of the batch was given up; the row if the batch is now to be released."""
-    if row == NOTHING:
-        return NOTHING
+def give_up(state: Pools, arm: int, row: int) -> int:
+    """Give up a decision of the batch: the row if the batch is now to be released."""
+    if row == NO_ROW:
+        return NO_ROW
     state.lost[arm, row] += 1
     return settle(state, arm, row)
 
 
 @kernel(borrows=True)
 def settle(state: Pools, arm: int, row: int) -> int:
-    """One decision less to wait for. A batch that brought nothing is closed without a release."""
+    """Await one decision less: the row if the batch settles; one without rewards is closed."""
     state.left[arm, row] -= 1
     if state.left[arm, row] > 0:
-        return NOTHING
+        return NO_ROW
     state.waiting[arm] -= 1
     state.ready[arm] = state.waiting[arm] == 0 and state.weights[arm] > 0
-    choose_anew(state)
+    leave_batch(state)
     if state.settled[arm] + state.empty[arm] == 0:
-        state.fresh[0] -= 1
-        state.first[0] = state.fresh[0] > 0 or state.heard[0] == 0
-    if came(state, arm, row) > 0:
+        state.arms_untried[0] -= 1
+        state.first_pulls[0] = state.arms_untried[0] > 0 or state.arms_with_release[0] == 0
+    if rewards_in_batch(state, arm, row) > 0:
         return row
     state.empty[arm] += 1
     state.planned[arm] -= state.sizes[arm, row]
     empty_row(state, arm, row)
-    return NOTHING
+    return NO_ROW
 
 
 @kernel(borrows=True)
-def came(state: Pools, arm: int, row: int) -> int:
+def rewards_in_batch(state: Pools, arm: int, row: int) -> int:
     """The rewards of a settled batch."""
     return int(state.sizes[arm, row] - state.lost[arm, row])
 
 
 @kernel(borrows=True)
 def empty_row(state: Pools, arm: int, row: int) -> None:
-    """Make room for another batch."""
+    """Free the row."""
     state.numbers[arm, row] = 0
     state.lost[arm, row] = 0
     state.sums[arm, row] = 0.0
@@ -377,8 +394,8 @@ def empty_row(state: Pools, arm: int, row: int) -> None:
 
 @kernel(borrows=True)
 def close_batch(state: Pools, arm: int, row: int, released: float) -> None:
-    """Keep what was released of the batch's sum, and empty its row."""
-    rewards = state.rewards[arm] + came(state, arm, row)
+    """Add the released sum of the batch to the pooled mean, and free its row."""
+    rewards = state.rewards[arm] + rewards_in_batch(state, arm, row)
     state.pooled[arm] = (state.pooled[arm] * state.rewards[arm] + released) / rewards
     state.rewards[arm] = rewards
     state.draws[arm] += 1
@@ -387,11 +404,11 @@ def close_batch(state: Pools, arm: int, row: int, released: float) -> None:
 
 
 @kernel(borrows=True)
-def go_by(state: Pools, arm: int, mean: float, weight: int) -> None:
-    """From now on the policy goes by this mean of `weight` rewards."""
+def use_mean(state: Pools, arm: int, mean: float, weight: int) -> None:
+    """Let the policy use this released mean of `weight` rewards."""
     if state.weights[arm] == 0:
-        state.heard[0] += 1
-        state.first[0] = state.fresh[0] > 0
+        state.arms_with_release[0] += 1
+        state.first_pulls[0] = state.arms_untried[0] > 0
     state.means[arm] = mean
     state.weights[arm] = weight
     state.spreads[arm] = 1.0 / math.sqrt(weight)
@@ -404,5 +421,5 @@ def go_by(state: Pools, arm: int, mean: float, weight: int) -> None:
 
 @kernel(borrows=True)
 def clipped_mean(state: Pools, arm: int) -> float:
-    """The released mean, moved into [0, 1]."""
+    """The released mean, clipped to [0, 1]."""
     return min(max(state.means[arm], 0.0), 1.0)

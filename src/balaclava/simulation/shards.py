@@ -19,7 +19,7 @@ from balaclava._core.declared import Horizon, Range, check
 from balaclava._core.kernels import compiled, compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError
-from balaclava.frames.pools import Pools, choose_anew
+from balaclava.frames.pools import Pools, leave_batch
 from balaclava.policies.base import Policy
 from balaclava.policies.bounded.batched import GrowingBatchPolicy
 from balaclava.privacy.randomness import seeded
@@ -221,8 +221,8 @@ def _go_by(state: Pools, together: Published) -> None:
     state.means[:], state.weights[:] = state.pooled, state.rewards
     state.spreads[known] = 1.0 / np.sqrt(together.rewards[known])
     state.ready[:] = known & (state.waiting == 0)
-    state.heard[0] = known.sum()
+    state.arms_with_release[0] = known.sum()
     if known.all():  # what others have pulled first need not be pulled first again
-        state.first[0], state.fresh[0] = False, 0
+        state.first_pulls[0], state.arms_untried[0] = False, 0
     state.lead[0] = np.argmax(np.where(known, state.means, -np.inf))
-    choose_anew(state)
+    leave_batch(state)

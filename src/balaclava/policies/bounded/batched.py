@@ -10,26 +10,26 @@ from typing import Annotated, Any, ClassVar
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import (
-    NOTHING,
-    ROWS,
+    NO_ROW,
+    OPEN_BATCHES_PER_ARM,
     Pools,
+    add_reward,
+    arm_without_rewards,
+    assign_batch,
+    assign_decision,
+    batch_ordinal,
     begin_pools,
-    came,
     close_batch,
-    drop,
-    go_by,
-    go_on,
-    goes_on,
-    grade,
-    hand_out,
-    hand_out_batch,
+    continue_batch,
+    find_row,
+    give_up,
+    in_batch,
     must_choose,
     needs_batch,
     next_arm,
     open_batch,
-    row_of,
-    silent_arm,
-    take,
+    rewards_in_batch,
+    use_mean,
 )
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.pooled import PooledPolicy
@@ -51,7 +51,7 @@ LISTED_BATCHES = 10_001  # most sizes in a list; a ratio near 1 would make it en
 @kernel
 def begin(params: Any) -> Pools:
     """No batch so far."""
-    return begin_pools(params.arms, ROWS)
+    return begin_pools(params.arms, OPEN_BATCHES_PER_ARM)
 
 
 @kernel(borrows=True)
@@ -67,8 +67,8 @@ def play_episode(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
     """The next decision. Each batch doubles the arm's pulls: 1, 1, 2, 4, 8, ..."""
     arm = next_arm(params, state, rng)
     if needs_batch(state, arm):
-        open_batch(state, arm, 2 ** min(max(grade(state, arm) - 2, 0), MOST_DOUBLINGS))
-    return hand_out_batch(state, arm)
+        open_batch(state, arm, 2 ** min(max(batch_ordinal(state, arm) - 2, 0), MOST_DOUBLINGS))
+    return assign_batch(state, arm)
 
 
 @kernel(borrows=True)
@@ -76,8 +76,8 @@ def play_lazily(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
     """The next decision. Each batch is twice as long as the one before: 1, 2, 4, 8, ..."""
     arm = next_arm(params, state, rng)
     if needs_batch(state, arm):
-        open_batch(state, arm, 2 ** min(grade(state, arm) - 1, MOST_DOUBLINGS))
-    return hand_out(state, arm)
+        open_batch(state, arm, 2 ** min(batch_ordinal(state, arm) - 1, MOST_DOUBLINGS))
+    return assign_decision(state, arm)
 
 
 @functools.cache
@@ -89,10 +89,10 @@ def highest_index(index: Callable[..., float], play: Callable[..., Any]) -> Call
 
     @kernel(borrows=True)
     def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-        if goes_on(state):
-            return go_on(state)
+        if in_batch(state):
+            return continue_batch(state)
         if must_choose(state):
-            best = silent_arm(state)
+            best = arm_without_rewards(state)
             if best < 0:
                 lead, log_t, highest = state.lead[0], math.log(t), -math.inf
                 for arm in range(params.arms):
@@ -109,24 +109,24 @@ def highest_index(index: Callable[..., float], play: Callable[..., Any]) -> Call
 @kernel(borrows=True)
 def settle_alone(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
     """Release the batch and use its mean alone, unless a larger, later batch settled first."""
-    if row != NOTHING:
-        weight = came(state, arm, row)
+    if row != NO_ROW:
+        weight = rewards_in_batch(state, arm, row)
         released = release_sum(params, state, arm, row, rng)
         if weight >= state.weights[arm]:
-            go_by(state, arm, released / weight, weight)
+            use_mean(state, arm, released / weight, weight)
 
 
 @kernel(borrows=True)
 def learn_alone(
     params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    row = take(state, arm, row_of(state, arm, phase), reward)
+    row = add_reward(state, arm, find_row(state, arm, phase), reward)
     settle_alone(params, state, arm, row, rng)
 
 
 @kernel(borrows=True)
 def forget_alone(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
-    settle_alone(params, state, arm, drop(state, arm, row_of(state, arm, phase)), rng)
+    settle_alone(params, state, arm, give_up(state, arm, find_row(state, arm, phase)), rng)
 
 
 @kernel(borrows=True)
@@ -142,29 +142,29 @@ def play_growing(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
     arm = next_arm(params, state, rng)
     if needs_batch(state, arm):
         before = state.planned[arm]
-        open_batch(state, arm, pulls_after(params, grade(state, arm), before) - before)
-    return hand_out_batch(state, arm)
+        open_batch(state, arm, pulls_after(params, batch_ordinal(state, arm), before) - before)
+    return assign_batch(state, arm)
 
 
 @kernel(borrows=True)
 def settle_growing(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
     """Release the batch and add it, noise included, to the arm's earlier releases."""
-    if row != NOTHING:
+    if row != NO_ROW:
         release_sum(params, state, arm, row, rng)
-        go_by(state, arm, state.pooled[arm], state.rewards[arm])
+        use_mean(state, arm, state.pooled[arm], state.rewards[arm])
 
 
 @kernel(borrows=True)
 def learn_growing(
     params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    row = take(state, arm, row_of(state, arm, phase), reward)
+    row = add_reward(state, arm, find_row(state, arm, phase), reward)
     settle_growing(params, state, arm, row, rng)
 
 
 @kernel(borrows=True)
 def forget_growing(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
-    settle_growing(params, state, arm, drop(state, arm, row_of(state, arm, phase)), rng)
+    settle_growing(params, state, arm, give_up(state, arm, find_row(state, arm, phase)), rng)
 
 
 class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):

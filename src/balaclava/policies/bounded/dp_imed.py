@@ -14,15 +14,15 @@ from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
 from balaclava.frames.pools import (
     Pools,
+    arm_without_rewards,
+    assign_batch,
     clipped_mean,
-    go_on,
-    goes_on,
-    hand_out_batch,
+    continue_batch,
+    in_batch,
     must_choose,
     needs_batch,
     next_arm,
     open_batch,
-    silent_arm,
 )
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded._gaps import unit_gaps
@@ -106,11 +106,11 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
 
     @kernel(borrows=True)
     def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-        if goes_on(state):
-            return go_on(state)
+        if in_batch(state):
+            return continue_batch(state)
         if must_choose(state):
             lead = state.lead[0]
-            best = silent_arm(state)
+            best = arm_without_rewards(state)
             if best < 0:
                 top, lowest = clipped_mean(state, lead), math.inf
                 for arm in range(params.arms):
@@ -125,7 +125,7 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
         arm = next_arm(params, state, rng)
         if needs_batch(state, arm):
             open_batch(state, arm, pulls_needed(params, state, arm, t) - state.planned[arm])
-        return hand_out_batch(state, arm)
+        return assign_batch(state, arm)
 
     return Kernels(begin, choose, learn_growing, forget_growing)
 

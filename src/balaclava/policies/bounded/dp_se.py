@@ -12,18 +12,18 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
+    add_reward,
     begin_epochs,
-    drop,
-    drop_behind,
+    eliminate_arms,
     end_epoch,
+    epoch_row,
+    give_up,
+    is_learned,
     is_settled,
-    is_under_way,
     keep_release,
     needs_epoch,
-    next_pull,
+    next_decision,
     open_epoch,
-    row_of,
-    take,
 )
 from balaclava.policies.base import (
     Kernels,
@@ -75,22 +75,22 @@ def begin(params: Params) -> Epochs:
 def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if needs_epoch(state):
         open_epoch(state, epoch_length(params, active_arms(state), state.number[0] + 1), -1)
-    return next_pull(params, state, rng)
+    return next_decision(params, state, rng)
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release settled epochs, once, and drop the arms that are behind by more than 2h + 2c."""
     while is_settled(state):
-        epoch, row = state.oldest[0], row_of(state, state.oldest[0])
+        epoch, row = state.oldest[0], epoch_row(state, state.oldest[0])
         sampling, noise = log_terms(params, active_arms(state), epoch)
         for arm in range(params.arms):
-            n = state.came[arm, row]
+            n = state.rewards_in_epoch[arm, row]
             if state.active[arm] and n > 0:
                 released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
                 radius = math.sqrt(sampling / (2.0 * n)) + noise / (params.epsilon * n)
                 keep_release(state, arm, row, released, params.radius_scale * radius)
-        drop_behind(state)
+        eliminate_arms(state)
         end_epoch(state, epoch_length(params, active_arms(state), epoch + 1))
 
 
@@ -98,15 +98,15 @@ def settle(params: Params, state: Epochs, rng: Any) -> None:
 def learn(
     params: Params, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state, arm, phase):
-        take(state, arm, reward, phase)
+    if is_learned(state, arm, phase):
+        add_reward(state, arm, reward, phase)
         settle(params, state, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_under_way(state, arm, phase):
-        drop(state, arm, phase)
+    if is_learned(state, arm, phase):
+        give_up(state, arm, phase)
         settle(params, state, rng)
 
 

@@ -11,18 +11,18 @@ from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
 from balaclava.frames.epochs import (
     Epochs,
+    add_reward,
     begin_epochs,
-    drop,
     end_epoch,
+    epoch_row,
+    give_up,
+    is_learned,
     is_settled,
-    is_under_way,
     keep_release,
     needs_epoch,
-    next_pull,
+    next_decision,
     open_epoch,
-    play_for_ever,
-    row_of,
-    take,
+    play_last_arm,
 )
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
@@ -62,17 +62,17 @@ def begin(params: Params) -> Epochs:
 def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if needs_epoch(state):
         open_epoch(state, phase_length(params, state.number[0] + 1), -1)
-    return next_pull(params, state, rng)
+    return next_decision(params, state, rng)
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: Epochs, rng: Any) -> None:
     """Release settled phases, once; commit to an arm that is 2^-k above all others."""
     while is_settled(state):
-        phase, row = state.oldest[0], row_of(state, state.oldest[0])
+        phase, row = state.oldest[0], epoch_row(state, state.oldest[0])
         length = phase_length(params, phase)
         for arm in range(params.arms):
-            n = state.came[arm, row]
+            n = state.rewards_in_epoch[arm, row]
             if n > 0:
                 total = truncated_laplace_release(
                     rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
@@ -93,22 +93,22 @@ def commit(state: Epochs) -> None:
             if other != arm and not state.means[arm] >= reach:
                 ahead = False
         if ahead:
-            play_for_ever(state, arm)
+            play_last_arm(state, arm)
 
 
 @kernel(borrows=True)
 def learn(
     params: Params, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state, arm, phase):
-        take(state, arm, reward, phase)
+    if is_learned(state, arm, phase):
+        add_reward(state, arm, reward, phase)
         settle(params, state, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_under_way(state, arm, phase):
-        drop(state, arm, phase)
+    if is_learned(state, arm, phase):
+        give_up(state, arm, phase)
         settle(params, state, rng)
 
 

@@ -9,7 +9,7 @@ from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import (
     Pools,
-    silent_arm,
+    arm_without_rewards,
 )
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
@@ -19,9 +19,9 @@ from balaclava.policies.pooled import PooledPolicy
 
 @kernel(borrows=True)
 def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if not state.first[0]:
+    if not state.first_pulls[0]:
         lead, log_term = state.lead[0], 3.0 * math.log(t)
-        best = silent_arm(state)
+        best = arm_without_rewards(state)
         if best < 0:
             sampling = params.radius_scale * math.sqrt(log_term)
             noise = params.radius_scale * log_term / params.epsilon

@@ -14,10 +14,10 @@ from balaclava._core.states import range_faults
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
-    all_had_their_turn,
     begin_blocks,
+    block_is_over,
     clear_members,
-    keep_in_block,
+    drop_inactive,
     next_turn,
     start_block,
 )
@@ -64,7 +64,7 @@ def begin(params: Params) -> State:
 
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if all_had_their_turn(state.blocks):
+    if block_is_over(state.blocks):
         clear_members(state.blocks)
         for arm in range(params.arms):
             if state.active[arm]:
@@ -108,7 +108,7 @@ def drop_behind(params: Params, state: State) -> None:
         if state.active[arm] and n > 0 and state.sums[arm] / n + radius(params, n) < floor:
             state.active[arm] = False
             state.left[0] -= 1
-    keep_in_block(state.blocks, state.active)
+    drop_inactive(state.blocks, state.active)
 
 
 @register

@@ -22,16 +22,16 @@ from balaclava._core.declared import (
 )
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults
-from balaclava.frames.blocks import all_had_their_turn
+from balaclava.frames.blocks import block_is_over
 from balaclava.frames.epochs import (
     Epochs,
     awaited,
     begin_epochs,
     capacity,
-    drop_behind,
+    eliminate_arms,
     end_epoch,
     needs_epoch,
-    next_pull,
+    next_decision,
     open_epoch,
 )
 from balaclava.frames.pools import UNLEARNED
@@ -133,10 +133,10 @@ def unused_pull(params: Params, state: PraeState, rng: Any) -> tuple[int, int]:
     """A decision of the first phase from which nothing is learned."""
     state.rest[0] -= 1
     state.epochs.chance[0] = 1.0
-    state.epochs.alike[0] = 1
+    state.epochs.equally_likely[0] = 1
     if state.pick[0] < 0 or params.first_phase == EACH_ROUND:
         state.pick[0] = int(rng.random() * params.arms)
-        state.epochs.alike[0] = params.arms
+        state.epochs.equally_likely[0] = params.arms
     return state.pick[0], UNLEARNED
 
 
@@ -172,7 +172,7 @@ def choose_in_batches(
             open_batch(params, state, state.size[0], arm_of_batch(params, state, rng))
     if state.rest[0] > 0:
         return unused_pull(params, state, rng)
-    return next_pull(params, state.epochs, rng)
+    return next_decision(params, state.epochs, rng)
 
 
 @kernel(borrows=True)
@@ -205,8 +205,8 @@ def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None
     """
     epochs = state.epochs
     if compare and not state.first[row]:
-        drop_behind(epochs)
-    asked = epochs.done[0] + (0 if all_had_their_turn(epochs.blocks) else 1)
+        eliminate_arms(epochs)
+    asked = epochs.blocks_done[0] + (0 if block_is_over(epochs.blocks) else 1)
     length = epochs.length[0]
     if epochs.number[0] > epochs.oldest[0]:
         while length < asked:

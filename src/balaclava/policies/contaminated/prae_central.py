@@ -12,14 +12,14 @@ from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
 from balaclava.frames.epochs import (
-    drop,
+    add_reward,
+    epoch_row,
+    give_up,
+    is_learned,
     is_settled,
-    is_under_way,
     keep_release,
     needs_epoch,
-    next_pull,
-    row_of,
-    take,
+    next_decision,
 )
 from balaclava.policies.base import Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.prae import (
@@ -81,7 +81,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         open_fold(params, state, rng)
     if batch.rest[0] > 0:
         return unused_pull(params, batch, rng)
-    return next_pull(params, batch.epochs, rng)
+    return next_decision(params, batch.epochs, rng)
 
 
 @kernel(borrows=True)
@@ -91,7 +91,7 @@ def open_fold(params: Params, state: State, rng: Any) -> None:
     While no centre is known, as the first fold waits for its rewards, another first fold goes on.
     """
     batch = state.batch
-    only = batch.epochs.only[row_of(batch.epochs, batch.epochs.number[0])]
+    only = batch.epochs.only[epoch_row(batch.epochs, batch.epochs.number[0])]
     if state.second[0] and any_located(state, only):
         row = open_batch(params, batch, batch.size[0] // 2, only)
         state.second[0] = False
@@ -125,10 +125,10 @@ def settle(params: Params, state: State, rng: Any) -> None:
     """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
     batch, epochs = state.batch, state.batch.epochs
     while is_settled(epochs):
-        row = row_of(epochs, epochs.oldest[0])
+        row = epoch_row(epochs, epochs.oldest[0])
         M = batch.level[row]
         for arm in range(params.arms):
-            n = epochs.came[arm, row]
+            n = epochs.rewards_in_epoch[arm, row]
             if epochs.active[arm] and n > 0:
                 if state.locates[row]:
                     locate(params, state, arm, row, rng)
@@ -145,25 +145,25 @@ def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     epochs = state.batch.epochs
-    if not is_under_way(epochs, arm, phase):
+    if not is_learned(epochs, arm, phase):
         return
-    row = row_of(epochs, phase)
+    row = epoch_row(epochs, phase)
     if state.locates[row]:
         count_in_bin(params, state, arm, row, reward)
-        take(epochs, arm, 0.0, phase)
+        add_reward(epochs, arm, 0.0, phase)
     elif state.counted[arm, row]:
         offset = reward - state.centre[arm, row]
         M, step = state.batch.level[row], state.batch.step[row]
-        take(epochs, arm, truncated_onto(offset, M, step), phase)
+        add_reward(epochs, arm, truncated_onto(offset, M, step), phase)
     else:  # nobody knows yet where the arm is
-        drop(epochs, arm, phase)
+        give_up(epochs, arm, phase)
     settle(params, state, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_under_way(state.batch.epochs, arm, phase):
-        drop(state.batch.epochs, arm, phase)
+    if is_learned(state.batch.epochs, arm, phase):
+        give_up(state.batch.epochs, arm, phase)
         settle(params, state, rng)
 
 

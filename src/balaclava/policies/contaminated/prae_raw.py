@@ -7,7 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.epochs import drop, is_settled, is_under_way, keep_release, row_of, take
+from balaclava.frames.epochs import (
+    add_reward,
+    epoch_row,
+    give_up,
+    is_learned,
+    is_settled,
+    keep_release,
+)
 from balaclava.policies.base import Estimation, Kernels, failure_probability_of, register
 from balaclava.policies.contaminated.prae import (
     Params,
@@ -37,10 +44,10 @@ def settle(params: Params, state: PraeState, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 2 beta."""
     epochs = state.epochs
     while is_settled(epochs):
-        row = row_of(epochs, epochs.oldest[0])
+        row = epoch_row(epochs, epochs.oldest[0])
         M = state.level[row]
         for arm in range(params.arms):
-            n = epochs.came[arm, row]
+            n = epochs.rewards_in_epoch[arm, row]
             if epochs.active[arm] and n > 0:
                 total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
                 radius = radius_with(params, M, state.step[row], n)
@@ -53,16 +60,18 @@ def settle(params: Params, state: PraeState, rng: Any) -> None:
 def learn(
     params: Params, state: PraeState, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state.epochs, arm, phase):
-        row = row_of(state.epochs, phase)
-        take(state.epochs, arm, truncated_onto(reward, state.level[row], state.step[row]), phase)
+    if is_learned(state.epochs, arm, phase):
+        row = epoch_row(state.epochs, phase)
+        add_reward(
+            state.epochs, arm, truncated_onto(reward, state.level[row], state.step[row]), phase
+        )
         settle(params, state, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: PraeState, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_under_way(state.epochs, arm, phase):
-        drop(state.epochs, arm, phase)
+    if is_learned(state.epochs, arm, phase):
+        give_up(state.epochs, arm, phase)
         settle(params, state, rng)
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.episodes import Episodes, begin_episodes, drop_decision, take_reward
-from balaclava.frames.pools import NOTHING
+from balaclava.frames.episodes import Episodes, add_reward, begin_episodes, give_up
+from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, factorise, solve_factor
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.lin_ts import best_arm, draw_coefficients
@@ -84,11 +84,11 @@ def weigh(params: Params, state: Beliefs, gram: np.ndarray) -> None:
 @kernel(borrows=True)
 def settle_episode(params: Params, state: Beliefs, block: int, row: int, rng: Any) -> None:
     """Release the row's episode, where it is settled: P += G C^-1 G, sums += G C^-1 b."""
-    if row == NOTHING:
+    if row == NO_ROW:
         return
     weigh(params, state, state.episodes.grams[block, row])
     release_sum(params, state.episodes, block, row, rng)
-    solve_factor(state.half, state.episodes.answer, state.work)
+    solve_factor(state.half, state.episodes.last_release, state.work)
     for i in range(params.features):
         state.sums[block, i] += dot(state.rows[i], state.work)
         for j in range(params.features):
@@ -102,14 +102,14 @@ def learn(
     params: Params, state: Beliefs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     block = block_of(state.drawn.shape[0], arm)
-    row = take_reward(state.episodes, block, phase, reward, params.step)
+    row = add_reward(state.episodes, block, phase, reward, params.step)
     settle_episode(params, state, block, row, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: Beliefs, t: int, arm: int, phase: int, rng: Any) -> None:
     block = block_of(state.drawn.shape[0], arm)
-    settle_episode(params, state, block, drop_decision(state.episodes, block, phase), rng)
+    settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
 
 
 @register

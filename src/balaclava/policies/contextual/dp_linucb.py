@@ -10,11 +10,11 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.frames.episodes import (
     Episodes,
+    add_reward,
     begin_episodes,
-    drop_decision,
-    take_reward,
+    give_up,
 )
-from balaclava.frames.pools import NOTHING
+from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import block_of, row_of
@@ -78,7 +78,7 @@ def choose(
 @kernel(borrows=True)
 def settle_episode(params: Params, state: Optimism, block: int, row: int, rng: Any) -> None:
     """Release the row's episode, where it is settled."""
-    if row != NOTHING:
+    if row != NO_ROW:
         release_sum(params, state.episodes, block, row, rng)
         state.noise[block] += noise_radius(params, state.episodes, block)
         renew_radius(params, state, block)
@@ -89,14 +89,14 @@ def learn(
     params: Params, state: Optimism, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     block = block_of(state.radii.size, arm)
-    row = take_reward(state.episodes, block, phase, reward, params.step)
+    row = add_reward(state.episodes, block, phase, reward, params.step)
     settle_episode(params, state, block, row, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: Optimism, t: int, arm: int, phase: int, rng: Any) -> None:
     block = block_of(state.radii.size, arm)
-    settle_episode(params, state, block, drop_decision(state.episodes, block, phase), rng)
+    settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
 
 
 @register

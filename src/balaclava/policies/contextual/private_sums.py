@@ -39,11 +39,11 @@ from balaclava._core.declared import Delta, Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.episodes import (
     Episodes,
-    enter_decision,
-    room_for_decision,
-    take_in,
+    add_decision,
+    free_note,
+    keep_release,
 )
-from balaclava.frames.pools import NOTHING, UNLEARNED
+from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.policies.base import PrivateBoundedPolicy, Released
 from balaclava.policies.contextual.linear_context import (
     SPREAD,
@@ -90,12 +90,12 @@ class Params(NamedTuple):
 @kernel(borrows=True)
 def note_decision(params: Params, state: Episodes, arm: int, context: np.ndarray) -> int:
     """The decision for the arm joins an episode: its phase; UNLEARNED where too many are open."""
-    note = room_for_decision(state)
-    if note == NOTHING:
+    note = free_note(state)
+    if note == NO_ROW:
         return UNLEARNED
     keep_row(params, context[row_of(context, arm)], state.pending.notes[note])
     block = block_of(state.number.size, arm)
-    return enter_decision(state, block, params.first_episode, params.log_growth)
+    return add_decision(state, block, params.first_episode, params.log_growth)
 
 
 @kernel(borrows=True)
@@ -103,11 +103,11 @@ def release_sum(params: Params, state: Episodes, block: int, row: int, rng: Any)
     """Release the sum of r x of a settled episode, once, and learn from it."""
     sums, bound = state.sums[block, row], params.feature_bound
     if params.delta > 0.0:
-        gaussian_vector_release(rng, sums, bound, params.epsilon, params.delta, state.answer)
+        gaussian_vector_release(rng, sums, bound, params.epsilon, params.delta, state.last_release)
     else:
         widest = bound * math.sqrt(params.features)
-        laplace_vector_release(rng, sums, widest, params.epsilon, state.answer)
-    take_in(state, block, row)
+        laplace_vector_release(rng, sums, widest, params.epsilon, state.last_release)
+    keep_release(state, block, row)
 
 
 @kernel(borrows=True)

@@ -21,25 +21,25 @@ from balaclava.estimators.dyadic_histogram import (
     variance_of,
 )
 from balaclava.frames.pools import (
-    NOTHING,
+    NO_ROW,
     Pools,
+    add_reward,
+    arm_without_rewards,
+    assign_batch,
     begin_pools,
-    came,
     close_batch,
-    drop,
+    continue_batch,
+    cut_short,
     empty_row,
-    end_soon,
-    go_by,
-    go_on,
-    goes_on,
-    hand_out_batch,
+    find_row,
+    give_up,
+    in_batch,
     must_choose,
     needs_batch,
     next_arm,
     open_batch,
-    row_of,
-    silent_arm,
-    take,
+    rewards_in_batch,
+    use_mean,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.pooled import PooledPolicy
@@ -202,10 +202,10 @@ def arm_to_play(params: Any, state: State, t: int) -> int:
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pools = state.pools
-    if goes_on(pools):
-        return go_on(pools)
+    if in_batch(pools):
+        return continue_batch(pools)
     if must_choose(pools):
-        best = silent_arm(pools)
+        best = arm_without_rewards(pools)
         pools.current[0] = best if best >= 0 else arm_to_play(params, state, t)
     arm = next_arm(params, pools, rng)
     if needs_batch(pools, arm):
@@ -215,16 +215,20 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
         if g >= 0 and not new:
             size = max(size, 2 * state.sizes[g])
         row = open_batch(pools, arm, size)
-        if row != NOTHING:
+        if row != NO_ROW:
             state.newest[arm] = g
             state.grade[arm, row] = g
             state.centre[arm, row] = pools.means[arm]
             # Histograms alone are kept short: the arm must fill one before it has levels.
             if not new and (g >= 0 or pools.number[arm] % 4 == 0):
                 state.next_size[arm] = min(2 * size, 2**53)
-    elif state.known[arm] and state.newest[arm] < 0 and not (pools.held[0] or pools.first[0]):
-        end_soon(pools, arm)  # one histogram is enough
-    return hand_out_batch(pools, arm)
+    elif (
+        state.known[arm]
+        and state.newest[arm] < 0
+        and not (pools.held_out[0] or pools.first_pulls[0])
+    ):
+        cut_short(pools, arm)  # one histogram is enough
+    return assign_batch(pools, arm)
 
 
 @kernel(borrows=True)
@@ -282,29 +286,29 @@ def open_grade(params: Any, state: State, g: int, lead: int, t: int) -> bool:
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    row = row_of(state.pools, arm, phase)
-    if row == NOTHING:
+    row = find_row(state.pools, arm, phase)
+    if row == NO_ROW:
         return
     g, value = state.grade[arm, row], 0.0
     state.counts[arm, row, bin_of(reward - state.centre[arm, row])] += 1
     if g >= 0:
         width = state.high[g] - state.low[g]
         value = to_grid(min(max(reward - state.low[g], 0.0), width), width)
-    settle(params, state, arm, take(state.pools, arm, row, value), rng)
+    settle(params, state, arm, add_reward(state.pools, arm, row, value), rng)
 
 
 @kernel(borrows=True)
 def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    row = row_of(state.pools, arm, phase)
-    settle(params, state, arm, drop(state.pools, arm, row), rng)
+    row = find_row(state.pools, arm, phase)
+    settle(params, state, arm, give_up(state.pools, arm, row), rng)
 
 
 @kernel(borrows=True)
 def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
     """Release a settled batch, once: its histogram and, within the levels of its grade, its sum."""
-    if row == NOTHING:
+    if row == NO_ROW:
         return
-    pools, g, n = state.pools, state.grade[arm, row], came(state.pools, arm, row)
+    pools, g, n = state.pools, state.grade[arm, row], rewards_in_batch(state.pools, arm, row)
     share = params.level_share if g >= 0 else 1.0
     release_histogram(state, arm, row, n, share * params.epsilon, rng)
     if g >= 0:
@@ -313,7 +317,7 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
         close_batch(pools, arm, row, n * mean)
         pool(state, arm, g, n, mean, width / (n * moderate(epsilon)))
         state.top[arm] = max(state.top[arm], g)
-        go_by(pools, arm, state.means[arm, state.top[arm]], n)
+        use_mean(pools, arm, state.means[arm, state.top[arm]], n)
         return
     if not state.known[arm]:
         longer = min(2 * pools.sizes[arm, row], 2**53)
@@ -327,7 +331,7 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
             low, high = levels(state, arm, 0)
             new = (n - pools.weights[arm]) / n
             mean += new * (state.origins[arm] + mean_of(state.shares[arm], low, high) - mean)
-        go_by(pools, arm, mean, n)
+        use_mean(pools, arm, mean, n)
 
 
 @kernel(borrows=True)

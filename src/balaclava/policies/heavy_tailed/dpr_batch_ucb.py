@@ -28,25 +28,25 @@ from balaclava._core.declared import (
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
 from balaclava.frames.pools import (
-    NOTHING,
-    ROWS,
+    NO_ROW,
+    OPEN_BATCHES_PER_ARM,
     Pools,
+    add_reward,
+    arm_without_rewards,
+    assign_batch,
+    batch_ordinal,
     begin_pools,
-    came,
     close_batch,
-    drop,
-    go_by,
-    go_on,
-    goes_on,
-    grade,
-    hand_out_batch,
+    continue_batch,
+    find_row,
+    give_up,
+    in_batch,
     must_choose,
     needs_batch,
     next_arm,
     open_batch,
-    row_of,
-    silent_arm,
-    take,
+    rewards_in_batch,
+    use_mean,
 )
 from balaclava.policies.base import (
     Estimation,
@@ -111,9 +111,9 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     arms, batches = params.arms, params.radii.size
     return State(
-        pools=begin_pools(arms, ROWS),
-        grades=np.zeros((arms, ROWS), np.int64),
-        centres=np.zeros((arms, ROWS)),
+        pools=begin_pools(arms, OPEN_BATCHES_PER_ARM),
+        grades=np.zeros((arms, OPEN_BATCHES_PER_ARM), np.int64),
+        centres=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
         released=np.zeros((arms, batches)),
         shares=np.zeros((arms, batches)),
         widths=np.zeros(arms),
@@ -124,10 +124,10 @@ def begin(params: Params) -> State:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pools = state.pools
-    if goes_on(pools):
-        return go_on(pools)
+    if in_batch(pools):
+        return continue_batch(pools)
     if must_choose(pools):
-        best, lead = silent_arm(pools), pools.lead[0]
+        best, lead = arm_without_rewards(pools), pools.lead[0]
         if best < 0:
             highest = -math.inf
             for arm in range(params.arms):
@@ -137,12 +137,12 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         pools.current[0] = best
     arm = next_arm(params, pools, rng)
     if needs_batch(pools, arm):
-        m = min(grade(pools, arm) - 1, params.radii.size)
+        m = min(batch_ordinal(pools, arm) - 1, params.radii.size)
         row = open_batch(pools, arm, params.sizes[m])
-        if row != NOTHING:
+        if row != NO_ROW:
             state.grades[arm, row] = m
             state.centres[arm, row] = state.latest[arm]
-    return hand_out_batch(pools, arm)
+    return assign_batch(pools, arm)
 
 
 @kernel(borrows=True)
@@ -154,7 +154,7 @@ def close(params: Params, state: State, arm: int, row: int, released: float) -> 
     missing: each part of it, noise or chance, is at most 1/share times as large.
     """
     pools = state.pools
-    m, n, size = state.grades[arm, row], came(pools, arm, row), pools.sizes[arm, row]
+    m, n, size = state.grades[arm, row], rewards_in_batch(pools, arm, row), pools.sizes[arm, row]
     state.released[arm, m] = state.centres[arm, row] + released / n
     state.shares[arm, m] = n / size
     close_batch(pools, arm, row, released + n * state.centres[arm, row])
@@ -170,13 +170,13 @@ def close(params: Params, state: State, arm: int, row: int, released: float) -> 
     state.widths[arm] = params.radii[last] / total
     if params.moves[last]:
         state.latest[arm] = estimate
-    go_by(pools, arm, estimate, pools.rewards[arm])
+    use_mean(pools, arm, estimate, pools.rewards[arm])
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release the sum of a settled batch, once."""
-    if row != NOTHING:
+    if row != NO_ROW:
         width = 2.0 * params.levels[state.grades[arm, row]]
         total = laplace_release(rng, state.pools.sums[arm, row], width, params.epsilon)
         close(params, state, arm, row, total)
@@ -186,17 +186,17 @@ def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    row = row_of(state.pools, arm, phase)
-    if row != NOTHING:
+    row = find_row(state.pools, arm, phase)
+    if row != NO_ROW:
         m, offset = state.grades[arm, row], reward - state.centres[arm, row]
         value = truncated_onto(offset, params.levels[m], params.steps[m])
-        settle(params, state, arm, take(state.pools, arm, row, value), rng)
+        settle(params, state, arm, add_reward(state.pools, arm, row, value), rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    row = row_of(state.pools, arm, phase)
-    settle(params, state, arm, drop(state.pools, arm, row), rng)
+    row = find_row(state.pools, arm, phase)
+    settle(params, state, arm, give_up(state.pools, arm, row), rng)
 
 
 @kernel(borrows=True)

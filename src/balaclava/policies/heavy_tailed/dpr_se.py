@@ -13,19 +13,19 @@ from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
+    add_reward,
     begin_epochs,
     capacity,
-    drop,
-    drop_behind,
+    eliminate_arms,
     end_epoch,
+    epoch_row,
+    give_up,
+    is_learned,
     is_settled,
-    is_under_way,
     keep_release,
     needs_epoch,
-    next_pull,
+    next_decision,
     open_epoch,
-    row_of,
-    take,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.heavy_tailed.truncated_elimination import (
@@ -103,7 +103,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         state.step[row] = exact_step(state.level[row], capacity(length))
         state.length[row] = length
         state.radius[row] = 6.0 * params.radius_scale * error_radius(params, active, epoch, length)
-    return next_pull(params, epochs, rng)
+    return next_decision(params, epochs, rng)
 
 
 @kernel(borrows=True)
@@ -111,9 +111,9 @@ def settle(params: Params, state: State, rng: Any) -> None:
     """Release what has settled, once, and drop the arms that are behind by more than 12 err."""
     epochs = state.epochs
     while is_settled(epochs):
-        epoch, row = epochs.oldest[0], row_of(epochs, epochs.oldest[0])
+        epoch, row = epochs.oldest[0], epoch_row(epochs, epochs.oldest[0])
         for arm in range(params.arms):
-            n = epochs.came[arm, row]
+            n = epochs.rewards_in_epoch[arm, row]
             if epochs.active[arm] and n > 0:
                 total = laplace_release(
                     rng, epochs.sums[arm, row], 2.0 * state.level[row], params.epsilon
@@ -121,7 +121,7 @@ def settle(params: Params, state: State, rng: Any) -> None:
                 # Of fewer rewards than B is made for, noise and chance weigh R/n times as much.
                 radius = state.radius[row] * max(1.0, state.length[row] / n)
                 keep_release(epochs, arm, row, total, radius)
-        drop_behind(epochs)
+        eliminate_arms(epochs)
         end_epoch(epochs, epoch_length(params, active_arms(epochs), epoch + 1))
 
 
@@ -129,17 +129,17 @@ def settle(params: Params, state: State, rng: Any) -> None:
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state.epochs, arm, phase):
-        row = row_of(state.epochs, phase)
+    if is_learned(state.epochs, arm, phase):
+        row = epoch_row(state.epochs, phase)
         value = truncated_onto(reward, state.level[row], state.step[row])
-        take(state.epochs, arm, value, phase)
+        add_reward(state.epochs, arm, value, phase)
         settle(params, state, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_under_way(state.epochs, arm, phase):
-        drop(state.epochs, arm, phase)
+    if is_learned(state.epochs, arm, phase):
+        give_up(state.epochs, arm, phase)
         settle(params, state, rng)
 
 

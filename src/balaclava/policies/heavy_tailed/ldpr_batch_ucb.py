@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.pools import NOTHING, drop, row_of, take
+from balaclava.frames.pools import NO_ROW, add_reward, find_row, give_up
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
     BatchUCBPolicy,
@@ -25,14 +25,14 @@ from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's batch; of any other decision nothing is learned."""
-    row = row_of(state.pools, arm, phase)
-    return float(params.levels[state.grades[arm, row] if row != NOTHING else 0])
+    row = find_row(state.pools, arm, phase)
+    return float(params.levels[state.grades[arm, row] if row != NO_ROW else 0])
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, arm: int, row: int) -> None:
     """The reports are private as they are: the mean of those that came is the batch's."""
-    if row != NOTHING:
+    if row != NO_ROW:
         close(params, state, arm, row, state.pools.sums[arm, row])
 
 
@@ -40,14 +40,16 @@ def settle(params: Params, state: State, arm: int, row: int) -> None:
 def learn_report(
     params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
-    settle(params, state, arm, take(state.pools, arm, row_of(state.pools, arm, phase), report))
+    settle(
+        params, state, arm, add_reward(state.pools, arm, find_row(state.pools, arm, phase), report)
+    )
 
 
 @kernel(borrows=True)
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if row_of(state.pools, arm, phase) != NOTHING:  # nothing is learned from any other
+    if find_row(state.pools, arm, phase) != NO_ROW:  # nothing is learned from any other
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
@@ -55,7 +57,7 @@ def learn(
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    settle(params, state, arm, drop(state.pools, arm, row_of(state.pools, arm, phase)))
+    settle(params, state, arm, give_up(state.pools, arm, find_row(state.pools, arm, phase)))
 
 
 @register

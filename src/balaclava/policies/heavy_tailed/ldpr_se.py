@@ -13,18 +13,18 @@ from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
+    add_reward,
     begin_epochs,
-    drop,
-    drop_behind,
+    eliminate_arms,
     end_epoch,
+    epoch_row,
+    give_up,
+    is_learned,
     is_settled,
-    is_under_way,
     keep_release,
     needs_epoch,
-    next_pull,
+    next_decision,
     open_epoch,
-    row_of,
-    take,
 )
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.heavy_tailed.truncated_elimination import (
@@ -106,13 +106,13 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         state.level[row] = truncation_level(params, active, epoch, length)
         state.length[row] = length
         state.radius[row] = 7.0 * params.radius_scale * error_radius(params, active, epoch, length)
-    return next_pull(params, epochs, rng)
+    return next_decision(params, epochs, rng)
 
 
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's epoch: known to all, since it follows from earlier reports."""
-    return float(state.level[row_of(state.epochs, max(phase, 0))])
+    return float(state.level[epoch_row(state.epochs, max(phase, 0))])
 
 
 @kernel(borrows=True)
@@ -120,14 +120,14 @@ def settle(params: Params, state: State) -> None:
     """Compare the means of the reports that came, and drop the arms behind by more than 14 err."""
     epochs = state.epochs
     while is_settled(epochs):
-        epoch, row = epochs.oldest[0], row_of(epochs, epochs.oldest[0])
+        epoch, row = epochs.oldest[0], epoch_row(epochs, epochs.oldest[0])
         for arm in range(params.arms):
-            n = epochs.came[arm, row]
+            n = epochs.rewards_in_epoch[arm, row]
             if epochs.active[arm] and n > 0:
                 # Of fewer reports than B is made for, err is at most R/n times as large.
                 radius = state.radius[row] * max(1.0, state.length[row] / n)
                 keep_release(epochs, arm, row, epochs.sums[arm, row], radius)
-        drop_behind(epochs)
+        eliminate_arms(epochs)
         end_epoch(epochs, epoch_length(params, active_arms(epochs), epoch + 1))
 
 
@@ -135,8 +135,8 @@ def settle(params: Params, state: State) -> None:
 def learn_report(
     params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state.epochs, arm, phase):
-        take(state.epochs, arm, report, phase)
+    if is_learned(state.epochs, arm, phase):
+        add_reward(state.epochs, arm, report, phase)
         settle(params, state)
 
 
@@ -144,7 +144,7 @@ def learn_report(
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state.epochs, arm, phase):  # of any other nothing is learned, nor asked
+    if is_learned(state.epochs, arm, phase):  # of any other nothing is learned, nor asked
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
@@ -152,8 +152,8 @@ def learn(
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_under_way(state.epochs, arm, phase):
-        drop(state.epochs, arm, phase)
+    if is_learned(state.epochs, arm, phase):
+        give_up(state.epochs, arm, phase)
         settle(params, state)
 
 
