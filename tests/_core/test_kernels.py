@@ -8,15 +8,13 @@ import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
-from llvmlite import ir
 from numba.core.errors import TypingError
 
 import balaclava as bl
-from balaclava._core.fast_compiler import address_of
 from balaclava._core.kernels import DRAWS, borrows, compiled, compiling, kernel
 
 
@@ -133,80 +131,6 @@ def test_a_kernel_borrows_only_where_what_it_closes_over_does():
 def test_the_compiler_refuses_a_marked_kernel_that_makes_an_array():
     with pytest.raises(Exception, match="Only accept returning of array passed"):
         compiled(loop, wrongly_marked)(3.0)
-
-
-class Part(NamedTuple):
-    values: np.ndarray
-    weight: float
-
-
-class Whole(NamedTuple):
-    first: Part
-    second: Part
-    base: float
-
-
-@kernel(borrows=True)
-def value_of(part: Part) -> float:
-    return float(part.values[0] * part.weight)
-
-
-@kernel(borrows=True)
-def value_of_both(whole: Whole, swapped: bool) -> float:
-    one, other, held = whole.first, whole.second, whole.first
-    if swapped:
-        one, other = other, held
-        only = whole.second
-    total = value_of(one) + 10.0 * value_of(other) + 100.0 * held.weight
-    return total + (only.weight if swapped else whole.base)
-
-
-def make_exchange(value: Callable[..., float], both: Callable[..., float]) -> Callable[..., float]:
-    def exchange(whole: Whole, turns: int) -> float:
-        total, one, other = 0.0, whole.first, whole.second
-        for turn in range(turns):
-            before = one
-            one, other = other, before
-            one.values[0] += 1.0
-            both_now = Whole(one, before, 7.0)
-            total = total / 2 + value(before) + 10.0 * value(one) + both(both_now, turn % 2 == 1)
-        return total
-
-    return exchange
-
-
-def test_parts_that_are_handed_over_by_address_are_those_that_were_named():
-    """Copied, swapped and overwritten before the call, and changed by it."""
-
-    def result(exchange: Callable[..., float]) -> float:
-        whole = Whole(Part(np.array([2.0]), 3.0), Part(np.array([5.0]), 11.0), 13.0)
-        return exchange(whole, 5)
-
-    kernels = (value_of, value_of_both)
-    assert result(compiled(make_exchange, *kernels)) == result(make_exchange(*kernels))
-
-
-def test_a_value_is_handed_over_where_it_lies_only_while_it_lies_there():
-    double = ir.DoubleType()
-    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), []), "f")
-    builder = ir.IRBuilder(function.append_basic_block())
-    place, elsewhere = builder.alloca(double), builder.alloca(double)
-    value = builder.load(place)
-    assert address_of(builder, value) is place
-    builder.store(value, elsewhere)
-    assert address_of(builder, value) is place
-    assert address_of(builder, ir.Constant(double, 1.0)) is None
-    builder.store(value, builder.gep(place, [ir.Constant(ir.IntType(32), 0)]))
-    assert address_of(builder, value) is None
-    again = builder.load(place)
-    builder.store(value, place)
-    assert address_of(builder, again) is None
-    before = builder.load(place)
-    builder.call(function, [])
-    assert address_of(builder, before) is None
-    last = builder.load(place)
-    builder.position_at_end(function.append_basic_block())
-    assert address_of(builder, last) is None
 
 
 def test_the_kernels_of_policies_draw_only_what_an_agent_offers():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import marshal
 import os
 import shutil
@@ -25,35 +24,6 @@ _PACKAGE = Path(__file__).parents[1]
 _STALE_SECONDS = 30 * 24 * 3600
 _KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
 _KNOWN_BY_NAME -= {"__main__"}
-
-
-def keep_on_disk(dispatcher: Any, directory: Path) -> None:
-    """Have numba keep a function's machine code in `directory`, and look there first."""
-    from numba.core import caching
-
-    config: Any = importlib.import_module("numba.core.config")
-
-    class Cache(caching.FunctionCache):
-        def _index_key(self, sig: Any, codegen: Any) -> Any:
-            # The directory's name stands for the code. Types go in as text: an index that held a
-            # user's own classes could be read only where these can be imported.
-            return tuple(map(_type_name, sig)), codegen.magic_tuple()
-
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(directory)
-    try:
-        dispatcher._cache = Cache(dispatcher.py_func)  # type: ignore[no-untyped-call]
-    except (RuntimeError, OSError):
-        pass  # nowhere to write: compile in every process
-    finally:
-        config.CACHE_DIR = before
-
-
-def _type_name(kind: Any) -> str:
-    """A numba type as text, with the modules of the named tuples in it."""
-    owner = getattr(kind, "instance_class", None)
-    parts = "".join(_type_name(part) for part in getattr(kind, "types", ()))
-    return f"{owner.__module__ if owner else ''} {kind} {parts}"
 
 
 def cache_directory(*functions: Callable[..., Any]) -> Path | None:

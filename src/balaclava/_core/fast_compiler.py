@@ -1,22 +1,34 @@
-"""How a kernel that only other compiled code calls is compiled: to be linked, never to be run.
+"""A faster way to compile kernels, built on numba's internals.
 
-numba makes machine code of every function that it compiles, optimises each by itself before it
-optimises what calls it, and hands over each element of a state as an argument of its own, hundreds
-of them a call. A kernel is inlined into the loop that plays it, so that all of this is work for
-nothing, and much of the time that a loop takes to compile. Here states are handed over by address,
-what is not needed of them is never loaded, and a kernel is left as it is; the loop's own
-optimisation does the rest, with the same result.
+numba generates machine code for every function, optimises each one before its caller, and passes
+every element of a state as an argument of its own: hundreds per call. Kernels are always inlined
+into the loop that plays them, so most of that work is wasted. Here a kernel is only linked, and
+states are passed by address. Optimising the loop does the rest, with the same result.
+
+This is the only module that uses numba's internals. `kernels.uses_fast_compiler` says when it is
+used; without it numba's public interface compiles the same kernels, more slowly.
 """
 
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.ir.instructions import AllocaInstr, CastInstr, GEPInstr, LoadInstr, StoreInstr
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, compiler, imputils, ir, lowering, typed_passes, types
+from numba.core import (
+    caching,
+    cgutils,
+    compiler,
+    config,
+    imputils,
+    ir,
+    lowering,
+    typed_passes,
+    types,
+)
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
@@ -224,3 +236,30 @@ class LoopCompiler(compiler.Compiler):
         finally:
             if collects:
                 gc.enable()
+
+
+class DirectoryCache(caching.FunctionCache):
+    """numba's cache on disk, whose directory's name stands for the code."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        # Types as text: an index with a user's classes could be read only where they import.
+        return tuple(map(_type_name, sig)), codegen.magic_tuple()
+
+
+def keep_on_disk(dispatcher: Any, directory: Path) -> None:
+    """Keep a function's machine code in `directory`, and look there before compiling."""
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(directory)
+    try:
+        dispatcher._cache = DirectoryCache(dispatcher.py_func)
+    except (RuntimeError, OSError):
+        pass  # the directory is not writable: compile in every process
+    finally:
+        settings.CACHE_DIR = before
+
+
+def _type_name(kind: Any) -> str:
+    """A numba type as text, with the modules of the named tuples in it."""
+    owner = getattr(kind, "instance_class", None)
+    parts = "".join(_type_name(part) for part in getattr(kind, "types", ()))
+    return f"{owner.__module__ if owner else ''} {kind} {parts}"

@@ -7,6 +7,8 @@ importing the package stays cheap. `cache` keeps compiled code on disk.
 from __future__ import annotations
 
 import functools
+import importlib
+import os
 import re
 import threading
 import types
@@ -14,9 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
-from balaclava._core.cache import cache_directory, keep_on_disk
+from balaclava._core.cache import cache_directory
 from balaclava._core.extras import require_extra
-from balaclava.errors import PolicyError
+from balaclava.errors import ParameterError, PolicyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,6 +31,11 @@ DRAWS = (
     "standard_gamma",
     "beta",
 )
+
+COMPILER_VARIABLE = "BALACLAVA_COMPILER"  # environment variable: auto, fast or plain
+# Releases of numba with whose internals the suite has passed. A later one is compiled plainly until
+# `BALACLAVA_COMPILER=fast make test` has passed with it.
+FIRST_FAST, LAST_FAST = (0, 61), (0, 68)
 
 _marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 _registered: dict[str, int] = {}  # by target: how many of the marked functions it knows
@@ -107,30 +114,60 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     import numba
     from numba import extending
 
-    from balaclava._core.fast_compiler import InnerCompiler, LoopCompiler
-
+    fast = uses_fast_compiler()
     for called, body in newly_marked("cpu"):
-        # Inlined always: a call that hands over a state of several arrays costs up to 30 ns.
-        options: Any = {
-            "error_model": "numpy",
-            "forceinline": True,
-            "no_cfunc_wrapper": True,
-            "pipeline_class": InnerCompiler,
-        }
-        if borrows(body):
-            options["_nrt"] = False
+        options: Any = {"error_model": "numpy", **(_fast_options(body) if fast else {})}
         extending.overload(called, strict=False, jit_options=options)(always(body))
     function = factory(*kernels)
+    if not fast:
+        return numba.njit(nogil=True, error_model="numpy")(function)
+    from balaclava._core.fast_compiler import LoopCompiler, keep_on_disk
+
     directory = cache_directory(factory, *kernels)
     if directory is not None:
-        # Loops of one factory have one name, and numba tells their machine code apart by numbers
-        # that begin anew in every process: two that two processes wrote would share symbols.
+        # Loops of one factory have one name, and numba numbers their symbols from 1 in every
+        # process: code from two processes would share symbols.
         function.__qualname__ += f"_{directory.name}"
     options = {"no_cfunc_wrapper": True, "pipeline_class": LoopCompiler}
     dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if directory is not None:
         keep_on_disk(dispatcher, directory)
     return dispatcher
+
+
+def _fast_options(body: Callable[..., Any]) -> dict[str, Any]:
+    from balaclava._core.fast_compiler import InnerCompiler
+
+    # Inlined always: a call that passes a state of several arrays costs up to 30 ns.
+    options = {"forceinline": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
+    return options | ({"_nrt": False} if borrows(body) else {})
+
+
+@functools.cache
+def uses_fast_compiler() -> bool:
+    """Whether kernels are compiled by `fast_compiler`, or by numba's public interface alone.
+
+    `BALACLAVA_COMPILER` decides: "fast", "plain", or by default "auto": fast with a release of
+    numba that the suite has run it with. Plain gives the same numbers; it compiles more slowly,
+    and keeps nothing on disk.
+    """
+    import numba
+
+    choice = os.environ.get(COMPILER_VARIABLE, "auto")
+    if choice not in ("auto", "fast", "plain"):
+        raise ParameterError(
+            f"{COMPILER_VARIABLE} = {choice!r} is not allowed; set it to auto, fast or plain"
+        )
+    release = tuple(int(part) for part in re.findall(r"\d+", numba.__version__)[:2])
+    if choice == "plain" or (choice == "auto" and not FIRST_FAST <= release <= LAST_FAST):
+        return False
+    try:
+        importlib.import_module("balaclava._core.fast_compiler")
+    except (ImportError, AttributeError, TypeError):
+        if choice == "fast":
+            raise
+        return False
+    return True
 
 
 def newly_marked(target: str) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
