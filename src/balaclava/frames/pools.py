@@ -16,8 +16,9 @@ determine when it settles, and they must not depend on rewards.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -417,6 +418,44 @@ def use_mean(state: Pools, arm: int, mean: float, weight: int) -> None:
     for other in range(state.means.size):
         if state.weights[other] > 0 and state.means[other] > highest:
             state.lead[0], highest = other, state.means[other]
+
+
+@functools.cache
+def batch_driver(
+    best_arm: Callable[..., int], prepare_batch: Callable[..., None]
+) -> Callable[..., tuple[int, int]]:
+    """Make `decide(params, state, pools, t, rng)` for a policy that plays whole batches.
+
+    - `best_arm(params, state, t) -> arm`: the arm to play, from releases.
+    - `prepare_batch(params, state, arm, t)`: open the arm's next batch if `needs_batch`.
+    """
+
+    @kernel(borrows=True)
+    def decide(params: Any, state: Any, pools: Pools, t: int, rng: Any) -> tuple[int, int]:
+        if in_batch(pools):
+            return continue_batch(pools)
+        if must_choose(pools):
+            best = arm_without_rewards(pools)
+            pools.current[0] = best if best >= 0 else best_arm(params, state, t)
+        arm = next_arm(params, pools, rng)
+        prepare_batch(params, state, arm, t)
+        return assign_batch(pools, arm)
+
+    return decide
+
+
+@functools.cache
+def choose_in_batches(
+    best_arm: Callable[..., int], prepare_batch: Callable[..., None]
+) -> Callable[..., tuple[int, int]]:
+    """Make `choose` from `batch_driver`, for a policy whose state is the pools alone."""
+    decide = batch_driver(best_arm, prepare_batch)
+
+    @kernel(borrows=True)
+    def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
+        return decide(params, state, state, t, rng)
+
+    return choose
 
 
 @kernel(borrows=True)

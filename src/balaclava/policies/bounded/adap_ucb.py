@@ -7,15 +7,15 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.pools import Pools
+from balaclava.frames.pools import Pools, choose_in_batches
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.bounded.batched import (
     begin,
+    double_pulls,
     forget_alone,
     highest_index,
     learn_alone,
-    play_episode,
 )
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled import PooledPolicy
@@ -73,7 +73,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     name = "adap-ucb"
     reference = "Azize, Basu 2022"
     kernels: ClassVar[Kernels] = Kernels(
-        begin, highest_index(index, play_episode), learn_alone, forget_alone
+        begin, choose_in_batches(highest_index(index), double_pulls), learn_alone, forget_alone
     )
     estimation = FROM_POOLS
     epsilon: Epsilon

@@ -14,17 +14,12 @@ from balaclava.frames.pools import (
     OPEN_BATCHES_PER_ARM,
     Pools,
     add_reward,
-    arm_without_rewards,
-    assign_batch,
     assign_decision,
     batch_ordinal,
     begin_pools,
     close_batch,
-    continue_batch,
     find_row,
     give_up,
-    in_batch,
-    must_choose,
     needs_batch,
     next_arm,
     open_batch,
@@ -63,12 +58,10 @@ def release_sum(params: Any, state: Pools, arm: int, row: int, rng: Any) -> floa
 
 
 @kernel(borrows=True)
-def play_episode(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
-    """The next decision. Each batch doubles the arm's pulls: 1, 1, 2, 4, 8, ..."""
-    arm = next_arm(params, state, rng)
+def double_pulls(params: Any, state: Pools, arm: int, t: int) -> None:
+    """Open batches that double the arm's pulls: 1, 1, 2, 4, 8, ..."""
     if needs_batch(state, arm):
         open_batch(state, arm, 2 ** min(max(batch_ordinal(state, arm) - 2, 0), MOST_DOUBLINGS))
-    return assign_batch(state, arm)
 
 
 @kernel(borrows=True)
@@ -81,29 +74,23 @@ def play_lazily(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
 
 
 @functools.cache
-def highest_index(index: Callable[..., float], play: Callable[..., Any]) -> Callable[..., Any]:
-    """`choose` of a policy that plays a whole batch of the arm with the highest index.
+def highest_index(index: Callable[..., float]) -> Callable[..., int]:
+    """Make `best_arm`: the highest index among the leader and the arms that do not wait.
 
-    Of the arms that are not waiting, and the leader; `index` is of (params, state, arm, log t).
+    `index` is a kernel of (params, state, arm, log t).
     """
 
     @kernel(borrows=True)
-    def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-        if in_batch(state):
-            return continue_batch(state)
-        if must_choose(state):
-            best = arm_without_rewards(state)
-            if best < 0:
-                lead, log_t, highest = state.lead[0], math.log(t), -math.inf
-                for arm in range(params.arms):
-                    if state.ready[arm] or arm == lead:
-                        upper = index(params, state, arm, log_t)
-                        if best < 0 or upper > highest:
-                            best, highest = arm, upper
-            state.current[0] = best
-        return play(params, state, rng)
+    def best_arm(params: Any, state: Pools, t: int) -> int:
+        best, lead, log_t, highest = -1, state.lead[0], math.log(t), -math.inf
+        for arm in range(params.arms):
+            if state.ready[arm] or arm == lead:
+                upper = index(params, state, arm, log_t)
+                if best < 0 or upper > highest:
+                    best, highest = arm, upper
+        return best
 
-    return choose
+    return best_arm
 
 
 @kernel(borrows=True)
@@ -137,13 +124,11 @@ def pulls_after(params: Any, batch: int, before: int) -> int:
 
 
 @kernel(borrows=True)
-def play_growing(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
-    """The next decision, in batches after which an arm has n_m pulls."""
-    arm = next_arm(params, state, rng)
+def grow_pulls(params: Any, state: Pools, arm: int, t: int) -> None:
+    """Open batches after which the arm has n_m pulls."""
     if needs_batch(state, arm):
         before = state.planned[arm]
         open_batch(state, arm, pulls_after(params, batch_ordinal(state, arm), before) - before)
-    return assign_batch(state, arm)
 
 
 @kernel(borrows=True)

@@ -14,14 +14,9 @@ from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
 from balaclava.frames.pools import (
     Pools,
-    arm_without_rewards,
-    assign_batch,
+    choose_in_batches,
     clipped_mean,
-    continue_batch,
-    in_batch,
-    must_choose,
     needs_batch,
-    next_arm,
     open_batch,
 )
 from balaclava.policies.base import Kernels, register
@@ -31,8 +26,8 @@ from balaclava.policies.bounded.batched import (
     GrowingBatchPolicy,
     begin,
     forget_growing,
+    grow_pulls,
     learn_growing,
-    play_growing,
 )
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.theory.imed_regret import imed_pulls
@@ -105,28 +100,23 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
         return max(math.ceil(high), before + 1)
 
     @kernel(borrows=True)
-    def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
-        if in_batch(state):
-            return continue_batch(state)
-        if must_choose(state):
-            lead = state.lead[0]
-            best = arm_without_rewards(state)
-            if best < 0:
-                top, lowest = clipped_mean(state, lead), math.inf
-                for arm in range(params.arms):
-                    if state.ready[arm] or arm == lead:
-                        n, x, draws = state.weights[arm], state.means[arm], state.draws[arm]
-                        index = rate(params, t, n, x, top, draws) + math.log(n)
-                        if index < lowest:
-                            best, lowest = arm, index
-            state.current[0] = best
-        if not adaptive:
-            return play_growing(params, state, rng)
-        arm = next_arm(params, state, rng)
+    def best_arm(params: Any, state: Pools, t: int) -> int:
+        best, lead, lowest = -1, state.lead[0], math.inf
+        top = clipped_mean(state, lead)
+        for arm in range(params.arms):
+            if state.ready[arm] or arm == lead:
+                n, x, draws = state.weights[arm], state.means[arm], state.draws[arm]
+                index = rate(params, t, n, x, top, draws) + math.log(n)
+                if index < lowest:
+                    best, lowest = arm, index
+        return best
+
+    @kernel(borrows=True)
+    def adapt_batch(params: Any, state: Pools, arm: int, t: int) -> None:
         if needs_batch(state, arm):
             open_batch(state, arm, pulls_needed(params, state, arm, t) - state.planned[arm])
-        return assign_batch(state, arm)
 
+    choose = choose_in_batches(best_arm, adapt_batch if adaptive else grow_pulls)
     return Kernels(begin, choose, learn_growing, forget_growing)
 
 

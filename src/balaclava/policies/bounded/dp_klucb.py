@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl_upper
-from balaclava.frames.pools import Pools, clipped_mean
+from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import (
     BatchRatio,
     GrowingBatchPolicy,
     begin,
     forget_growing,
+    grow_pulls,
     highest_index,
     learn_growing,
-    play_growing,
 )
 from balaclava.policies.intervals import FROM_POOLS
 
@@ -76,7 +76,7 @@ class DPKLUCB(GrowingBatchPolicy):
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     kernels: ClassVar[Kernels] = Kernels(
-        begin, highest_index(index, play_growing), learn_growing, forget_growing
+        begin, choose_in_batches(highest_index(index), grow_pulls), learn_growing, forget_growing
     )
     estimation = FROM_POOLS
     most_draws = 16

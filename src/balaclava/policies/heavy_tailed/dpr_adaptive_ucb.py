@@ -24,19 +24,14 @@ from balaclava.frames.pools import (
     NO_ROW,
     Pools,
     add_reward,
-    arm_without_rewards,
-    assign_batch,
+    batch_driver,
     begin_pools,
     close_batch,
-    continue_batch,
     cut_short,
     empty_row,
     find_row,
     give_up,
-    in_batch,
-    must_choose,
     needs_batch,
-    next_arm,
     open_batch,
     rewards_in_batch,
     use_mean,
@@ -200,14 +195,9 @@ def arm_to_play(params: Any, state: State, t: int) -> int:
 
 
 @kernel(borrows=True)
-def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
+    """Open the arm's next batch, or cut short a histogram that is no longer needed."""
     pools = state.pools
-    if in_batch(pools):
-        return continue_batch(pools)
-    if must_choose(pools):
-        best = arm_without_rewards(pools)
-        pools.current[0] = best if best >= 0 else arm_to_play(params, state, t)
-    arm = next_arm(params, pools, rng)
     if needs_batch(pools, arm):
         g = next_grade(params, state, arm, t)
         new = g > state.top[arm]
@@ -228,7 +218,14 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
         and not (pools.held_out[0] or pools.first_pulls[0])
     ):
         cut_short(pools, arm)  # one histogram is enough
-    return assign_batch(pools, arm)
+
+
+decide = batch_driver(arm_to_play, prepare_batch)
+
+
+@kernel(borrows=True)
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    return decide(params, state, state.pools, t, rng)
 
 
 @kernel(borrows=True)

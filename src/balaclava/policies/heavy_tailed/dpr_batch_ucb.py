@@ -32,18 +32,13 @@ from balaclava.frames.pools import (
     OPEN_BATCHES_PER_ARM,
     Pools,
     add_reward,
-    arm_without_rewards,
-    assign_batch,
+    batch_driver,
     batch_ordinal,
     begin_pools,
     close_batch,
-    continue_batch,
     find_row,
     give_up,
-    in_batch,
-    must_choose,
     needs_batch,
-    next_arm,
     open_batch,
     rewards_in_batch,
     use_mean,
@@ -122,27 +117,33 @@ def begin(params: Params) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    pools = state.pools
-    if in_batch(pools):
-        return continue_batch(pools)
-    if must_choose(pools):
-        best, lead = arm_without_rewards(pools), pools.lead[0]
-        if best < 0:
-            highest = -math.inf
-            for arm in range(params.arms):
-                index = pools.means[arm] + state.widths[arm]
-                if (pools.ready[arm] or arm == lead) and (best < 0 or index > highest):
-                    best, highest = arm, index
-        pools.current[0] = best
-    arm = next_arm(params, pools, rng)
-    if needs_batch(pools, arm):
-        m = min(batch_ordinal(pools, arm) - 1, params.radii.size)
-        row = open_batch(pools, arm, params.sizes[m])
+def best_arm(params: Params, state: State, t: int) -> int:
+    """The arm with the highest mean plus radius, of the leader and the arms that do not wait."""
+    pools, best, highest = state.pools, -1, -math.inf
+    for arm in range(params.arms):
+        index = pools.means[arm] + state.widths[arm]
+        if (pools.ready[arm] or arm == pools.lead[0]) and (best < 0 or index > highest):
+            best, highest = arm, index
+    return best
+
+
+@kernel(borrows=True)
+def prepare_batch(params: Params, state: State, arm: int, t: int) -> None:
+    """Open the arm's next batch, with its size, level and centre."""
+    if needs_batch(state.pools, arm):
+        m = min(batch_ordinal(state.pools, arm) - 1, params.radii.size)
+        row = open_batch(state.pools, arm, params.sizes[m])
         if row != NO_ROW:
             state.grades[arm, row] = m
             state.centres[arm, row] = state.latest[arm]
-    return assign_batch(pools, arm)
+
+
+decide = batch_driver(best_arm, prepare_batch)
+
+
+@kernel(borrows=True)
+def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    return decide(params, state, state.pools, t, rng)
 
 
 @kernel(borrows=True)
