@@ -501,7 +501,7 @@ def test_another_experiment_is_refused(plan: ExperimentPlan, tmp_path: Path) -> 
     before = tree(out)
     text = SWEEP.replace("[0.25, 0.5]", "[0.25, 0.75]")
     other = read_plan(written(tmp_path, text, "other.toml"))
-    with pytest.raises(ResultsFileError, match=r"another experiment, 'small': .*lacks bold\(rad"):
+    with pytest.raises(ResultsFileError, match=r"another sweep, 'small': .*lacks bold\(rad"):
         run_sweep(other, out)
     assert tree(out) == before
     run_sweep(other, out, extend=True)
@@ -716,7 +716,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = written(tmp_path, SWEEP.replace("seed = 1", "seed = 2"), "other.toml")
     answer = invoke("simulate", other, "--out", out)
     assert answer.exit_code == 2
-    assert "another experiment" in answer.stderr
+    assert "another sweep" in answer.stderr
     assert "the file has other parameters, another seed or another device for " in answer.stderr
     assert "lacks" not in answer.stderr
     assert (out / "summary.txt").read_text(encoding="utf-8") == summary

@@ -123,11 +123,12 @@ class Sweep:
 
     Example:
         >>> import balaclava as bl, tempfile
-        >>> from balaclava.experiments.experiment_file import Experiment, Plan
+        >>> from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
         >>> from balaclava.experiments.sweep_runner import run_sweep
         >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
         >>> policies = {"a": bl.policy("ucb1", arms=3)}
-        >>> plan = Plan("small", (Experiment(policies, world, 1000, 10, seed=1),))
+        >>> setting = SimulationSetting(policies, world, 1000, 10, seed=1)
+        >>> plan = ExperimentPlan("small", (setting,))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = run_sweep(plan, folder)
         ...     sweep = open_sweep(folder)
@@ -357,31 +358,30 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """In what two manifests are not of one experiment, in words; "" where they are."""
-    for what in ("versions", "sources"):
-        if old.get(what) != new[what]:
-            before, now = old.get(what), new[what]
-            if isinstance(before, dict):
-                names = [name for name in now if before.get(name) != now[name]]
-                before, now = ({name: d.get(name) for name in names} for d in (before, now))
-                return f"it was computed with {_listed(before)}, and this is {_listed(now)}"
-            return "it was computed with another state of balaclava's sources"
+    """Why the cells of two manifests do not belong together; "" if they do."""
+    before, now = old["versions"], new["versions"]
+    names = [name for name in now if before.get(name) != now[name]]
+    if names:
+        before, now = (_listed({name: each.get(name) for name in names}) for each in (before, now))
+        return f"its numbers were computed with {before}, and this is {now}"
+    if old["sources"] != new["sources"]:
+        return "its numbers were computed with another state of balaclava's sources"
     before, now = (_keys(manifest) for manifest in (old, new))
     if before == now:
         return ""
     gone = [name for key, name in before.items() if key not in now]
-    come = [name for key, name in now.items() if key not in before]
-    changed = [name for name in gone if name in come]  # by name the same, and yet another cell
+    added = [name for key, name in now.items() if key not in before]
+    changed = [name for name in gone if name in added]
     sentences = []
     for cells, verb in (
         (changed, "has other parameters, another seed or another device for"),
         ([name for name in gone if name not in changed], "lacks"),
-        ([name for name in come if name not in changed], "adds"),
+        ([name for name in added if name not in changed], "adds"),
     ):
         if cells:
             more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
             sentences.append(f"the file {verb} {cells[0]}{more}")
-    return f"{', '.join(sentences) or 'the labels differ'}"
+    return ", ".join(sentences) or "the labels differ"
 
 
 def _listed(versions: dict[str, Any]) -> str:

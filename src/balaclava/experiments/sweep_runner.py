@@ -321,8 +321,8 @@ def _claimed(sweep: Sweep, extend: bool) -> Iterator[None]:
         old = read_manifest(folder)
         if old is not None and not extend and (why := differences(old, sweep.manifest)):
             raise ResultsFileError(
-                f"{folder} holds another experiment, {old.get('name')!r}: {why}; choose another "
-                "folder, or --extend this one, which keeps the cells that both have"
+                f"{folder} holds another sweep, {old['name']!r}: {why}; choose another folder, or "
+                "add to this one with --extend, which plays only the cells that it lacks"
             )
         for place in (folder, folder / "cells", folder / "parts"):
             for path in place.glob(".*.tmp.*"):
