@@ -39,39 +39,36 @@ CONNECTIONS = 32
 
 _SERVER = """
 import sys, json
-from balaclava.service.http.server import Settings, first_key, serve
-settings = Settings(**json.loads(sys.argv[1]))
+from balaclava.service.http.server import ServerSettings, first_key, serve
+settings = ServerSettings(**json.loads(sys.argv[1]))
 service = settings.open(); key = first_key(service); service.close()
 print(key or "", flush=True)
 serve(settings, lambda address, key: None)
 """
 
-# The same server, middleware, key and models; the handler does nothing but answer. Once as FastAPI
-# calls a handler, and once by the short way of this service.
+# The same server, middleware, key and payloads; the handler only answers. Once as FastAPI calls a
+# handler, and once by a fast route of this service.
 _NOTHING = """
 import sys, json, uvicorn
 from fastapi import Depends
 from fastapi.responses import JSONResponse
-from balaclava.service.http import app as module
+from balaclava.service.http.app import create_app, require_right
+from balaclava.service.http.fast_routes import FastRoute
 from balaclava.service.http.payloads import DecisionsIn, DecisionsOut
-from balaclava.service.http.server import Settings, configuration, first_key
-from balaclava.service.http.fast_routes import Shortcut, Shortcuts
-from pydantic import TypeAdapter
-settings = Settings(**json.loads(sys.argv[1]))
+from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
+settings = ServerSettings(**json.loads(sys.argv[1]))
 service = settings.open(); key = first_key(service)
-app = module.create_app(service)
+app = create_app(service)
 answer = {"decisions": [{"decision_id": "x" * 22, "arm": 0, "label": "plain",
                          "propensity": 1.0, "learns": True}]}
-who = module._require(service, True, "decide")
-@app.post("/usual/{name}", dependencies=[Depends(who)])
-@app.post("/nothing/{name}", dependencies=[Depends(who)])
-async def nothing(name: str, asked: DecisionsIn) -> DecisionsOut:
+check = [Depends(require_right(service, True, "decide"))]
+async def nothing(name: str, payload: DecisionsIn) -> DecisionsOut:
     return JSONResponse(answer)
-(known,) = [each.kwargs["shortcuts"] for each in app.user_middleware if each.cls is Shortcuts]
-(short,) = [each for each in app.router.routes if getattr(each, "path", "") == "/nothing/{name}"]
-known.append(Shortcut(short, TypeAdapter(DecisionsIn), who))
+app.post("/usual/{name}", dependencies=check)(nothing)
+app.router.routes.append(
+    FastRoute("/nothing/{name}", nothing, methods=["POST"], dependencies=check))
 print(key, flush=True)
-uvicorn.Server(configuration(app, settings)).run()
+uvicorn.Server(uvicorn_config(app, settings)).run()
 """
 
 

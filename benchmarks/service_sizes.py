@@ -28,8 +28,8 @@ FIRST, PICTURES, AT_ONCE = 20_000, 10_000, 100_000
 DAY = 86_400.0
 _SERVER = """
 import sys, json
-from balaclava.service.http.server import Settings, serve
-serve(Settings(**json.loads(sys.argv[1])), lambda address, key: print(flush=True))
+from balaclava.service.http.server import ServerSettings, serve
+serve(ServerSettings(**json.loads(sys.argv[1])), lambda address, key: print(flush=True))
 """
 EVENTS = EXPERIMENT | {"reward_window": 365 * DAY, "rewards_per_person": 3}
 READ = (

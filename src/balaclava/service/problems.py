@@ -39,7 +39,7 @@ def problem_response(problem: Problem) -> JSONResponse:
     )
 
 
-NO_DATABASE = Problem(503, "the database does not answer", retry_after=1)
+DATABASE_UNAVAILABLE = Problem(503, "the database does not answer", retry_after=1)
 
 
 class StartError(Exception):

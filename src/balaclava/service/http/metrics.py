@@ -1,7 +1,8 @@
-"""Counters and latencies for Prometheus. Nothing here depends on a reward's value."""
+"""Request counts and latencies for Prometheus. They do not depend on any reward's value."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -10,12 +11,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 if TYPE_CHECKING:
     from balaclava.service.service import Service
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+# Bucket bounds in seconds: a decision takes milliseconds, a timeout 30 s.
+_LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _KNOWN_METHODS = {"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"}
 
 
 class Metrics:
-    """Of one process."""
+    """Metrics of one process."""
 
     media_type = CONTENT_TYPE_LATEST
 
@@ -29,11 +31,12 @@ class Metrics:
         )
         self._seconds = Histogram(
             "balaclava_request_seconds",
-            "How long answers took.",
+            "Latency of responses.",
             ["route"],
-            buckets=_SECONDS,
+            buckets=_LATENCY_BUCKETS,
             registry=self._registry,
         )
+        self._labelled = cache(self._children)
         waiting = Gauge(
             "balaclava_waiting", "Decisions and rewards in the queue.", registry=self._registry
         )
@@ -41,12 +44,17 @@ class Metrics:
         commits = Gauge("balaclava_commits", "Commits since the start.", registry=self._registry)
         commits.set_function(lambda: service.writer.commits)
 
-    def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+    def record(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
         method = method if method in _KNOWN_METHODS else "other"
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        requests, latency = self._labelled(method, route, status)
+        requests.inc()
+        latency.observe(seconds)
+
+    def _children(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        """Look up the metrics of a route once: by labels it is slow."""
+        return self._requests.labels(method, route, str(status)), self._seconds.labels(route)
 
     def text(self) -> bytes:
-        """In the format of Prometheus."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Around every request: a limit on its size, headers that browsers obey, a count and a time."""
+"""Middleware around every request: body limits, security headers, metrics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.problems import Problem, problem_response
 
-LARGEST_BODY = 1_000_000
-BODY_SECONDS = 30.0
-_TOO_LARGE = Problem(413, f"a body has at most {LARGEST_BODY:,} bytes; send less at once")
-_TOO_SLOW = Problem(408, f"the rest of the body did not come within {BODY_SECONDS:g} seconds")
+LARGEST_BODY = 1_000_000  # bytes, part of the HTTP contract
+BODY_SECONDS = 30.0  # timeout between two chunks of a body
+_TOO_LARGE = Problem(413, f"the body is too large: at most {LARGEST_BODY:,} bytes; split it")
+_TOO_SLOW = Problem(408, f"timeout: the body was not complete after {BODY_SECONDS:g} seconds")
 _NOT_LOCAL = Problem(
-    403, "without keys the service answers to this machine's own names alone: localhost, 127.0.0.1"
+    403, "without keys the service accepts requests to localhost or 127.0.0.1 only"
 )
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -28,11 +28,11 @@ _HEADERS = [
 
 
 class _RefusedError(Exception):
-    """The body is not read any further."""
+    """Stop reading the body."""
 
 
 class RequestMiddleware:
-    """Plain ASGI: it costs next to nothing."""
+    """ASGI middleware that limits bodies, adds headers and records metrics."""
 
     def __init__(
         self, app: ASGIApp, *, metrics: Metrics, local: bool = False, root_path: str = ""
@@ -41,17 +41,17 @@ class RequestMiddleware:
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, unless it is too large."""
+        """Pass a request on, unless it breaks a limit."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         if self._root_path:
             scope["root_path"] = self._root_path
         began, sent, status, whole = time.perf_counter(), 0, 500, False
-        refusal = _TOO_LARGE if _announced(scope) > LARGEST_BODY else None
+        refusal = _TOO_LARGE if _content_length(scope) > LARGEST_BODY else None
         if "\0" in scope["path"]:
-            refusal = Problem(404, "there is nothing at this address")
-        if self._local and not all(map(is_loopback, _names(scope))):
+            refusal = Problem(404, "no page or endpoint at this path")
+        if self._local and not all(map(is_loopback, _host_names(scope))):
             refusal = _NOT_LOCAL
 
         async def limited() -> Message:
@@ -72,7 +72,7 @@ class RequestMiddleware:
         async def guarded(message: Message) -> None:
             nonlocal status
             if refusal is not None and status != refusal.status:
-                return  # what the application makes of a body that it did not get
+                return  # the application's answer to a truncated body
             if message["type"] == "http.response.start":
                 status = message["status"]
                 names = {name for name, _ in message["headers"]}
@@ -91,11 +91,11 @@ class RequestMiddleware:
                 await problem_response(refusal)(scope, receive, guarded)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.note(scope["method"], route, status, time.perf_counter() - began)
+            self._metrics.record(scope["method"], route, status, time.perf_counter() - began)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is a name, or an address, of this machine that no other can reach."""
+    """Whether a host name or address is local to this machine."""
     if host == "localhost":
         return True
     try:
@@ -104,10 +104,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _names(scope: Scope) -> list[str]:
-    """Whom the request is addressed to, and whose page sent it, if one did.
+def _host_names(scope: Scope) -> list[str]:
+    """Host names in the Host and Origin headers.
 
-    A page elsewhere may point a name of its own at us, or post a form to our own name.
+    A foreign page may resolve its own name to this machine, or post a form to localhost.
     """
     headers = dict(scope["headers"])
     addresses = [b"//" + headers.get(b"host", b"")]
@@ -122,7 +122,7 @@ def _names(scope: Scope) -> list[str]:
     return names
 
 
-def _announced(scope: Scope) -> int:
+def _content_length(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value)

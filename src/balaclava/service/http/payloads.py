@@ -1,4 +1,4 @@
-"""What the endpoints take and give, for OpenAPI and for checking."""
+"""Request and response bodies, for validation and for OpenAPI."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model_validator
 
-MOST_COUNT = 10_000
-MOST_ARMS = 10_000
+# Limits of the HTTP interface (docs/service.md); a full list of rewards fits into 1 MB.
+MOST_COUNT = 10_000  # decisions, or rewards, of one request
+MOST_ARMS = 10_000  # of an experiment
 _NAME = r"^[^/\\?#\x00-\x1f\x7f]*[^/\\?#\x00-\x1f\x7f.\s][^/\\?#\x00-\x1f\x7f]*$"
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
@@ -16,7 +17,7 @@ ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Payload(BaseModel):
-    """Nothing is taken that is not known, and nothing of another type."""
+    """A body without unknown fields or implicit conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -25,15 +26,17 @@ class ExperimentIn(Payload):
     """A new experiment."""
 
     name: Name
-    policy: Annotated[str, Field(max_length=100, description="such as dp-imed")]
-    parameters: dict[str, Any] = Field(default_factory=dict, description="of the policy")
+    policy: Annotated[str, Field(max_length=100, description="registry name, such as dp-imed")]
+    parameters: dict[str, Any] = Field(default_factory=dict, description="parameters of the policy")
     arms: Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS)]
-    reward_window: Annotated[float, Field(gt=0, description="seconds that a reward may take")]
+    reward_window: Annotated[
+        float, Field(gt=0, description="seconds in which a decision's reward may arrive")
+    ]
     default_reward: float | None = Field(
-        None, description="what counts where no reward came in time"
+        None, description="reward of a decision for which none arrives in time"
     )
     settle: Literal["window", "arrival"] | None = Field(
-        None, description="window where there is a default_reward, arrival otherwise"
+        None, description='"window" if there is a default_reward, otherwise "arrival"'
     )
     rewards_per_person: Annotated[int, Field(ge=1, le=10**6)] = 1
     population: Name | None = None
@@ -44,13 +47,17 @@ class ExperimentIn(Payload):
 class DecisionsIn(Payload):
     """A request for decisions."""
 
-    request_id: ShortText | None = Field(None, description="the same one gets the same decisions")
-    person: ShortText | None = Field(None, description="whose rewards are capped together")
+    request_id: ShortText | None = Field(
+        None, description="idempotency key: the same id gets the same decisions"
+    )
+    person: ShortText | None = Field(
+        None, description="participant; rewards_per_person limits how many decisions learn"
+    )
     count: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 1
 
 
 class DecisionOut(Payload):
-    """An arm for somebody."""
+    """One decision."""
 
     decision_id: str
     arm: int
@@ -61,13 +68,13 @@ class DecisionOut(Payload):
 
 
 class DecisionsOut(Payload):
-    """Exactly as many as were asked for."""
+    """Exactly `count` decisions."""
 
     decisions: list[DecisionOut]
 
 
 class RewardIn(Payload):
-    """What came of a decision: its reward, or, of a local policy, a report of it."""
+    """The reward of a decision, or a device's report for a local policy."""
 
     value: Number | None = None
     report: Number | None = None
@@ -80,7 +87,7 @@ class RewardIn(Payload):
 
 
 class DecisionRewardIn(RewardIn):
-    """The same, with the decision that it belongs to."""
+    """A reward with its decision."""
 
     decision_id: Annotated[str, Field(max_length=100)]
 
@@ -89,26 +96,26 @@ RewardsIn = Annotated[list[DecisionRewardIn], Field(max_length=MOST_COUNT)]
 
 
 class RewardOut(Payload):
-    """It is on the disk."""
+    """Acknowledgement: the reward is on the disk."""
 
     recorded: Literal[True]
 
 
 class DecisionRewardOut(RewardOut):
-    """The same, with the decision that it belongs to."""
+    """An acknowledgement with its decision."""
 
     decision_id: str
 
 
 class PopulationIn(Payload):
-    """A population's total."""
+    """The total privacy budget of a population."""
 
     epsilon: Annotated[float, Field(gt=0, le=1e6)]
     delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class KeyIn(Payload):
-    """A new key."""
+    """A new API key."""
 
     role: Literal["decide", "read", "admin"]
     label: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
@@ -124,6 +131,14 @@ class ProblemOut(BaseModel):
 
 
 class DecisionProblemOut(ProblemOut):
-    """The same, with the decision that it belongs to."""
+    """A problem with the decision that it concerns."""
 
     decision_id: str
+
+
+# Names that an error may repeat. A caller's own keys could be a participant's name.
+FIELD_NAMES = {
+    name
+    for payload in (ExperimentIn, DecisionsIn, DecisionRewardIn, PopulationIn, KeyIn)
+    for name in payload.model_fields
+} | {"confidence", "points", "body", "query", "path"}

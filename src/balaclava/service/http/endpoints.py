@@ -1,0 +1,199 @@
+"""The endpoints of the HTTP interface, grouped by the right that they need."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi.responses import JSONResponse
+
+from balaclava.agents.player import REPORT, REWARD
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.jobs import ReceivedReward
+from balaclava.service.http.metrics import Metrics
+from balaclava.service.http.payloads import (
+    DecisionProblemOut,
+    DecisionRewardOut,
+    DecisionsIn,
+    DecisionsOut,
+    ExperimentIn,
+    KeyIn,
+    Name,
+    PopulationIn,
+    RewardIn,
+    RewardOut,
+    RewardsIn,
+)
+from balaclava.service.problems import Problem
+from balaclava.service.service import Service
+
+_REPORT_SCRIPT = Path(__file__).parents[1] / "static" / "report.js"
+
+
+def add_decisions(router: APIRouter, service: Service) -> None:
+    """Add decisions and rewards."""
+
+    @router.post("/v1/experiments/{name}/decisions")
+    async def decide(name: str, payload: DecisionsIn) -> DecisionsOut:
+        """Make exactly `count` decisions. Repeating a request_id repeats its decisions."""
+        answer = await service.decide(name, payload.count, payload.request_id, payload.person)
+        return Response(answer, media_type="application/json")  # type: ignore[return-value]
+
+    @router.put("/v1/decisions/{decision_id}/reward")
+    async def reward(decision_id: str, payload: RewardIn) -> RewardOut:
+        """Record a decision's reward. It counts once, even if it is sent again."""
+        (answer,) = await service.reward([_received(decision_id, payload)])
+        if isinstance(answer, Problem):
+            raise answer
+        return JSONResponse(answer)  # type: ignore[return-value]
+
+    @router.post("/v1/rewards")
+    async def rewards(payload: RewardsIn) -> list[DecisionRewardOut | DecisionProblemOut]:
+        """Record many rewards. Each gets its own answer, in the same order."""
+        received = [_received(each.decision_id, each) for each in payload]
+        answers = [
+            {
+                "decision_id": each.decision_id,
+                **(answer.document if isinstance(answer, Problem) else answer),
+            }
+            for each, answer in zip(received, await service.reward(received), strict=True)
+        ]
+        return JSONResponse(answers)  # type: ignore[return-value]
+
+
+def _received(decision_id: str, payload: RewardIn) -> ReceivedReward:
+    if payload.report is not None:
+        return ReceivedReward(decision_id, REPORT, payload.report)
+    assert payload.value is not None
+    return ReceivedReward(decision_id, REWARD, payload.value)
+
+
+def add_experiments(router: APIRouter, service: Service) -> None:
+    """Add what creates an experiment and changes its state."""
+
+    @router.post("/v1/experiments", status_code=201)
+    async def create(payload: ExperimentIn) -> dict[str, Any]:
+        """Create an experiment. Creating the same one again answers 200."""
+        definition = ExperimentDefinition.checked(**payload.model_dump())
+        new = await service.create(definition)
+        document = await asyncio.to_thread(service.experiment, definition.name)
+        return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
+
+    for verb in ("pause", "resume", "finish"):
+        _add_verb(router, service, verb)
+
+
+def _add_verb(router: APIRouter, service: Service, verb: str) -> None:
+    @router.post(f"/v1/experiments/{{name}}/{verb}", operation_id=verb, name=verb)
+    async def set_state(name: str) -> dict[str, Any]:
+        await service.set_state(name, verb)
+        return await asyncio.to_thread(service.experiment, name)
+
+
+def add_reading(router: APIRouter, service: Service) -> None:
+    """Add what reads experiments and budgets."""
+
+    @router.get("/v1/experiments")
+    def list_experiments() -> dict[str, Any]:
+        """List all experiments."""
+        return {"experiments": service.experiments()}
+
+    @router.get("/v1/experiments/{name}")
+    def experiment(name: str) -> dict[str, Any]:
+        """Return the definition, the progress and the guarantee."""
+        return service.experiment(name)
+
+    @router.get("/v1/experiments/{name}/results")
+    def results(
+        name: str, confidence: Annotated[float, Query(gt=0, lt=1)] = 0.95
+    ) -> dict[str, Any]:
+        """Return released means with intervals, and the winner if there is one."""
+        return service.results(name, confidence)
+
+    @router.get("/v1/experiments/{name}/privacy")
+    def privacy(name: str) -> dict[str, Any]:
+        """Return the guarantee, whom it protects, and what it does not cover."""
+        return service.privacy(name)
+
+    @router.get("/v1/experiments/{name}/history")
+    def history(name: str, points: Annotated[int, Query(ge=2, le=2_000)] = 300) -> dict[str, Any]:
+        """Return shares of decisions and released means over time."""
+        return service.history(name, points)
+
+    @router.get("/v1/populations")
+    def populations() -> dict[str, Any]:
+        """List the privacy budgets: total, spent, left."""
+        return {"populations": service.ledger_document()["populations"]}
+
+
+def add_administration(router: APIRouter, service: Service) -> None:
+    """Add decision states, budgets, the ledger and API keys."""
+
+    @router.get("/v1/decisions/{decision_id}")
+    def decision(decision_id: str) -> dict[str, Any]:
+        """Return the state: open, rewarded, defaulted or given up; never the value."""
+        return service.decision(decision_id)
+
+    @router.put("/v1/populations/{name}")
+    def set_population(name: Name, total: PopulationIn) -> dict[str, Any]:
+        """Create a population with a total budget, or raise its total."""
+        return service.ledger.set_population(name, total.epsilon, total.delta).document()
+
+    @router.get("/v1/ledger")
+    def ledger() -> dict[str, Any]:
+        """Return all budgets and all ledger entries."""
+        return service.ledger_document()
+
+    @router.get("/v1/keys")
+    def list_keys() -> dict[str, Any]:
+        """List all API keys, without the keys themselves."""
+        return {"keys": service.list_keys()}
+
+    @router.post("/v1/keys", status_code=201)
+    async def create_key(payload: KeyIn) -> dict[str, Any]:
+        """Create an API key. Only this answer contains it."""
+        return await service.create_key(payload.role, payload.label)
+
+    @router.delete("/v1/keys/{id}", status_code=204)
+    async def revoke_key(id: str) -> Response:
+        """Revoke an API key."""
+        await service.revoke_key(id)
+        return Response(status_code=204)
+
+
+def add_metrics(router: APIRouter, metrics: Metrics) -> None:
+    """Add the Prometheus endpoint."""
+
+    @router.get("/metrics")
+    def show_metrics() -> Response:
+        """Return metrics for Prometheus; needs a key, as request counts can reveal rewards."""
+        return Response(metrics.text(), media_type=metrics.media_type)
+
+
+def add_health(app: FastAPI, service: Service) -> None:
+    """Add liveness and readiness probes."""
+
+    @app.get("/healthz", tags=["health"])
+    async def healthz() -> dict[str, str]:
+        """Answer while the process is alive."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["health"])
+    def readyz() -> dict[str, str]:
+        """Answer whether the service can make decisions."""
+        if not service.ready():
+            raise Problem(503, "the database does not answer, or the writer has stopped")
+        return {"status": "ready"}
+
+
+def add_report_script(app: FastAPI) -> None:
+    """Add the script with which a browser reports to a local policy."""
+    script = _REPORT_SCRIPT.read_bytes()
+    headers = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
+
+    @app.get("/report.js", tags=["device"])
+    async def report_js() -> Response:
+        """Return the reporting script, for pages of any origin."""
+        return Response(script, media_type="text/javascript", headers=headers)
