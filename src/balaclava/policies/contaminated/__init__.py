@@ -1,1 +1,1 @@
-"""Policies for heavy-tailed rewards of which a share are outliers."""
+"""Policies for heavy-tailed rewards with outliers among them."""

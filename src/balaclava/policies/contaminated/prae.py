@@ -1,6 +1,6 @@
 """Private and robust arm elimination (Wu, Zhou, Tao, Wang 2023, Algorithm 1).
 
-The frame of prae-raw and prae-central, which differ in how the mean of a batch is estimated.
+Shared by prae-raw and prae-central, which differ in their estimate of a batch's mean.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from balaclava.frames.epochs import (
 )
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
-from balaclava.policies.moments import is_as_told
+from balaclava.policies.moments import is_as_told, require_levels
 from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.mechanisms.truncation import exact_step
 from balaclava.theory.elimination_regret import elimination_regret, worst_elimination_regret
@@ -49,9 +49,8 @@ from balaclava.theory.truncation_radius import (
 
 FirstPhase = Literal["uniform", "each-round", "greedy", "half-greedy"]
 UNIFORM, EACH_ROUND, GREEDY, HALF_GREEDY = range(len(get_args(FirstPhase)))
-_SMALLEST, _LARGEST = 1e-200, 1e200
 Order = Annotated[float, Range(2, meaning="order of the known moment, k")]
-Threshold = Annotated[float, Range(0, meaning="batches with fewer pulls remove no arm")]
+Threshold = Annotated[float, Range(0, meaning="least pulls in a batch that removes arms")]
 
 
 class Params(NamedTuple):
@@ -67,8 +66,8 @@ class Params(NamedTuple):
     radius_scale: float
     threshold: float
     first_phase: int
-    folds: int  # parts of a batch, of which the last is averaged
-    low: float  # where the histogram begins, if there is one
+    folds: int  # parts of a batch; the last part is averaged
+    low: float  # lower end of the histogram, if there is one
     width: float  # of a bin
     bins: int
     explore: float
@@ -76,12 +75,12 @@ class Params(NamedTuple):
 
 
 class PraeState(NamedTuple):
-    """The batches under way, each an epoch; by row, what was fixed when each was opened."""
+    """The batches under way, each an epoch; by row, the values fixed when each opened."""
 
     epochs: Epochs
     level: np.ndarray  # [row]: the truncation level, M
     step: np.ndarray  # [row]: of the grid on which a sum of its rewards is exact
-    first: np.ndarray  # [row]: whether the batch is one of the first phase
+    first: np.ndarray  # [row]: whether the batch is below the threshold
     size: np.ndarray  # one element: B of the newest batch
     rest: np.ndarray  # one element: decisions left in a batch whose rewards are not used,
     pick: np.ndarray  # one element: and its arm
@@ -111,7 +110,7 @@ def begin_elimination(params: Params, rows: int = 2) -> PraeState:
 
 @kernel(borrows=True)
 def next_size(params: Params, state: PraeState, rng: Any) -> None:
-    """B = 2, 4, 8, ...; those of the first phase whose rewards are not used are only counted."""
+    """Start the next size: B = 2, 4, 8, ... In the first phase rewards may go unused."""
     state.size[0] = max(2 * state.size[0], 2)
     if state.size[0] < params.threshold and params.first_phase <= EACH_ROUND:
         state.rest[0] = state.size[0]
@@ -120,7 +119,7 @@ def next_size(params: Params, state: PraeState, rng: Any) -> None:
 
 @kernel(borrows=True)
 def open_batch(params: Params, state: PraeState, length: int, only: int) -> int:
-    """Open the epoch of the batch, `length` pulls of each of its arms; its row."""
+    """Open the epoch of the batch, with `length` pulls of each of its arms; returns its row."""
     row = open_epoch(state.epochs, length, only)
     state.first[row] = state.size[0] < params.threshold
     state.level[row] = level_of(params, state.size[0])
@@ -130,7 +129,7 @@ def open_batch(params: Params, state: PraeState, length: int, only: int) -> int:
 
 @kernel(borrows=True)
 def unused_pull(params: Params, state: PraeState, rng: Any) -> tuple[int, int]:
-    """A decision of the first phase from which nothing is learned."""
+    """A decision of the first phase whose reward is not used."""
     state.rest[0] -= 1
     state.epochs.chance[0] = 1.0
     state.epochs.equally_likely[0] = 1
@@ -149,7 +148,7 @@ def level_of(params: Params, size: int) -> float:
 
 @kernel(borrows=True)
 def radius_with(params: Params, level: float, step: float, n: int) -> float:
-    """beta of a mean of n rewards at a level, and what rounding to a grid can add."""
+    """beta of a mean of n rewards at a level, plus the largest error of rounding to a grid."""
     radius = truncation_radius(level / params.scale, n, params.order, params.epsilon, params.terms)
     return float(params.radius_scale * (params.scale * radius + step))
 
@@ -177,9 +176,9 @@ def choose_in_batches(
 
 @kernel(borrows=True)
 def arm_of_batch(params: Params, state: PraeState, rng: Any) -> int:
-    """The one arm of a batch of the first phase: by chance, or by what was released; or -1.
+    """The one arm of a batch of the first phase, at random or by released means; or -1.
 
-    An arm that waits in an earlier batch is not asked again, unless all do.
+    An arm that waits in an earlier batch is not asked again, unless all wait.
     """
     epochs = state.epochs
     if state.size[0] >= params.threshold:
@@ -198,10 +197,10 @@ def arm_of_batch(params: Params, state: PraeState, rng: Any) -> int:
 
 @kernel(borrows=True)
 def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None:
-    """Remove the arms that are 2 beta behind, and go on.
+    """Remove the arms that are 2 beta behind, and end the batch.
 
-    A batch that was opened while this one waited is as long as what was asked by now, rounded up
-    to a power of two.
+    A batch that opened while this one waited covers all decisions made since, rounded up to a power
+    of two.
     """
     epochs = state.epochs
     if compare and not state.first[row]:
@@ -216,7 +215,7 @@ def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None
 
 
 class PraePolicy(PooledPolicy, PrivateRealPolicy):
-    """What prae-raw and prae-central share: their parameters, and a bound on their regret."""
+    """Parameters and regret bounds of prae-raw and prae-central."""
 
     pools: ClassVar[str] = "epochs"
     central_moments: ClassVar[bool] = False  # whether moment_bound is about |X - mean|
@@ -228,29 +227,24 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
     failure_probability: FailureProbability | None = None
     radius_scale: RadiusScale = 1.0
     threshold: Threshold | None = None
-    first_phase: Annotated[FirstPhase, Range(meaning="who gets batches below it")] = "uniform"
+    first_phase: Annotated[FirstPhase, Range(meaning="arm of smaller batches")] = "uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         failure_probability_of(self)
 
     def require_levels(self) -> None:
-        """Refuse parameters whose truncation levels leave no room for grids and noise."""
+        """Refuse parameters whose truncation levels leave the range of 64-bit floats."""
         params = self.constants()
-        if not all(_SMALLEST < level_of(params, size) < _LARGEST for size in (2, 2**60)):
-            raise self.refuse(
-                "moment_bound",
-                "gives truncation levels that 64-bit floats cannot hold; rescale the rewards, or "
-                "raise epsilon",
-            )
+        require_levels(self, level_of(params, 2), level_of(params, 2**60))
 
     @property
     def needed_threshold(self) -> float:
-        """The fewest pulls in a batch for which the radius is proved."""
+        """The least pulls in a batch for which the radius is proved."""
         raise NotImplementedError
 
     def frame(self, scale: float, terms: RadiusTerms) -> Params:
-        """The constants that both policies have."""
+        """The constants of both policies."""
         alpha, delta = self.contamination, failure_probability_of(self)
         return Params(
             arms=self.arms,
@@ -272,7 +266,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         )
 
     def batches(self, rounds: int) -> Iterator[tuple[int, float]]:
-        """Size and radius of the batches that remove arms, as far as `rounds` rounds go."""
+        """Size and radius of the batches that remove arms within `rounds` rounds."""
         params, size = self.constants(), 2
         while size <= rounds:
             if size >= params.threshold:
@@ -280,13 +274,13 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
             size *= 2
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """From the radii, with their constants, by walking through the batches.
+        """From the radii, with their constants, batch by batch.
 
-        An arm is dropped at the end of the first batch whose 4 beta is below its gap; under
-        contamination there may be no such batch, and then its regret is linear. All estimates,
-        one for each arm and batch, hold together with probability at least
-        1 - failure_probability * (arms * batches). None where the environment breaks what the
-        policy was told of it, and where radius_scale or threshold is below what is proved.
+        An arm is dropped at the end of the first batch whose 4 beta is below its gap. Under
+        contamination there may be no such batch, and the regret is then linear. All estimates, one
+        for each arm and batch, hold together with probability at least
+        1 - failure_probability * (arms * batches). None if the environment violates the policy's
+        assumptions, or if radius_scale or threshold is below the proved values.
         """
         if not self._is_proved_for(environment):
             return None
@@ -298,7 +292,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         return float(wasted * cost + later)
 
     def worst_case_bound(self, horizon: int) -> float | None:
-        """The same whatever the gaps are, for rewards as the policy was told; None if unproved.
+        """The same bound for all gaps, for rewards that satisfy the assumptions; None if unproved.
 
         The upper bounds of Theorems 6.2, 6.10 and 6.12, with constants.
         """
@@ -314,11 +308,11 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
 
     @property
     def _largest_mean(self) -> float:
-        """Up to its sign: |mean|^k <= E|X|^k."""
+        """Bound on |mean|, since |mean|^k <= E|X|^k."""
         return float(self.moment_bound ** (1.0 / self.moment_order))
 
     def _rounds_below_the_threshold(self, horizon: int) -> int:
-        """2 + 4 + ... rounds, in which no arm is removed."""
+        """2 + 4 + ... rounds, during which no arm is removed."""
         threshold, wasted = self.constants().threshold, 0
         while wasted + 2 < threshold and wasted < horizon:
             wasted += wasted + 2
@@ -326,7 +320,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
 
     @property
     def _is_proved(self) -> bool:
-        """Whether the constants are those of the proof, or larger."""
+        """Whether the constants are at least those of the proof."""
         known = self.threshold is None or self.threshold >= self.needed_threshold
         return self.radius_scale >= 1.0 and known
 

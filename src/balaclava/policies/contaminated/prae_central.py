@@ -38,19 +38,20 @@ from balaclava.privacy.mechanisms.laplace import laplace_release, private_argmax
 from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import located_threshold, located_width, mixed_terms
 
-_MOST_BINS = 10**6  # a noisy count for each of them, arm and batch
-_BREAKDOWN = 0.25  # from this share of outliers on they may fill a bin as well as the mean does
+_MOST_BINS = 10**6  # of the histogram: each takes memory and a draw of noise per arm and batch
+# From this share of outliers on, they may fill a bin as well as the mean does (Theorem 6.12).
+_BREAKDOWN = 0.25
 
 
 class State(NamedTuple):
-    """The batches, each fold an epoch of its own; histograms, and what they showed."""
+    """The batches, each fold an epoch of its own; histograms, and the centres they released."""
 
     batch: PraeState
     counts: np.ndarray  # [arm, row, bin]: raw
     centres: np.ndarray  # [arm]: J, the left end of the fullest bin of its last histogram
-    located: np.ndarray  # [arm]: whether there is one
-    centre: np.ndarray  # [arm, row]: the J that a second fold is truncated about
-    counted: np.ndarray  # [arm, row]: whether it has one
+    located: np.ndarray  # [arm]: whether it has a centre
+    centre: np.ndarray  # [arm, row]: J for a second fold
+    counted: np.ndarray  # [arm, row]: whether the second fold has a J
     locates: np.ndarray  # [row]: whether the epoch is a first fold
     second: np.ndarray  # one element: whether a second fold is due
 
@@ -86,9 +87,9 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def open_fold(params: Params, state: State, rng: Any) -> None:
-    """The second fold, truncated about the centres known by now; or the first of a new batch.
+    """Open the second fold, truncated about the released centres, or the first of a new batch.
 
-    While no centre is known, as the first fold waits for its rewards, another first fold goes on.
+    If the first fold still waits for rewards and no centre is known, open another first fold.
     """
     batch = state.batch
     only = batch.epochs.only[epoch_row(batch.epochs, batch.epochs.number[0])]
@@ -122,7 +123,7 @@ def any_located(state: State, only: int) -> bool:
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, rng: Any) -> None:
-    """Release what has settled, once: a centre for each arm, or its mean; drop who is behind."""
+    """Release settled folds, once: a centre or a mean of each arm; drop the arms behind."""
     batch, epochs = state.batch, state.batch.epochs
     while is_settled(epochs):
         row = epoch_row(epochs, epochs.oldest[0])
@@ -155,7 +156,7 @@ def learn(
         offset = reward - state.centre[arm, row]
         M, step = state.batch.level[row], state.batch.step[row]
         add_reward(epochs, arm, truncated_onto(offset, M, step), phase)
-    else:  # nobody knows yet where the arm is
+    else:  # the arm has no centre yet
         give_up(epochs, arm, phase)
     settle(params, state, rng)
 
@@ -169,7 +170,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @kernel(borrows=True)
 def count_in_bin(params: Params, state: State, arm: int, row: int, reward: float) -> None:
-    """Count a reward in its bin; beyond the histogram it counts nowhere."""
+    """Count a reward in its bin; ignore it if it is beyond the histogram."""
     place = (reward - params.low) / params.width
     if 0.0 <= place < params.bins:
         state.counts[arm, row, int(place)] += 1
@@ -187,12 +188,12 @@ def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
 
 @register
 class PRAECentral(PraePolicy):
-    """Elimination in doubling batches, with means first located and then truncated about there.
+    """Elimination in doubling batches that locates each mean, then truncates rewards about it.
 
-    For rewards that vary little about a mean that may be far from 0: the k-th central moment is
-    known, k >= 2, and a share may be arbitrary outliers. The price of a large mean_range is a
-    longer first phase, by its logarithm; prae-raw would pay in every radius. Where means are near
-    0, prae-raw is better by far: it needs no first phase and its radius is several times smaller.
+    For rewards with a known k-th central moment, k >= 2, about a mean that may be far from 0; a
+    share may be arbitrary outliers. A large mean_range lengthens the first phase by its logarithm;
+    prae-raw would pay in every radius. If means are near 0, prae-raw is far better: it needs no
+    first phase and its radius is several times smaller.
 
     Batches B = 2^tau below a threshold are spent on one arm each (`first_phase`). From there on
     pull every active arm B times, n = B/2 for each of two folds. In units of moment_bound^(1/k),
@@ -202,28 +203,28 @@ class PRAECentral(PraePolicy):
         m_a = J + (1/n) sum over the second fold of (x - J) 1{|x - J| <= M} + Lap(2M/(n epsilon)),
         M   = c min{(n epsilon / log(1/delta))^(1/k), alpha^(-1/k)}
 
-    (in M no epsilon counts as more than 4.5 (k - 1): from there on beta would grow again). Remove
-    a if max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
+    (in M, epsilon counts as at most 4.5 (k - 1); beyond that beta would grow again). Remove a if
+    max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
 
         c sqrt(2 (1 + alpha (M/c)^2) L / n) + 2 M L / (3n) + c^k M^(1-k) + alpha (M + c)
             + (2M / (n epsilon)) log(4/delta),                     L = log(8/delta).
 
     r = 10^(1/k) without contamination; otherwise r = ((1 - alpha) / (o - alpha))^(1/k) with
-    o = (alpha + 1/4)/2, wider than the paper's, which would need millions of rewards. With m bins
-    and g = (1 - 4o)/3 (0.2 without contamination) the threshold is
+    o = (alpha + 1/4)/2. The paper's narrower bins would need millions of rewards. With m bins and
+    g = (1 - 4o)/3 (0.2 without contamination) the threshold is
 
         B >= 2 max{(8/g^2) log(8m/delta), (8/(g epsilon)) log(4m/delta)}.
 
-    Each estimate is within beta of its mean with probability 1 - delta, both steps together; there
-    is one for each arm and batch, so that all hold with probability 1 - arms log2(T) delta.
+    Each estimate, both steps together, is within beta of its mean with probability 1 - delta. There
+    is one for each arm and batch, so all hold with probability 1 - arms log2(T) delta.
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory, for the rewards as they were
-        observed, outliers included. Each reward enters one fold of one batch: a histogram, in
-        which it moves two counts that are each released at epsilon/2, or a sum of sensitivity 2M
-        about a J that is known by then. M, B and the bins are public, the active set follows from
-        what was released. Which fold a reward enters depends on the order of decisions alone. A
-        batch that the horizon cuts off decides nothing.
+        epsilon-differential privacy of the whole trajectory, for the observed rewards, outliers
+        included. Each reward enters one fold of one batch: a histogram, in which it moves two
+        counts that are each released at epsilon/2, or a sum of sensitivity 2M about an earlier
+        released J. M, B and the bins are public; the active set follows from released values. The
+        fold of a reward depends on the order of decisions alone. A batch that the horizon cuts off
+        decides nothing.
 
     Parameters:
         epsilon: privacy loss.
@@ -233,11 +234,11 @@ class PRAECentral(PraePolicy):
         contamination: alpha, a bound on the share of outliers, below 1/4.
         horizon: T, rounds that will be played; sets failure_probability.
         failure_probability: delta, of one estimate; 1/horizon by default.
-        radius_scale: multiplies beta; privacy is untouched. Batches are powers of two and stay so.
+        radius_scale: multiplies beta; privacy and batch sizes are unaffected.
         threshold: batches with fewer pulls remove no arm; by default as above.
-        first_phase: what these are spent on: an arm drawn for the batch ("uniform") or for each
-            round ("each-round"), their rewards unused; or the arm with the highest released
-            estimate ("greedy"), or it or any arm with equal chance ("half-greedy").
+        first_phase: the arm of these batches. "uniform": drawn for the batch; "each-round": drawn
+            for each round; the rewards of both go unused. "greedy": the arm with the highest
+            released estimate; "half-greedy": that arm or a random one, with equal chance.
 
     Example:
         >>> import balaclava as bl
@@ -287,26 +288,26 @@ class PRAECentral(PraePolicy):
         if self.contamination >= _BREAKDOWN:
             raise self.refuse(
                 "contamination",
-                f"is not below {_BREAKDOWN:g}, from where on outliers can fill a bin of the "
-                "histogram as well as the mean does; give less, or take prae-raw",
+                f"is too large: from {_BREAKDOWN:g} on, outliers can fill a bin of the histogram "
+                "as well as the mean does; give less, or use prae-raw",
             )
         width, _ = self._bins()
         if self.mean_range < 2 * width:
             raise self.refuse(
                 "mean_range",
-                f"is below 2r = {2 * width:g}, r the width of the bins; give at least that: a "
-                "larger range holds as well",
+                f"is below {2 * width:g}, two bins of the histogram; give at least that: a larger "
+                "range is always valid",
             )
         if 2 * (self.mean_range + width) / width > _MOST_BINS:
             raise self.refuse(
                 "mean_range",
-                f"makes more than {_MOST_BINS:,} bins of width {width:.3g}; give a smaller range, "
+                f"needs more than {_MOST_BINS:,} bins of width {width:.3g}; give a smaller range, "
                 "or subtract a rough mean from the rewards",
             )
         self.require_levels()
 
     def _bins(self) -> tuple[float, float]:
-        """r in the units of the rewards, and the margin g."""
+        """r in the unit of the rewards, and the margin g."""
         width, margin = located_width(self.moment_order, self.contamination)
         return width * self.moment_bound ** (1.0 / self.moment_order), margin
 

@@ -31,7 +31,9 @@ from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
 
 Radius = Literal["mixed", "paper"]
-OPEN_BATCHES = 16  # batches under way: the first ones, of 2, 4, 8, ... pulls, tell little
+# Batches that may be under way at once. With late rewards, short batches settle early; 16 batches
+# reach 2^16 pulls of each arm.
+OPEN_BATCHES = 16
 
 
 @kernel
@@ -41,7 +43,7 @@ def begin(params: Params) -> PraeState:
 
 @kernel(borrows=True)
 def settle(params: Params, state: PraeState, rng: Any) -> None:
-    """Release what has settled, once, and drop the arms that are behind by more than 2 beta."""
+    """Release settled batches, once, and drop the arms that are behind by more than 2 beta."""
     epochs = state.epochs
     while is_settled(epochs):
         row = epoch_row(epochs, epochs.oldest[0])
@@ -86,11 +88,10 @@ def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
 class PRAERaw(PraePolicy):
     """Elimination in doubling batches, with means truncated about 0, for rewards with outliers.
 
-    For rewards with a known k-th raw moment, k >= 2, of which a share may be arbitrary outliers.
-    The means then lie near 0, on the scale of moment_bound^(1/k); where they do not, take
-    prae-central. Under contamination alpha no policy can tell arms apart whose gap is below the
-    order of alpha^(1-1/k), and regret grows linearly there. For moments of order below 2, and
-    without outliers, take dpr-se.
+    For rewards with a known k-th raw moment, k >= 2; a share may be arbitrary outliers. The means
+    must lie near 0, on the scale of moment_bound^(1/k); otherwise use prae-central. Under
+    contamination alpha no policy can separate arms with a gap below the order of alpha^(1-1/k), and
+    regret grows linearly. For moments of order below 2, and without outliers, use dpr-batch-ucb.
 
     In batch tau = 1, 2, ... with B = 2^tau, pull every active arm B times and let, for rewards in
     units of moment_bound^(1/k),
@@ -98,44 +99,42 @@ class PRAERaw(PraePolicy):
         m_a = (1/B) sum of x 1{|x| <= M} + Lap(2M / (B epsilon)),
         M   = min{(B epsilon / log(1/delta))^(1/k), alpha^(-1/k)}
 
-    (in M no epsilon counts as more than 4.5 (k - 1): from there on beta would grow again). Remove
-    a if max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
+    (in M, epsilon counts as at most 4.5 (k - 1); beyond that beta would grow again). Remove a if
+    max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
 
         sqrt(2 (1 + alpha M^2) L / B) + 2 M L / (3B) + M^(1-k) + alpha (M + 1)
             + (2M / (B epsilon)) log(2/delta),                     L = log(4/delta).
 
-    Each estimate is within beta of its mean with probability 1 - delta; there is one for each arm
-    and batch, so that all hold together with probability 1 - arms log2(T) delta. Arms take turns in
-    random order; where rewards are lost, beta is that of the rewards that came, at the same M.
-    Where they are late, up to 16 batches are under way: with four arms and 20,000 rounds, a fixed
-    delay of 2,000 brought regret from 697 to 961, which is 1.2 times what 2,000 rounds at random
-    cost (`benchmarks/delays.py --table shape --policy prae-raw --runs 2000`).
+    Each estimate is within beta of its mean with probability 1 - delta. There is one for each arm
+    and batch, so all hold together with probability 1 - arms log2(T) delta. Arms take turns in
+    random order. If rewards are lost, beta is that of the rewards that arrived, at the same M. If
+    rewards are late, up to 16 batches are under way.
 
     With radius = "paper" outliers are counted, as in the paper: beta has log(6/delta) for L, 1 for
-    the variance, 2 alpha (M + 1) and log(3/delta), and is good from B = (3/alpha) log(3/delta) on.
+    the variance, 2 alpha (M + 1) and log(3/delta), and holds from B = (3/alpha) log(3/delta) on.
     Smaller batches are then spent on one arm each (`first_phase`).
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory, for the rewards as they were
-        observed, outliers included. Each reward enters one released sum, of sensitivity 2M. M and
-        B are public, the active set follows from what was released. A batch that the horizon cuts
-        off releases nothing, one of the first phase nothing or the estimate of its own rewards.
+        epsilon-differential privacy of the whole trajectory, for the observed rewards, outliers
+        included. Each reward enters one released sum, of sensitivity 2M. M and B are public; the
+        active set follows from released values. A batch that the horizon cuts off releases nothing.
+        A batch of the first phase releases nothing, or the estimate of its own rewards.
 
     Parameters:
         epsilon: privacy loss.
         moment_order: k, at least 2.
         moment_bound: bound on E|X|^k of the clean rewards of every arm.
         contamination: alpha, a bound on the share of outliers, below 1/2. As batches grow beta
-            falls to 2 alpha^(1-1/k) + alpha; from where that is 1 (0.17 for k = 2), no arm is ever
-            dropped unless radius_scale is below 1.
+            falls to 2 alpha^(1-1/k) + alpha. If that is 1 or more (alpha above 0.17 for k = 2), no
+            arm is ever dropped unless radius_scale is below 1.
         horizon: T, rounds that will be played; sets failure_probability.
         failure_probability: delta, of one estimate; 1/horizon by default.
-        radius_scale: multiplies beta; privacy is untouched. Batches are powers of two and stay so.
+        radius_scale: multiplies beta; privacy and batch sizes are unaffected.
         radius: "mixed" as above, or "paper".
         threshold: batches with fewer pulls remove no arm; by default what the radius needs.
-        first_phase: what these are spent on: an arm drawn for the batch ("uniform") or for each
-            round ("each-round"), their rewards unused; or the arm with the highest released
-            estimate ("greedy"), or it or any arm with equal chance ("half-greedy").
+        first_phase: the arm of these batches. "uniform": drawn for the batch; "each-round": drawn
+            for each round; the rewards of both go unused. "greedy": the arm with the highest
+            released estimate; "half-greedy": that arm or a random one, with equal chance.
 
     Example:
         >>> import balaclava as bl
@@ -184,7 +183,7 @@ class PRAERaw(PraePolicy):
         self.require_levels()
 
     def require_estimates(self, failure: float) -> Estimation:
-        """Each estimate is within its radius but for delta, however few rewards came, if mixed."""
+        """With radius="mixed" each estimate is within its radius, for any number of rewards."""
         batches = math.ceil(math.log2((self.horizon or MOST_ROUNDS) + 2))
         fails = batches * failure_probability_of(self)
         proved = self.radius_scale >= 1.0 and self.radius == "mixed"

@@ -1,1 +1,1 @@
-"""Policies for rewards of which a moment is finite."""
+"""Policies for rewards with a finite moment."""

@@ -1,4 +1,4 @@
-"""Private UCB for unknown tails: the problem that Tao, Wu, Zhao, Wang 2022 leave open."""
+"""DPR-Adaptive-UCB: private UCB for unknown tails, which Tao, Wu, Zhao, Wang (2022) leave open."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from balaclava.privacy.mechanisms.laplace import laplace_release
 FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, rounded up")]
 LevelShare = Annotated[
     float,
-    Range(0, 1, "part of epsilon for the size of rewards", open_low=True, open_high=True),
+    Range(0, 1, "share of epsilon for the histograms", open_low=True, open_high=True),
 ]
 
 OPEN_BATCHES = 16  # batches of an arm under way at once
@@ -95,7 +95,7 @@ class State(NamedTuple):
 
 @kernel(borrows=True)
 def moderate(epsilon: float) -> float:
-    """Epsilon in formulas that have nothing to do with privacy: chance outlasts the noise."""
+    """Epsilon for sizes and radii, not for noise: beyond 1 sampling error dominates."""
     return min(max(epsilon, 1e-6), 1.0)
 
 
@@ -365,64 +365,64 @@ def pool(state: State, arm: int, g: int, n: int, mean: float, noise: float) -> N
 class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     """UCB in doubling batches that learns privately how large rewards are.
 
-    For rewards of any tail and any location when nothing is known of them: no moment, no bound, no
-    scale. Who knows a moment and a bound on it has a proof of the regret in dpr-batch-ucb; who
-    knows a range does better with dp-imed.
+    For rewards of any tail and location with no known moment, bound or scale. With a known moment
+    and a bound on it, dpr-batch-ucb has a proof of its regret; with a known range, dp-imed has
+    lower regret.
 
-    An arm's batches have grades, 0, 1, 2, ... Those of a grade have the same size, twice that of
-    the grade before, and the same levels [low, high], whatever the arm: rewards beyond them count
-    as the levels. Of a batch two things are released: the sum of its rewards, so moved, and a
-    histogram of the rewards, less the arm's latest mean, on the grid of signed powers of two from
-    2^-64 to 2^64. The levels of a grade are fixed when its first batch is opened: the widest that
-    the histograms of the arms in question ask for, each the lowest that cuts off no more than
-    0.3 * 0.95^grade of the mean beyond the centre, as far as the noise lets it be seen. As long as
-    levels become less than half as wide, batches do not grow.
+    An arm's batches have stages 0, 1, 2, ... All batches of a stage have the same size, twice that
+    of the stage before, and the same levels [low, high] for every arm. Rewards beyond the levels
+    are clipped to them. A batch releases the sum of its clipped rewards, and a histogram of its
+    rewards less the arm's latest mean, on the grid of signed powers of two from 2^-64 to 2^64. The
+    levels of a stage are fixed when its first batch opens: the widest that any arm in question
+    needs. By its released histogram an arm needs the lowest levels that cut off at most
+    0.3 * 0.95^stage of the mean beyond the centre. While levels shrink to less than half their
+    width, batches do not grow.
 
-    The leader is, of the arms with the highest grade, the one with the highest mean there. An arm
-    of grade g is compared with the leader by means of that grade alone, so that as much is cut off
-    of one as of the other: it may be better as long as
+    The leader is the arm with the highest mean among those at the highest stage. An arm at stage g
+    is compared with the leader by means of stage g alone, so both are clipped alike. It is a rival
+    while
 
         mean - leader's mean + radius_scale (sqrt(s log t) + log(t) b / 2) > 0,
 
-    with s the variances of both means (from the histograms) and b^2 the squared scales of the noise
-    in both. Such a rival has a batch of the next grade that the leader has had; at the same grade
-    the leader first makes its mean three times as precise, then goes on to the next grade. While
-    there is no such rival the leader plays on, at the grade of the nearest one, so that a leader
-    that was lucky is found out. The means of a grade are averaged with the inverses of their
-    variances. The first batches of an arm release a histogram only, until a bin stands out; the
-    one that is under way by then, as rewards are late, ends with its next pull.
+    with s the sum of the variances of both means, from the histograms, and b^2 the sum of the
+    squared scales of their noise. A rival below the leader's stage gets a batch of its next stage.
+    At the same stage the leader first makes its mean three times as precise, then goes on to the
+    next stage. Without a rival the leader plays on at the stage of the nearest arm, so that a lucky
+    leader is found out. Means of a stage are averaged by inverse variance. The first batches of an
+    arm release a histogram only, until a bin stands out of the noise. A batch that is then under
+    way, because rewards are late, ends with its next pull.
 
-    Multiplied by a power of two, rewards lead to decisions of the same law, up to the ends of the
-    grid. Beyond 2^64 a number counts as 2^64, and below 2^-64 as 0.
+    Scaling all rewards by a power of two does not change the law of the decisions, up to the ends
+    of the grid: above 2^64 a number counts as 2^64, below 2^-64 as 0.
 
-    The privacy is proved, for all rewards. The regret is not: it was found by experiment, and it
-    rests on this, that the arm with the best mean is the best within the levels too, as where tails
-    are alike. No policy that is told nothing can do without such a thing. Let one have regret R
-    where arm 1 always pays 0.7 and arm 2 always 0: it pulls arm 2 about R/0.7 times. If arm 2
-    pays 1.4/p with a small probability p instead, it has the better mean by 0.7; but nothing tells
-    the two problems apart before the first such reward, which does not come within 0.35/p pulls
-    in most runs. With p = 0.35/R half of the runs go on to the horizon as before: their regret is
-    linear. A private policy overlooks about 1/epsilon of such rewards on top, as k of them change
-    the chances of its decisions by a factor of exp(k epsilon) at most. Here it is rewards far from
-    all others that fewer than two in five pulls of the first batch bring which are overlooked, if
-    another arm has none of them: 10 with probability 0.2, and 0 otherwise, against a sure 0.7 was
-    found in none of 60 runs of 200,000 rounds at epsilon 1 (`benchmarks/docstring_figures.py`).
+    Warning:
+        The privacy is proved, for all rewards. The regret is not: the rule was found by experiment.
+        It assumes that the arm with the best mean is also best within the levels, as if tails are
+        alike. Every policy without prior knowledge needs such an assumption. Suppose one has regret
+        R if arm 1 always pays 0.7 and arm 2 always 0: it pulls arm 2 about R/0.7 times. Now let arm
+        2 pay 1.4/p with a small probability p instead: its mean is better by 0.7. Nothing separates
+        the two problems before the first such reward, which most runs do not see within 0.35/p
+        pulls. With p = 0.35/R half of the runs continue as before: their regret is linear. A
+        private policy overlooks about 1/epsilon more such rewards, since k of them change the
+        chances of its decisions by at most exp(k epsilon). This policy overlooks rewards far from
+        all others if fewer than two in five pulls of the first batch bring them and another arm has
+        none (docs/figures.md, Heavy tails).
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory, whatever the rewards are. Each reward
-        is in one batch. It is in one bin of its histogram, of which the counts are released with
-        level_share epsilon / 2 each, and two move when a reward changes; and in the sum, which
-        moves by high - low at most, released with the rest of epsilon. A batch without levels has
-        no sum and spends epsilon on the histogram. Centres, levels, radii and sizes
-        follow from what was released before the batch, its end from what was released before its
-        last pull. A batch that the horizon cuts off releases nothing.
+        epsilon-differential privacy of the whole trajectory, for all rewards. Each reward is in one
+        batch. It enters one bin of the histogram: a changed reward moves two counts by 1, and each
+        count is released with level_share epsilon / 2. It enters the sum, which moves by at most
+        high - low and is released with the rest of epsilon. A batch without levels has no sum and
+        spends epsilon on its histogram. Centres, levels, radii and sizes follow from values
+        released before the batch, its end from values released before its last pull. A batch that
+        the horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
-        level_share: the part of epsilon that goes to the histograms, in (0, 1).
+        level_share: the share of epsilon for the histograms, in (0, 1).
         first_batch: pulls in an arm's first batch, rounded up; 80/epsilon by default, and 80 from
             epsilon 1 on.
-        radius_scale: multiplies the radius.
+        radius_scale: multiplies the radius; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl
@@ -436,8 +436,8 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
         [160, 1840]
 
     References:
-        Tao, Wu, Zhao, Wang: Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits, AISTATS 2022, which leaves unknown moments as an open problem.
+        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
+        multi-armed bandits. AISTATS 2022. (Leaves unknown moments as an open problem.)
 
     See Also:
         dpr-batch-ucb, dpr-se, robust-ucb, dp-imed

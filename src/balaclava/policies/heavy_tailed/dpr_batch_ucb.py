@@ -1,8 +1,8 @@
 """DPR-Batch-UCB: UCB on private truncated means of growing batches, with radii to the constant.
 
 The rule is that of robust UCB (Bubeck, Cesa-Bianchi, Lugosi 2013) with the truncated, private means
-of Tao, Wu, Zhao, Wang (2022); batches, levels and radii are not from a paper. `batch_radii` has
-them, with their proof.
+of Tao, Wu, Zhao, Wang (2022). Batches, levels and radii are our own: `theory.batch_radii` has them,
+with their proof.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
 
 
 class Params(NamedTuple):
-    """What the kernels see: by batch, from 0, its size n, level B, radius R and so on."""
+    """What the kernels see: tables by batch, from 0, of sizes n, levels B, radii R and so on."""
 
     arms: int
     epsilon: float
@@ -148,11 +148,11 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def close(params: Params, state: State, arm: int, row: int, released: float) -> None:
-    """Keep the mean of a batch, and estimate from all that were released.
+    """Keep the mean of a batch, and estimate from all released means.
 
-    The weights of the batches and the radius are those of the latest batch that has settled. A
-    batch of which only a share came counts by that share, and the radius grows with what is
-    missing: each part of it, noise or chance, is at most 1/share times as large.
+    The weights of the batches and the radius are those of the latest settled batch. A batch with
+    lost rewards counts by the share that arrived. The radius grows to match: each part of it, noise
+    or sampling error, is at most 1/share times as large.
     """
     pools = state.pools
     m, n, size = state.grades[arm, row], rewards_in_batch(pools, arm, row), pools.sizes[arm, row]
@@ -202,12 +202,12 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @kernel(borrows=True)
 def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    """The estimate that the policy goes by, with its radius."""
+    """The estimate in use, with its radius."""
     return state.pools.rewards[arm], state.pools.means[arm], state.widths[arm]
 
 
 class BatchUCBPolicy(PooledPolicy):
-    """What the central and the local policy share: parameters, tables and the regret bound."""
+    """Parameters, tables and regret bound of the central and the local policy."""
 
     pools: ClassVar[str] = "pools"
     estimation = Estimation(shown, limits_within_radius)
@@ -227,20 +227,20 @@ class BatchUCBPolicy(PooledPolicy):
         if self.contamination > 0.0 and self.contamination >= breakdown_point(self.moment_order):
             raise self.refuse(
                 "contamination",
-                f"hides any difference of two means; for moment_order = {self.moment_order:g} "
-                f"it must be below {breakdown_point(self.moment_order):.4f}",
+                f"is too large to tell two means apart; for moment_order = {self.moment_order:g} "
+                f"give less than {breakdown_point(self.moment_order):.4f}",
             )
         require_levels(self, self.premises.scale)
         require_levels(self, *self.schedule.levels)
 
     @property
     def central_moments(self) -> bool:
-        """Whether moment_bound bounds E|X - mu|^p."""
+        """Whether moment_bound is about E|X - mu|^p."""
         return self.premises.mean_range is not None
 
     @property
     def premises(self) -> Premises:
-        """What is known of the rewards."""
+        """The assumptions on the rewards."""
         return Premises(
             epsilon=self.epsilon,
             order=self.moment_order,
@@ -263,16 +263,16 @@ class BatchUCBPolicy(PooledPolicy):
         return Params(self.arms, self.epsilon, self.explore, self.holdout, *self.schedule)
 
     def require_estimates(self, failure: float) -> Estimation:
-        """All estimates of an arm are within their radii but for beta on each side."""
+        """All estimates of an arm are within their radii, except with probability beta a side."""
         require_radii(self, self.radius_scale >= 1.0, 2.0 * failure_probability_of(self), failure)
         return super().require_estimates(failure)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """From the radii, with all constants; None where radius_scale or the rewards break them.
+        """From the radii, with all constants; None if radius_scale or the rewards violate them.
 
-        As long as the index of the best arm is above its mean, an arm is not chosen any more
-        after the batch at whose end twice the radius is below its gap. For each arm this may fail
-        with `failure_probability`; then the whole horizon is counted.
+        While the index of the best arm is above its mean, an arm is not chosen after the batch at
+        whose end twice the radius is below its gap. For each arm this fails with probability at
+        most `failure_probability`; then the whole horizon is counted.
         """
         if self.radius_scale < 1.0 or not self._describes(environment):
             return None
@@ -285,7 +285,7 @@ class BatchUCBPolicy(PooledPolicy):
         return min(most_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
 
     def _describes(self, environment: Any) -> bool:
-        """Whether the rewards are such as the parameters say."""
+        """Whether the rewards satisfy the assumptions."""
         if not is_as_told(self, environment, rounding=1e-9):
             return False
         mean_range = self.premises.mean_range
@@ -296,20 +296,18 @@ class BatchUCBPolicy(PooledPolicy):
 class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
     """UCB in doubling batches on private truncated means, with the tightest radii we can prove.
 
-    The policy to take for heavy-tailed rewards, outliers among them or not, where one trusted
-    party holds the rewards. On the arms of Tao et al., with all constants proved and 10^7 rounds,
-    its regret is 9 to 55 times lower than that of dpr-se, and thousands of times with
-    `radius_scale` 0.125, which nothing proves and with which about one run in a thousand locks
-    onto a wrong arm (`benchmarks/heavy_tails.py`).
+    The policy to use for heavy-tailed rewards, with or without outliers, if a trusted server holds
+    the rewards. Its regret is far below that of dpr-se, and lower still with a `radius_scale` below
+    1, which is not proved (docs/figures.md, Heavy tails).
 
-    Given E|X|^p <= u, every arm is first played for a batch, and then always the arm with the
-    highest index for a whole batch. The batches of an arm have n, n, 2n, 4n, ... pulls. At the end
-    of the m-th, the mean of its X 1{|X| <= B_m} is released with noise Lap(2 B_m / (n_m epsilon)),
-    and the index is
+    Given E|X|^p <= u, every arm first plays one batch, and then always the arm with the highest
+    index plays a whole batch. The batches of an arm have n, n, 2n, 4n, ... pulls. At the end of the
+    m-th, the mean of its X 1{|X| <= B_m} is released with noise Lap(2 B_m / (n_m epsilon)), and the
+    index is
 
-        weighted mean of all that was released of the arm + R_m.
+        weighted mean of the arm's released means + R_m.
 
-    B_m, R_m and the weights are fixed beforehand so that R_m is the smallest radius that a joint
+    B_m, R_m and the weights are fixed in advance so that R_m is the smallest radius that a joint
     Chernoff bound on rewards, truncation, outliers and noise proves (see `schedule`). With one
     batch and no outliers it is, for p <= 2,
 
@@ -317,35 +315,31 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
                                        + (log(M/beta) - log(1 - 4 x^2/epsilon^2)) / x),
 
     of order u^(1/p) (log(1/beta) / (n epsilon))^(1-1/p), M the number of batches. If `mean_range`
-    D is given, u bounds the central moment, E|X - mu|^p; then each batch truncates X - c, where c
-    is 0 at first and then the latest estimate, and u^(1/p) + (the error of c) takes the place of
-    u^(1/p). No pull is spent on finding c alone. With p = 1.9, epsilon = 1 and beta = 10^-7 the
-    radius is within a half of what it would be with c = mu after 33,000 pulls of an arm if
-    D = 10 u^(1/p), and after 131,000 if D = 1000 u^(1/p) (`benchmarks/docstring_figures.py`).
+    D is given, u bounds the central moment, E|X - mu|^p. Each batch then truncates X - c, where c
+    is 0 at first and then the latest estimate, and u^(1/p) + (the error of c) replaces u^(1/p). No
+    pull is spent on finding c alone.
 
-    radius_scale c < 1 trusts that tails are lighter than u allows. It multiplies R by c, and what
-    B is above u^(1/p) by sqrt(c): a smaller radius bears less noise, so B must come down, yet as
-    it comes down the bias grows. At a small c, with B as it was, noise locks runs onto a wrong
-    arm; with c B, bias does. As most locks come from a first release that is wild, the first
-    batch does not shrink with c: n is the least power of two at which R,
-    for exp(-8) in the place of beta/M, is at most u^(1/p). An arm that has its mean from rare
-    rewards is lost all the same: 10 with probability 0.09, against a sure 0.7, is found in none of
-    60 runs of 200,000 rounds at c = 0.3, and in all at c = 1 (`benchmarks/docstring_figures.py`).
+    radius_scale c < 1 assumes that tails are lighter than u allows. It multiplies R by c, and the
+    excess of B over u^(1/p) by sqrt(c): a smaller radius tolerates less noise, so B must fall, but
+    the bias grows as it falls. At a small c, noise would lock runs onto a wrong arm with B
+    unchanged, and bias with c B. Most locks come from an extreme first release, so the first batch
+    does not shrink with c: n is the least power of two at which R, with exp(-8) for beta/M, is at
+    most u^(1/p). An arm with its mean from rare rewards may still be lost.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 2B, which is released once; sizes and levels are fixed, centres and
-        choices follow from what was released. A batch that the horizon cuts off releases nothing.
+        batch, of sensitivity 2B, which is released once. Sizes and levels are fixed; centres and
+        choices follow from released values. A batch that the horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
         moment_order: p, above 1.
         moment_bound: u, a bound on E|X|^p, or on E|X - mu|^p if mean_range is given.
         horizon: rounds that will be played; sets failure_probability and the number of batches.
-        contamination: bound on the share of rewards that are arbitrary outliers; u is about the
-            others. Refused where no level would give a radius below u^(1/p).
+        contamination: bound on the share of rewards that are arbitrary outliers; u bounds the
+            others. Refused if no level would give a radius below u^(1/p).
         failure_probability: beta, of all radii of an arm; 1/horizon by default.
-        radius_scale: multiplies R, and lowers B with it; privacy is untouched.
+        radius_scale: multiplies R, and lowers B with it; privacy is unaffected.
         first_batch: n, by default as above.
         mean_range: D, the means lie in [-D, D].
 

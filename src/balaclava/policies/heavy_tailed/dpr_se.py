@@ -38,13 +38,13 @@ from balaclava.privacy.mechanisms.truncation import exact_step, truncated_onto
 
 
 class State(NamedTuple):
-    """The epochs under way; by row, what was fixed when each was opened."""
+    """The epochs under way; by row, the values fixed when each opened."""
 
     epochs: Epochs
     level: np.ndarray  # B, beyond which a reward counts as 0
     step: np.ndarray  # of the grid on which the sums of the epoch are exact
-    length: np.ndarray  # R, for which B is made
-    radius: np.ndarray  # 6 err, of R rewards
+    length: np.ndarray  # R, which B is for
+    radius: np.ndarray  # 6 err, for R rewards
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
@@ -62,7 +62,7 @@ def epoch_length(params: Params, active: int, epoch: int) -> int:
     """R: enough pulls of each active arm for 12 err to be less than 2^-tau / 2."""
     ratio = log_term(params, active, epoch) / min(params.epsilon, 1.0)
     gap = math.log(24.0 * params.radius_scale) + epoch * LOG_2
-    # u^(1/v) (24 / D)^((1+v)/v), in logarithms: it may be beyond any horizon and any float.
+    # u^(1/v) (24 / D)^((1+v)/v), in logarithms: it may exceed every horizon and float.
     power = (params.log_bound + params.order * gap) / (params.order - 1.0) + math.log(ratio)
     return math.ceil(math.exp(min(power, math.log(2.0**61 / active))) + 1.0)
 
@@ -108,7 +108,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, rng: Any) -> None:
-    """Release what has settled, once, and drop the arms that are behind by more than 12 err."""
+    """Release settled epochs, once, and drop the arms that are behind by more than 12 err."""
     epochs = state.epochs
     while is_settled(epochs):
         epoch, row = epochs.oldest[0], epoch_row(epochs, epochs.oldest[0])
@@ -118,7 +118,7 @@ def settle(params: Params, state: State, rng: Any) -> None:
                 total = laplace_release(
                     rng, epochs.sums[arm, row], 2.0 * state.level[row], params.epsilon
                 )
-                # Of fewer rewards than B is made for, noise and chance weigh R/n times as much.
+                # With n < R rewards, noise and sampling error are at most R/n times as large.
                 radius = state.radius[row] * max(1.0, state.length[row] / n)
                 keep_release(epochs, arm, row, total, radius)
         eliminate_arms(epochs)
@@ -147,10 +147,10 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
     """Private elimination on truncated means, for rewards with a known moment.
 
-    Where one trusted party holds the rewards; its regret is of the best possible order. For the
-    same order with far smaller constants take dpr-batch-ucb. The paper's constants make the first
-    epoch longer than most horizons (see `first_epoch`): set `radius_scale` to 0.1 or less, which
-    shortens the epochs too.
+    For a trusted server that holds the rewards. Its regret has the best possible order;
+    dpr-batch-ucb has the same order with far smaller constants. The paper's constants make the
+    first epoch longer than most horizons (see `first_epoch`): set `radius_scale` to 0.1 or less,
+    which also shortens the epochs.
 
     Given E|X|^(1+v) <= u, in epoch tau = 1, 2, ... with active set S let D = 2^-tau,
     ell = log(4|S|tau^2/beta), and pull each arm of S
@@ -162,29 +162,29 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
 
         max m - m_a > 12 err,  err = u^(1/(1+v)) (ell / (R epsilon))^(v/(1+v)).
 
-    For epsilon above 1, where the analysis ends, 1 stands for it in R, B and err; the noise keeps
-    the true epsilon. `radius_scale` c puts 24 c and 12 c in the place of 24 and 12. Arms take turns
-    in random order. Of n < R rewards, because some were lost, err is taken R/n times as large; the
-    published proof is for full epochs.
+    The analysis ends at epsilon 1: above it, 1 replaces epsilon in R, B and err, but not in the
+    noise. `radius_scale` c replaces 24 and 12 by 24 c and 12 c. Arms take turns in random order.
+    With n < R rewards, because some were lost, err is taken R/n times as large. The published proof
+    is for full epochs.
 
-    Sums are exact on a grid that grows with R. Up to R = 10^8 rounding is within the 12 err; with
-    more pulls of an arm in an epoch it is not, and `regret_bound` says None.
+    Sums are exact on a grid that grows with R. Up to R = 10^8 the 12 err cover rounding. With more
+    pulls of an arm in an epoch they do not, and `regret_bound` returns None.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 3), for all rewards. Each
-        reward enters one released sum, of sensitivity 2B; lengths, levels and the active set
-        follow from what was released before. An epoch that the horizon cuts off releases nothing.
+        reward enters one released sum, of sensitivity 2B. Lengths, levels and the active set follow
+        from earlier releases. An epoch that the horizon cuts off releases nothing.
 
     Parameters:
         epsilon: privacy loss.
         moment_order: 1 + v, above 1 and at most 2.
-        moment_bound: u. It must not be worked out from the rewards that are to be protected.
+        moment_bound: u. Do not compute it from the rewards to protect.
         horizon: rounds that will be played; sets failure_probability.
         failure_probability: beta, 1/horizon by default.
         radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
-            untouched.
+            unaffected.
         mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
-            and (moment_bound^(1/(1+v)) + D)^(1+v) is taken for u.
+            and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
         >>> import balaclava as bl
@@ -215,15 +215,15 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
     def error(self, shortest: float, longest: float) -> float:
         """1 (what is cut off) + sqrt(2 e) + e/3 (sampling) + 2 (noise) + rounding, e = min(eps, 1).
 
-        By Bernstein's inequality on both sides, except with probability 3 beta / (4 |S| tau^2): in
-        all epochs together pi^2/8 beta. The pulls of an arm are at most
+        By Bernstein's inequality on both sides, except with probability 3 beta / (4 |S| tau^2), or
+        pi^2/8 beta in all epochs together. The pulls of an arm are at most
 
             (4/3) u^(1/v) (48 c / gap)^((1+v)/v) log(4 K tau^2 / beta) / e + 2 tau
 
         for gaps up to 1/2, c the radius_scale and tau the first epoch with 2^-tau <= gap.
         """
         params, epsilon = self.constants(), min(self.epsilon, 1.0)
-        # A step, over err: err / B = ell / (R e).
+        # A step divided by err, since err / B = ell / (R e).
         level = truncation_level(params, self.arms, 1, int(longest))
         rounding = exact_step(level, capacity(int(longest))) / level * longest * epsilon
         return 3.0 + math.sqrt(2.0 * epsilon) + epsilon / 3.0 + rounding / log_term(params, 2, 1)

@@ -28,7 +28,7 @@ from balaclava.privacy.mechanisms.counters import (
 from balaclava.theory.elimination_regret import most_regret
 
 begin_indices = ucb1.begin
-_BONUS = 18.0
+_BONUS = 18.0  # the factor of the paper's bonus (Algorithm 2); `error` shows that it suffices
 
 
 class Params(NamedTuple):
@@ -43,7 +43,7 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the decisions see, and the trees behind it."""
+    """Private indices, and the trees behind them."""
 
     indices: ucb1.Indices  # private means, and n^(-v/(1+v))
     trees: Trees
@@ -77,7 +77,7 @@ def learn(
     indices = state.indices
     n = indices.tally.pulls[arm] + 1
     if n > params.horizon:
-        return  # the tree was built for no more
+        return  # the tree has no room for more
     growth = n**params.root
     level = params.level * growth
     item = reward if abs(reward) <= level else 0.0
@@ -93,10 +93,9 @@ def learn(
 class DPRUCB(PrivateRealPolicy):
     """UCB on private sums of truncated rewards, for rewards with a known moment.
 
-    For heavy tails, where one trusted party holds the rewards and decisions should adapt in
-    every round. With the paper's constants its bonus is larger than most rewards for millions of
-    rounds: set `radius_scale` (0.01 to 0.1), or take dpr-se, whose regret is lower by powers of
-    log T.
+    For heavy tails, if a trusted server holds the rewards and decisions should adapt in every
+    round. With the paper's constants the bonus exceeds most rewards for millions of rounds: set
+    `radius_scale` to 0.01 to 0.1, or use dpr-se, with regret lower by powers of log T.
 
     Given E|X|^(1+v) <= u, let B_n = (epsilon u n / (log T)^1.5)^(1/(1+v)). The n-th reward of an
     arm counts as 0 if it is beyond B_n, and enters the arm's tree counter. After one pull of each
@@ -104,24 +103,24 @@ class DPRUCB(PrivateRealPolicy):
 
         s_a / n_a + 18 u^(1/(1+v)) (log(2 t^4) (log T)^(1.5 + 1/v) / (n_a epsilon))^(v/(1+v)),
 
-    s_a the private sum of the arm's n_a rewards. For epsilon above 1, where the analysis ends, 1
-    stands for it in both formulas; the noise keeps the true epsilon.
+    s_a the private sum of the arm's n_a rewards. The analysis ends at epsilon 1: above it, 1
+    replaces epsilon in both formulas, but not in the noise.
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory (Theorem 1), for all rewards. A
-        reward enters the tree of one arm, where its floor(log2 T) + 1 nodes cost epsilon
-        together: a node's noise is made for the level at its last item, the largest in it, and
-        its sum is exact on a grid of its own. (The paper shares epsilon among log T nodes: too
-        few if that is the natural logarithm.) Rewards after an arm's T-th are dropped.
+        epsilon-differential privacy of the whole trajectory (Theorem 1), for all rewards. A reward
+        enters the tree of one arm, where its floor(log2 T) + 1 nodes cost epsilon together. The
+        noise of a node is for the level at its last item, the largest in it, and its sum is exact
+        on its own grid. (The paper divides epsilon among log T nodes: too few for the natural
+        logarithm.) Rewards after an arm's T-th are dropped.
 
     Parameters:
         epsilon: privacy loss.
         horizon: T, rounds that will be played.
         moment_order: 1 + v, above 1 and at most 2.
-        moment_bound: u. It must not be worked out from the rewards that are to be protected.
-        radius_scale: multiplies the bonus; privacy is untouched.
+        moment_bound: u. Do not compute it from the rewards to protect.
+        radius_scale: multiplies the bonus; privacy is unaffected.
         mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
-            and (moment_bound^(1/(1+v)) + D)^(1+v) is taken for u.
+            and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
         >>> import balaclava as bl
@@ -160,7 +159,7 @@ class DPRUCB(PrivateRealPolicy):
 
     @property
     def _log_horizon(self) -> float:
-        return math.log(max(self.horizon, 2))  # one round, which no index decides, has log 0
+        return math.log(max(self.horizon, 2))  # with one round no index is used
 
     def level(self, n: int) -> float:
         """B_n: beyond it the n-th reward of an arm counts as 0."""
@@ -199,9 +198,9 @@ class DPRUCB(PrivateRealPolicy):
         - rounding of the tree's sums: B_n 2^-52 L (L + 1) / 2, which is
           2^-53 L (L + 1) n e l^(-v/(1+v)) (log T)^(-3/2 - 1/(1+v)).
 
-        With n <= T, l <= 5 log T, and l >= log 32 where it helps, their sum is what is returned.
-        It is below 18 from T = 100 to T = 2^56, where 64-bit sums end. (The paper's Lemma 2 has a
-        smaller bound on the noise that is not true.)
+        This returns their sum, bounded by n <= T, l <= 5 log T and l >= log 32. It is below 18 from
+        T = 100 to T = 2^56, where 64-bit sums end. (The smaller bound on the noise in the paper's
+        Lemma 2 is false.)
         """
         root, log = 1.0 / self.moment_order, self._log_horizon
         epsilon, levels = min(self.epsilon, 1.0), tree_levels(self.horizon)
@@ -228,7 +227,7 @@ class DPRUCB(PrivateRealPolicy):
         if horizon > self.horizon or not enough or not is_as_told(self, environment):
             return None
         gaps, a = environment.gaps, self.moment_order / (self.moment_order - 1.0)
-        # 2 bonus(n) = D, solved for n, in logarithms: the powers are large.
+        # 2 bonus(n) = D, solved for n in logarithms: the powers are large.
         with_log = (
             math.log(2.0 * self.constants().bonus)
             + math.log(math.log(2.0) + 4.0 * math.log(max(horizon, 2))) / a

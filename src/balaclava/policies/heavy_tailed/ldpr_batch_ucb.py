@@ -1,7 +1,7 @@
 """LDPR-Batch-UCB: UCB on private reports in growing batches, with radii to the constant.
 
-The reports are those of Tao, Wu, Zhao, Wang (2022, Algorithm 4); batches, levels and radii are not
-from a paper. `batch_radii` has them, with their proof.
+The reports are those of Tao, Wu, Zhao, Wang (2022, Algorithm 4). Batches, levels and radii are our
+own: `theory.batch_radii` has them, with their proof.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
-    """B of the decision's batch; of any other decision nothing is learned."""
+    """B of the decision's batch; any value for a decision that teaches nothing."""
     row = find_row(state.pools, arm, phase)
     return float(params.levels[state.grades[arm, row] if row != NO_ROW else 0])
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, arm: int, row: int) -> None:
-    """The reports are private as they are: the mean of those that came is the batch's."""
+    """Use the mean of a batch's reports, which are already private."""
     if row != NO_ROW:
         close(params, state, arm, row, state.pools.sums[arm, row])
 
@@ -49,7 +49,7 @@ def learn_report(
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if find_row(state.pools, arm, phase) != NO_ROW:  # nothing is learned from any other
+    if find_row(state.pools, arm, phase) != NO_ROW:
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
@@ -62,37 +62,37 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
-    """UCB in doubling batches on truncated rewards that each owner reports with Laplace noise.
+    """UCB in doubling batches on truncated rewards that each device reports with Laplace noise.
 
-    For heavy-tailed rewards that nobody but their owners may see. Local privacy is dear: where
-    one trusted party holds the rewards, dpr-batch-ucb loses far less.
+    For heavy-tailed rewards that only the participant's device may see. Local privacy is costly: if
+    a trusted server holds the rewards, dpr-batch-ucb has far lower regret.
 
-    The owner of a reward x reports y = x 1{|x| <= B_m} + Lap(2 B_m / epsilon), where the level of
-    the arm's m-th batch is sent along with the decision. Batches, estimates and indices are those
-    of dpr-batch-ucb, except that each report brings noise: for E|X|^p <= u, p <= 2, one batch of n
-    pulls and no outliers,
+    A device with reward x reports y = x 1{|x| <= B_m} + Lap(2 B_m / epsilon). The server sends the
+    level of the arm's m-th batch with the decision. Batches, estimates and indices are those of
+    dpr-batch-ucb, but each report adds noise: for E|X|^p <= u, p <= 2, one batch of n pulls and no
+    outliers,
 
         R = min over B and x of  u B^(1-p) max(1, (e^x - 1 - x)/x)
                                  + (B/(n x)) (log(M/beta) - n log(1 - 4 x^2/epsilon^2)),
 
-    of order u^(1/p) (log(1/beta) / (n epsilon^2))^((1-1/p)/2), which nothing can beat (Tao et al.,
-    with the correction of Zhou and Zhang 2024).
+    of order u^(1/p) (log(1/beta) / (n epsilon^2))^((1-1/p)/2), the best possible (Tao et al., with
+    the correction of Zhou and Zhang 2024).
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
-        the whole trajectory: two rewards truncated at B are at most 2B apart, whatever B is.
+        the whole trajectory: rewards truncated at B differ by at most 2B, for every B.
 
     Parameters:
         epsilon: privacy loss of a report.
         moment_order: p, above 1.
         moment_bound: u, a bound on E|X|^p.
         horizon: rounds that will be played; sets failure_probability and the number of batches.
-        contamination: bound on the share of rewards that are arbitrary outliers; u is about the
-            others. Refused where no level would give a radius below u^(1/p).
+        contamination: bound on the share of rewards that are arbitrary outliers; u bounds the
+            others. Refused if no level would give a radius below u^(1/p).
         failure_probability: beta, of all radii of an arm; 1/horizon by default.
-        radius_scale: multiplies R, and lowers B with it; privacy is untouched.
-        first_batch: n, by default the least power of two at which R, for exp(-8) in the place of
-            beta/M, is at most u^(1/p).
+        radius_scale: multiplies R, and lowers B with it; privacy is unaffected.
+        first_batch: n, by default the least power of two at which R, with exp(-8) for beta/M, is
+            at most u^(1/p).
 
     Example:
         >>> import balaclava as bl

@@ -36,12 +36,12 @@ from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
 
 
 class State(NamedTuple):
-    """The epochs under way, whose sums are sums of reports; by row, what was fixed for each."""
+    """The epochs under way, with sums of reports; by row, the values fixed when each opened."""
 
     epochs: Epochs
-    level: np.ndarray  # B, which every owner is told
-    length: np.ndarray  # R, for which B is made
-    radius: np.ndarray  # 7 err, of R reports
+    level: np.ndarray  # B, which the server sends with the decision
+    length: np.ndarray  # R, which B is for
+    radius: np.ndarray  # 7 err, for R reports
 
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
@@ -66,7 +66,7 @@ def log_samples(params: Params, epoch: int) -> float:
 def epoch_length(params: Params, active: int, epoch: int) -> int:
     """R: enough reports of each active arm for 14 err to be at most 2^-tau / 2."""
     ell = log_term(params, active, epoch)
-    most = math.log(2.0**60 / (active * ell))  # beyond any horizon
+    most = math.log(2.0**60 / (active * ell))  # longer than every horizon
     samples = math.exp(min(log_samples(params, epoch), most))
     least = min(min(max(params.epsilon, 1.0), 1e9) ** 2, math.exp(most))
     return math.ceil(samples * ell + least * ell)
@@ -111,20 +111,20 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
-    """B of the decision's epoch: known to all, since it follows from earlier reports."""
+    """B of the decision's epoch: public, since it follows from earlier reports."""
     return float(state.level[epoch_row(state.epochs, max(phase, 0))])
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State) -> None:
-    """Compare the means of the reports that came, and drop the arms behind by more than 14 err."""
+    """Compare the means of settled epochs, and drop the arms behind by more than 14 err."""
     epochs = state.epochs
     while is_settled(epochs):
         epoch, row = epochs.oldest[0], epoch_row(epochs, epochs.oldest[0])
         for arm in range(params.arms):
             n = epochs.rewards_in_epoch[arm, row]
             if epochs.active[arm] and n > 0:
-                # Of fewer reports than B is made for, err is at most R/n times as large.
+                # With n < R reports, err is at most R/n times as large.
                 radius = state.radius[row] * max(1.0, state.length[row] / n)
                 keep_release(epochs, arm, row, epochs.sums[arm, row], radius)
         eliminate_arms(epochs)
@@ -144,7 +144,7 @@ def learn_report(
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_learned(state.epochs, arm, phase):  # of any other nothing is learned, nor asked
+    if is_under_way(state.epochs, arm, phase):
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
@@ -159,32 +159,31 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
-    """Elimination on rewards that each owner truncates and reports with Laplace noise.
+    """Elimination on rewards that each participant truncates and reports with Laplace noise.
 
-    For heavy-tailed rewards that nobody but their owners may see. Local privacy is dear: with the
-    paper's constants the first epoch has billions of pulls (see `first_epoch`). Set
-    `radius_scale` to 0.1 or less, which shortens the epochs too; where one trusted party holds
-    the rewards, dpr-se loses far less.
+    For heavy-tailed rewards that only the participant's device may see. Local privacy is costly:
+    with the paper's constants the first epoch has billions of pulls (see `first_epoch`). Set
+    `radius_scale` to 0.1 or less, which also shortens the epochs. If a trusted server holds the
+    rewards, dpr-se has far lower regret.
 
     Given E|X|^(1+v) <= u, in epoch tau = 1, 2, ... with active set S let D = 2^-tau,
     ell = log(8|S|tau^2/beta), and pull each arm of S
 
         R = ceil(u^(2/v) 28^(2(1+v)/v) ell / (epsilon^2 D^(2(1+v)/v)) + max(1, epsilon^2) ell)
 
-    times. The owner of a reward x reports y = x 1{|x| <= B} + Lap(2B/epsilon), where
+    times. A device with reward x reports y = x 1{|x| <= B} + Lap(2B/epsilon), where
     B = (u sqrt(R) epsilon / sqrt(ell))^(1/(1+v)) is public. With m_a the mean of the epoch's
     reports, remove a if
 
         max m - m_a > 14 err,  err = u^(1/(1+v)) (sqrt(ell) / (sqrt(R) epsilon))^(v/(1+v)).
 
-    The listing prints other constants, with which the proof does not go through; and its last
-    ell without max(1, epsilon^2) is for epsilon up to 1. `radius_scale` c puts 28 c and 14 c in
-    the place of 28 and 14.
+    The paper's listing has other constants, with which the proof fails. Its last ell, without
+    max(1, epsilon^2), is for epsilon up to 1. `radius_scale` c replaces 28 and 14 by 28 c and 14 c.
 
     Privacy:
         epsilon-local differential privacy of each report (Theorem 6), hence epsilon-differential
-        privacy of the whole trajectory. Two rewards truncated at B are at most 2B apart, whatever
-        B is: the report is as private if the server sends another level.
+        privacy of the whole trajectory. Rewards truncated at B differ by at most 2B, for every B:
+        the report is as private if the server sends another level.
 
     Parameters:
         epsilon: privacy loss of a report.
@@ -193,12 +192,12 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
         horizon: rounds that will be played; sets failure_probability.
         failure_probability: beta, 1/horizon by default.
         radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
-            untouched.
+            unaffected.
         mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
-            and (moment_bound^(1/(1+v)) + D)^(1+v) is taken for u.
+            and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
-        The server's agent names the level, the owner's device makes the report.
+        The server's agent sends the level, and the device makes the report.
 
         >>> import balaclava as bl
         >>> policy = bl.policy("ldpr-se", arms=5, epsilon=1.0, horizon=10**6, moment_order=1.9,
@@ -237,9 +236,9 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
     )
 
     def error(self, shortest: float, longest: float) -> float:
-        """Of a mean of R reports, with r = R / ell, the sum of
+        """The error of a mean of R reports, with r = R / ell, is the sum of
 
-        - 1 for what is cut off: u / B^v = err;
+        - 1 for truncation: u / B^v = err;
         - sqrt(2 epsilon) r^(-1/4) + epsilon r^(-1/2) / 3 for sampling: Bernstein, truncated
           rewards being at most B, of second moment u B^(1-v), where B^(1+v) = u epsilon sqrt(r);
         - 2 (1 + r log(1 + 1/r)) sqrt(1 + 1/r) for noise, which is the Chernoff bound
@@ -247,9 +246,9 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
           2B/epsilon, at s = ell and z = 1 / (1 + r), with B sqrt(ell) / (epsilon sqrt(R)) = err;
         - epsilon sqrt(r) 2^-21 for rounding to the grid;
 
-        except with probability 4 beta / (8 |S| tau^2): in all epochs together pi^2/12 beta. Theorem
-        7 as printed is false; this is the bound that the algorithm has. Epochs grow by
-        4^((1+v)/v) >= 16, and 2^tau < 2 / gap, so that an arm is pulled at most
+        except with probability 4 beta / (8 |S| tau^2), or pi^2/12 beta in all epochs together.
+        Theorem 7 as printed is false; this bound holds for the algorithm. Epochs grow by
+        4^((1+v)/v) >= 16, and 2^tau < 2 / gap, so an arm is pulled at most
 
             (16/15) u^(2/v) (56 c / gap)^(2(1+v)/v) l / epsilon^2 + tau (max(1, epsilon^2) l + 1)
 

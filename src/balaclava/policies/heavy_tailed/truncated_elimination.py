@@ -1,4 +1,4 @@
-"""What the elimination policies of Tao, Wu, Zhao, Wang (2022) share: parameters and their bound."""
+"""Elimination on truncated means (Tao, Wu, Zhao, Wang 2022): shared parameters and bound."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from balaclava.theory.elimination_regret import (
 )
 
 LOG_2 = math.log(2.0)
-LONGEST_WALK = 60
+# Epochs that the worst-case bound counts: gaps below 2^-60 cost less than any horizon shows.
+COUNTED_EPOCHS = 60
 
 
 class Params(NamedTuple):
@@ -57,18 +58,18 @@ def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
 
 
 class TruncatedEliminationPolicy(PooledPolicy):
-    """Epochs of a length R, rewards truncated at a level B, arms that fall behind dropped.
+    """Elimination in epochs of R pulls of each active arm, with rewards truncated at B.
 
     A subclass gives R and B as kernels of (params, active, epoch) and (params, active, epoch, R),
-    and says by how much an estimate may be off.
+    and a bound on the error of an estimate.
     """
 
     pools: ClassVar[str] = "epochs"
     estimation = Estimation(shown, limits_within_radius)
     epoch_length: ClassVar[Callable[..., int]]
     truncation_level: ClassVar[Callable[..., float]]
-    allowed_error: ClassVar[float]  # of an estimate, in units of err: half of what the test allows
-    failures: ClassVar[float]  # the chance that any estimate is off by more, in units of beta
+    allowed_error: ClassVar[float]  # of an estimate, in units of err: half the test's
+    failures: ClassVar[float]  # probability of any larger error, in units of beta
 
     epsilon: Epsilon
     moment_order: TailOrder
@@ -104,15 +105,15 @@ class TruncatedEliminationPolicy(PooledPolicy):
 
     @property
     def first_epoch(self) -> int:
-        """Pulls of each arm in the first epoch: before that nothing can be dropped."""
+        """Pulls of each arm in the first epoch; no arm is dropped earlier."""
         return int(type(self).epoch_length(self.constants(), self.arms, 1))
 
     def error(self, shortest: float, longest: float) -> float:
-        """How far an estimate may be off, in units of err, in epochs of such lengths."""
+        """A bound on the error of an estimate, in units of err, for epochs of these lengths."""
         raise NotImplementedError
 
     def require_estimates(self, failure: float) -> Estimation:
-        """All estimates of all arms are within their radii but for `failures` times beta."""
+        """All estimates are within their radii, except with probability `failures` beta."""
         longest = float(self.horizon or 2**61)
         error = self.error(min(float(self.first_epoch), longest), longest)
         fails = self.failures * failure_probability_of(self) / self.arms
@@ -120,13 +121,12 @@ class TruncatedEliminationPolicy(PooledPolicy):
         return super().require_estimates(failure)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """A bound with all constants; None where the moment bound or the proof does not hold.
+        """A bound with all constants; None if the moment bound or the proof does not hold.
 
-        If no estimate is off by more than `allowed_error`, times the radius_scale, the best arm
-        stays, and an arm of gap >= 2^-tau leaves at the end of epoch tau, since R is made for
-        that. So an arm is pulled at most R_1 + ... + R_tau times, tau the first epoch with
-        2^-tau <= gap. The bound adds these up, as far as the horizon goes, and the whole horizon
-        for the case that an estimate fails.
+        Suppose that no error exceeds `allowed_error` times radius_scale. Then the best arm stays,
+        and R makes an arm of gap >= 2^-tau leave by the end of epoch tau. So an arm is pulled at
+        most R_1 + ... + R_tau times, tau the first epoch with 2^-tau <= gap. The bound adds these
+        up to the horizon, and counts the whole horizon if an estimate fails.
         """
         if not is_as_told(self, environment):
             return None
@@ -145,7 +145,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
         return most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())
 
     def worst_case_bound(self, horizon: int) -> float | None:
-        """The same whatever the gaps are; None where the proof does not hold.
+        """The same bound for all gaps; None if the proof does not hold.
 
         The instance-independent part of Theorems 4 and 7, with constants. Gaps are at most
         2 u^(1/(1+v)), since |mean|^(1+v) <= u.
@@ -155,7 +155,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
         params, length = self.constants(), type(self).epoch_length
         steps: list[tuple[float, float]] = []
         pulls, shortest, longest = 0.0, 0.0, 0.0
-        while pulls < horizon and len(steps) < LONGEST_WALK:
+        while pulls < horizon and len(steps) < COUNTED_EPOCHS:
             longest = float(length(params, self.arms, len(steps) + 1))
             shortest = shortest or longest
             pulls += longest
