@@ -144,7 +144,7 @@ def learn_report(
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_under_way(state.epochs, arm, phase):
+    if is_learned(state.epochs, arm, phase):
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
