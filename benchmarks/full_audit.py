@@ -19,7 +19,7 @@ from typing import Any
 
 import balaclava as bl
 from balaclava._core.number_format import rounded_down
-from balaclava.auditing.audit import plan_games
+from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.audit_report import AuditReport
 from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, available_cores

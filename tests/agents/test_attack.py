@@ -198,7 +198,7 @@ def check_neighbours(name: str, place: int, change: str, judge: tuple[int, ...] 
     events[place] = CHANGES[change](events[place], *bounds(policy))
     player = Replayer(tape, 0)
     assert view(policy, events, player, judge=judge, **windowed(policy)) == lines
-    cost = sum(move.share * move.terms.epsilon for move in player.moves)
+    cost = sum(move.distance * move.terms.epsilon for move in player.moves)
     assert cost <= policy.guarantee.epsilon * (1 + 1e-9)
     return len(player.moves)
 

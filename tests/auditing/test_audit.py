@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.audit import plan_games, run_concurrently
-from balaclava.auditing.games.compiled_games import GameStart, play_block
+from balaclava.auditing.audit import run_concurrently
+from balaclava.auditing.audit_plan import plan_games
+from balaclava.auditing.games.attacks import choose_attack, find_stream_pair
+from balaclava.auditing.games.compiled_games import GameStart, play_blocks, tail_counts
 from balaclava.auditing.games.statistical_audit import (
     audit_by_betting,
     audit_statistically,
     bet,
-    choose_attack,
-    find_stream_pair,
-    tail_counts,
 )
 from balaclava.auditing.replay.recorded_run import record
 from balaclava.auditing.replay.replay_audit import audit_by_replay
-from balaclava.auditing.replay.scenario_kinds import choose_neighbours
-from balaclava.auditing.scenario import copy_state, fingerprint, plain_scenario
+from balaclava.auditing.replay.reward_choices import choose_neighbours
+from balaclava.auditing.scenario import plain_scenario
+from balaclava.auditing.state_copies import copy_state, fingerprint
 from balaclava.auditing.two_sample_bounds import epsilon_lower, log_wealth
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.randomness import seeded
@@ -289,10 +289,10 @@ def test_rounds_that_draw_nothing_are_played_once() -> None:
     rounds, probes = 2 * policy.start_phase + 3, np.array([5, 2 * policy.start_phase + 3])
     life = plain_scenario(policy, np.linspace(0.0, 1.0, 2 * rounds).reshape(rounds, 2))
     start = GameStart.of(policy, life)
-    later = start.after_quiet(policy, life, life.rewards)
-    assert later.quiet == 2 * policy.start_phase
+    later = start.skip_deterministic(policy, life, life.rewards)
+    assert later.skipped == 2 * policy.start_phase
     counts = [
-        play_block(policy, life, life.rewards, 50, 2, probes, None, each, seeded(4))
+        play_blocks(policy, life, life.rewards, [(50, seeded(4))], 2, probes, None, each)
         for each in (start, later)
     ]
     assert np.array_equal(counts[0].pulls, counts[1].pulls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from balaclava.auditing.audit import plan_games
+from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from tests.oracles.violators_slip import ALL
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.audit import plan_games
+from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.replay.composed_loss import compose
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder, Replayer

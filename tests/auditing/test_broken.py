@@ -9,7 +9,7 @@ import pytest
 
 import balaclava as bl
 from balaclava._core.declared import Epsilon
-from balaclava.auditing.audit import plan_games
+from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.laws.mechanism_laws import audit_laws
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.answer_dependence import reading_rounds
@@ -137,18 +137,18 @@ def test_the_numbers_of_the_code_and_of_the_parameters_are_known():
 # Charges
 
 
-def move(loss, epsilon=1.0, share=1.0):
-    return MovedInput("a mechanism", Terms(0.0, 1.0, epsilon, 0.0), loss, share=share)
+def move(loss, epsilon=1.0, distance=1.0):
+    return MovedInput("a mechanism", Terms(0.0, 1.0, epsilon, 0.0), loss, distance=distance)
 
 
 def test_a_move_is_charged_what_it_costs():
     claim = Guarantee(epsilon=1.0)
-    half = compose([move(Loss(0.5), share=0.5)], claim)
+    half = compose([move(Loss(0.5), distance=0.5)], claim)
     assert (half.epsilon, half.declared, half.within(claim)) == (0.5, 1.0, True)
     both = compose([move(Loss(0.5)), move(Loss(0.6))], claim)
     assert both.epsilon == pytest.approx(1.1)
     assert not both.within(claim)
-    assert not compose([move(Loss(0.5), share=2.0)], claim).declared_within(claim)
+    assert not compose([move(Loss(0.5), distance=2.0)], claim).declared_within(claim)
     assert compose([move(Loss(0.5))], claim, [2.0]).epsilon == 1.0
 
 
@@ -178,7 +178,7 @@ def test_a_release_that_is_read_again_is_charged_to_its_readers():
     policy = BROKEN["old-draws"]
     rewards = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
     game = record(policy, plain_scenario(policy, rewards), seed=0)
-    place = next(i for i, entry in enumerate(game.tape) if i >= game.marks[9])
+    place = next(i for i, entry in enumerate(game.tape) if i >= game.round_starts[9])
     assert reading_rounds(policy, game, place, 0).nonzero()[0].tolist() == [9, 10, 11, 12, 13]
 
 
@@ -214,7 +214,7 @@ def one_draw(rng, value, sensitivity, epsilon, out):
 def test_a_body_is_held_to_its_declared_law():
     recorder = Recorder(0)
     half_the_noise(recorder, 0.3, 1.0, 1.0)
-    assert "does not follow" in audit_laws(recorder.tape, seed=0, draws=100_000).fault
+    assert "do not follow" in audit_laws(recorder.tape, seed=0, draws=100_000).fault
 
 
 def test_parts_of_an_array_must_not_share_their_noise():
@@ -239,7 +239,7 @@ def test_a_policy_that_nothing_moves_is_not_examined():
 def test_a_neighbour_whose_reward_never_comes_moves_nothing():
     policy = CORRECT["truncated"]
     life = plain_scenario(policy, np.ones((24, 2)))
-    life.items[3] = -4  # the fourth decision is given up
+    life.event_items[3] = -4  # the fourth decision is given up
     game = record(policy, life, seed=0)
     ((_, outcome),) = replay_all(policy, game, [Neighbour(3, -5.0)])
     assert outcome == ([], "", None, (0, 0))

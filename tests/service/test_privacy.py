@@ -130,7 +130,7 @@ def check(
     for mine, theirs in zip(one.seen, other.seen, strict=True):
         assert mine == theirs
     assert player.position == len(recorder.tape) > 0
-    cost = sum(move.share * move.terms.epsilon for move in player.moves)
+    cost = sum(move.distance * move.terms.epsilon for move in player.moves)
     assert cost <= POLICIES[policy]["epsilon"] * (1 + 1e-9)
     if change != "it never came":  # a request less is one less that the metrics count, for admins
         assert without_rewards(one.metrics) == without_rewards(other.metrics)

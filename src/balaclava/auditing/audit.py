@@ -1,4 +1,4 @@
-"""`bl.audit`: put a policy's claim of privacy to the test, four ways."""
+"""`bl.audit`: try to refute a policy's claim of privacy, in four ways."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-import numpy as np
-
 from balaclava._core.declared import Range, brief, check
+from balaclava.auditing.audit_plan import SHORT_ROUNDS, GamePlan, plan_games
 from balaclava.auditing.audit_report import AuditReport
 from balaclava.auditing.games.compiled_games import warm_up
 from balaclava.auditing.games.statistical_audit import (
@@ -26,25 +24,20 @@ from balaclava.auditing.laws.local_reports import audit_reports
 from balaclava.auditing.laws.mechanism_laws import LawAudit, audit_laws
 from balaclava.auditing.replay.replay_audit import ReplayAudit, audit_by_replay
 from balaclava.auditing.replay.scenario_kinds import SCENARIO_KINDS, UNSCALED_KINDS
-from balaclava.auditing.tape import Recorder
-from balaclava.errors import ParameterError, PrivacyError, require_arm
+from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, chosen_device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.gpu.device import unusable
 
-_SCALES = (0.3, 0.1, 0.03, 0.01)
-_SHORT = 100  # rounds within which something should be released
-_THOROUGH = 256  # rounds of a game that looks for late batches
-_AS_IT_IS = 48  # pairs on the policy itself, where games are played on a shorter variant
-_LONG = 20_000  # rounds beyond which no game is played
-_REMEMBERED = 48  # rounds of a life of a policy that protects single decisions
-_STEPS = 16_000_000  # rounds of all games together, by default
-_FIRST_STEPS = 4_000_000  # on losses and rewards of any size at first: steps are dear, show little
-_MORE = 3  # times as many games where something shows
-_FEWEST, _MOST = 10_000, 400_000  # games, by default
-_PAIRS, _SECONDS = 600, 3.0  # replayed by default: whichever ends first
+# Defaults that keep an audit within seconds.
+_AUDIT_ROUNDS = 16_000_000  # of all games together
+_FIRST_AUDIT_ROUNDS = 4_000_000  # the same at first for unbounded rewards, which are slower
+_TIMES_MORE = 3  # times as many games follow there if the first bound is positive
+_FEWEST_TRIALS, _MOST_TRIALS = 10_000, 400_000  # games
+_DEFAULT_PAIRS, _REPLAY_SECONDS = 600, 3.0  # of the replay: the first limit that is reached
+_UNSCALED_PAIRS = 48  # on the policy itself, where a variant with shorter phases has the others
 
 Ended = Callable[[], bool]
 Proof = TypeVar("Proof")
@@ -61,23 +54,31 @@ def audit(
     quick: bool = False,
     device: Device = "cpu",
 ) -> AuditReport:
-    """Try to refute what the policy claims about privacy.
+    """Try to refute the privacy that a policy claims.
 
-    Replay checks the proof on `pairs` neighbouring reward streams; mechanisms are drawn and
-    compared with their laws; the exact audit (for policies that protect single decisions)
-    computes the true delta; the statistical one plays `trials` games and bounds epsilon from
-    below. A policy that claims nothing is shown to leak.
+    Replay checks the proof on `pairs` neighbouring reward streams. Mechanisms are drawn and
+    compared with their laws. The exact audit (for policies that protect single decisions) computes
+    the true delta. The statistical audit plays `trials` games and bounds epsilon from below. A
+    policy without a claim is shown to leak.
 
     Args:
-        policy: what to audit.
-        trials: games of the statistical part; by default as many as take a few seconds.
-        seed: a whole number; with `pairs` given, the same seed gives the same report.
-        confidence: of the statistical lower bound.
-        pairs: neighbouring streams of the replay; by default 600, or what three seconds of a
-            processor allow.
-        quick: bet against the claim instead of measuring epsilon, and stop as soon as it falls.
+        policy: The policy to audit.
+        trials: Games of the statistical audit; by default as many as take a few seconds.
+        seed: A whole number; with `pairs` given, the same seed gives the same report.
+        confidence: Confidence of the statistical lower bound.
+        pairs: Neighbouring streams of the replay; by default 600, or as many as three seconds of
+            processor time allow.
+        quick: Bet against the claim instead of measuring epsilon, and stop once it is refuted.
         device: "cuda" plays the games on a GPU, thousands of times as many in the same time;
             "auto" does so if there is one. Bets and local reports stay on the CPU.
+
+    Returns:
+        The report; its `verdict` is "consistent", "violated", "unproved", "not examined" or
+        "not private".
+
+    Raises:
+        ParameterError: If `policy` is not a policy, or a number is out of range.
+        DeviceError: If `device` is "cuda" and the games cannot be played on a GPU.
 
     Example:
         >>> import balaclava as bl
@@ -92,15 +93,15 @@ def audit(
     inside = Range(0, 1, open_low=True, open_high=True)
     confidence = check("confidence", confidence, Annotated[float, inside])
     claim, plan = policy.guarantee, plan_games(policy)
-    more = trials is None and policy.rewards != "bounded" and policy.report_kernel is None
+    in_steps = trials is None and policy.rewards != "bounded" and policy.report_kernel is None
     if trials is None:
-        steps = _FIRST_STEPS if more else _STEPS
-        trials = min(max(steps // plan.long_rounds, _FEWEST), _MOST)
+        rounds = _FIRST_AUDIT_ROUNDS if in_steps else _AUDIT_ROUNDS
+        trials = min(max(rounds // plan.long_rounds, _FEWEST_TRIALS), _MOST_TRIALS)
     trials = check("trials", trials, Annotated[int, Range(100)])
     on_gpu = _plays_on_gpu(policy, device, quick)
-    seconds = _SECONDS if pairs is None else math.inf
-    pairs = check("pairs", _PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
-    times_more = _MORE if more else 1
+    seconds = _REPLAY_SECONDS if pairs is None else math.inf
+    pairs = check("pairs", _DEFAULT_PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
+    times_more = _TIMES_MORE if in_steps else 1
     warm_up(plan.policy)
     (replay, laws, exact), statistical = run_concurrently(
         lambda ended: check_proof(plan, policy, pairs, seed, seconds, ended),
@@ -113,8 +114,8 @@ def audit(
         notes.append(f"claims nothing: {'; '.join(claim.assumptions)}")
     if claim.private and replay.verdict == "not examined":
         notes.append(
-            "no game got as far as a release that depends on rewards, so that replay and games "
-            "could find nothing; audit with a longer horizon or a larger epsilon"
+            "no run reached a release that depends on rewards, so replay and games could not find "
+            "anything; audit with a longer horizon or a larger epsilon"
         )
     return AuditReport(
         policy=policy.name,
@@ -132,7 +133,7 @@ def audit(
 def run_concurrently(
     proof: Callable[[Ended], Proof], games: Callable[[], Games]
 ) -> tuple[Proof, Games]:
-    """Both at once: compiled games leave the interpreter to the proof. Ctrl-C ends both."""
+    """Run both at once: compiled games leave the interpreter to the proof. Ctrl-C ends both."""
     end = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         checked = pool.submit(proof, end.is_set)
@@ -140,7 +141,7 @@ def run_concurrently(
             try:
                 played = games()
             except Exception:
-                checked.result()  # what goes wrong there is said first
+                checked.result()  # its error comes first
                 raise
             return checked.result(), played
         except KeyboardInterrupt:
@@ -151,7 +152,7 @@ def run_concurrently(
 def check_proof(
     plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float, ended: Ended
 ) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None]:
-    """Every part of an audit but the games."""
+    """All parts of an audit but the games."""
     claim, entries = policy.guarantee, dict[Any, Any]()
     replay = replay_plan(plan, policy, pairs, seed, seconds, entries, ended)
     laws = audit_laws(entries.values(), seed) if claim.private and entries else None
@@ -167,7 +168,7 @@ def replay_plan(
     entries: dict[Any, Any],
     ended: Ended,
 ) -> ReplayAudit:
-    """Replay the planned variant, and the policy itself: it must ask for the same noise."""
+    """Replay the planned variant and the policy itself, which must ask for the same noise."""
     claim = policy.guarantee
     replay = audit_by_replay(
         plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed, seconds=seconds,
@@ -175,25 +176,26 @@ def replay_plan(
     )  # fmt: skip
     if plan.policy is policy or replay.verdict in ("violated", "unproved"):
         return replay
-    itself = audit_by_replay(
-        policy, claim, rounds=_SHORT, pairs=min(pairs, _AS_IT_IS), seed=seed,
+    unscaled = audit_by_replay(
+        policy, claim, rounds=SHORT_ROUNDS, pairs=min(pairs, _UNSCALED_PAIRS), seed=seed,
         seconds=seconds / 3, kinds=UNSCALED_KINDS, games=True, entries=entries, ended=ended,
     )  # fmt: skip
-    if itself.verdict in ("violated", "unproved"):
-        return itself
-    reached = {*replay.reached, *itself.reached}
+    if unscaled.verdict in ("violated", "unproved"):
+        return unscaled
+    moved = replay.moved + unscaled.moved
+    reached = {*replay.reached, *unscaled.reached}
     return dataclasses.replace(
         replay,
-        pairs=replay.pairs + itself.pairs,
-        moved=replay.moved + itself.moved,
-        verdict="not examined" if not replay.moved + itself.moved else "consistent",
+        pairs=replay.pairs + unscaled.pairs,
+        moved=moved,
+        verdict="consistent" if moved else "not examined",
         reached=tuple(sorted(reached)),
-        missed=tuple(sorted({*replay.missed, *itself.missed} - reached)),
+        missed=tuple(sorted({*replay.missed, *unscaled.missed} - reached)),
     )
 
 
 def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:
-    """Whether the games of this audit are played on a GPU, or an error that says why not there."""
+    """Whether the games of this audit are played on a GPU; an error if they cannot be."""
     if quick or policy.report_kernel is not None:
         check("device", device, Device)
         return False
@@ -214,12 +216,12 @@ def play_games(
     on_gpu: bool = False,
     times_more: int = 1,
 ) -> StatisticalAudit | BettingAudit | None:
-    """The statistical part: games, bets, or reports; None where a game would have many decisions.
+    """The statistical part: games, bets, or reports.
 
-    A claim on single decisions says nothing of several.
+    It is None if games would have several decisions and the claim is on single ones.
     """
     claim = policy.guarantee
-    if not plan.single:
+    if not plan.one_decision:
         return None
     epsilon, delta = (claim.epsilon, claim.delta) if claim.private else (0.0, 0.0)
     if policy.report_kernel is not None:
@@ -232,101 +234,10 @@ def play_games(
         )
     games: dict[str, Any] = {}
     if on_gpu:
-        from balaclava.auditing.games.device_games import count_on_device, heat_of
+        from balaclava.auditing.games.device_games import count_on_device, screening_games
 
-        games = {"count": count_on_device, "heat": heat_of(policy)}
+        games = {"count": count_on_device, "screening_games": screening_games(policy)}
     return audit_statistically(
         plan.policy, epsilon, delta, rounds=plan.long_rounds, trials=trials, seed=seed,
         confidence=confidence, times_more=times_more, **games,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class GamePlan:
-    """Which games show most: long enough that something is released, no longer."""
-
-    policy: Policy
-    rounds: int
-    note: str
-    single: bool = True  # whether games keep to one decision that depends on data, if they must
-
-    @property
-    def replay_rounds(self) -> int:
-        """For replay: the memory of single decisions takes some of them to show."""
-        return max(self.rounds, _REMEMBERED) if self.policy.scope == "decision" else self.rounds
-
-    @property
-    def long_rounds(self) -> int:
-        """For a thorough search: long enough that batches of some size are released too."""
-        if self.policy.scope == "decision":
-            return self.rounds
-        return _within_horizon(self.policy, max(self.rounds, _THOROUGH))
-
-
-def plan_games(policy: Policy) -> GamePlan:
-    """Games of a few releases. Phases of thousands of rounds are shortened by `radius_scale`.
-
-    Privacy does not depend on `radius_scale` (it multiplies confidence radii only), so a policy
-    with short phases stands for the same code with long ones.
-    """
-    first = first_release(policy, _SHORT)
-    if first is None and "radius_scale" in policy.annotations:
-        for scale in _SCALES:
-            variant = type(policy).create({**policy.parameters, "radius_scale": scale})
-            first = first_release(variant, _SHORT)
-            if first is not None:
-                note = f"games were played at radius_scale = {scale:g}, which shortens the phases"
-                return GamePlan(variant, _rounds(variant, first), note)
-    if first is None:
-        first = first_release(policy, _LONG)
-    if first is None and policy.scope == "decision":
-        note = "no mechanism was used, so that no game of one decision could be planned"
-        return GamePlan(policy, _rounds(policy, first), note, single=False)
-    return GamePlan(policy, _rounds(policy, first), "")
-
-
-def _rounds(policy: Policy, first: int | None) -> int:
-    if first is None:
-        rounds = max(64, 8 * policy.arms)
-    elif policy.scope == "decision":
-        rounds = first  # the first decision that depends on data, and no other
-    else:
-        rounds = first + max(32, first // 4)
-    return _within_horizon(policy, rounds)
-
-
-def _within_horizon(policy: Policy, rounds: int) -> int:
-    horizon = policy.horizon
-    return rounds if horizon is None else min(rounds, horizon)
-
-
-def first_release(policy: Policy, limit: int) -> int | None:
-    """The round in which a mechanism was first used for every arm, if within `limit` rounds.
-
-    Or for every set of coefficients, where arms share them.
-
-    For scope "decision": the first decision that may depend on a release of any arm.
-    """
-    params, recorder = policy.constants(), Recorder(0)
-    begin, choose, learn, _ = policy.kernels
-    prepare = policy.prepare()
-    state = begin(params)
-    low, high = policy.accepts
-    middle = (low + high) / 2 if np.isfinite(low + high) else 0.0
-    single, released = policy.scope == "decision", 0
-    for t in range(1, _within_horizon(policy, limit) + 1):
-        recorder.tape.clear()
-        try:
-            arm, phase = choose(params, state, t, policy.practice_context, recorder)
-            if single and any(entry.terms for entry in recorder.tape):
-                return t
-            require_arm(policy.name, t, arm, policy.arms)
-            learn(params, state, t, arm, prepare(params, middle), phase, recorder)
-        except PrivacyError:
-            return t  # a mechanism was asked for what it cannot keep; the replay says so
-        released += sum(entry.terms is not None for entry in recorder.tape)
-        if single and released:
-            return t + 1
-        if released >= policy.blocks:
-            return t
-    return None

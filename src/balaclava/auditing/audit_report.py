@@ -1,4 +1,4 @@
-"""What an audit says, in one screen."""
+"""The report of an audit, on one screen."""
 
 from __future__ import annotations
 
@@ -16,19 +16,31 @@ from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.privacy.guarantee import Guarantee
 
 Verdict = Literal["consistent", "violated", "unproved", "not examined", "not private"]
-TIGHT = 0.8  # of the claimed epsilon
+# Share of the claimed epsilon from which on a lower bound is called tight; a convention.
+_TIGHT_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Attempts to refute a claim of privacy, and what came of them.
+    """The result of trying to refute a claim of privacy.
 
-    - "violated": a counterexample.
+    - "violated": there is a counterexample.
     - "unproved": replay cannot account for it, and games refute nothing.
     - "not examined": nothing that depends on a reward was released or decided.
-    - "consistent": within the claim wherever it was examined. That is no proof: the proof stands
-      in the policy's docstring.
-    - "not private": claims nothing.
+    - "consistent": within the claim wherever it was examined. This is not a proof, which stands in
+      the policy's docstring.
+    - "not private": the policy claims nothing.
+
+    Attributes:
+        policy: Name of the policy.
+        parameters: Its parameters.
+        claimed: Its guarantee.
+        confidence: Confidence of the statistical lower bound.
+        replay: The replay of neighbouring streams.
+        exact: The exact audit of the index law, if it applies.
+        statistical: The audit by games or bets, if it applies.
+        laws: The test of the mechanisms' laws, if it applies.
+        notes: Remarks on how the audit was done.
     """
 
     policy: str
@@ -43,7 +55,7 @@ class AuditReport:
 
     @property
     def verdict(self) -> Verdict:
-        """Violated as soon as one part has a counterexample, unproved as soon as one doubts."""
+        """The worst verdict of all parts."""
         if not self.claimed.private:
             return "not private"
         parts = (self.replay, self.exact, self.laws, self.statistical)
@@ -55,16 +67,18 @@ class AuditReport:
 
     @property
     def epsilon_lower(self) -> float:
-        """What the games prove epsilon to be at least, with the stated confidence."""
+        """The lower bound on epsilon from games, with the stated confidence; 0 without games."""
         return getattr(self.statistical, "epsilon_lower", 0.0)
 
     @property
     def tight(self) -> bool:
-        """Whether the lower bound comes near the claim, so that little could hide between them."""
-        return self.claimed.private and self.epsilon_lower >= TIGHT * self.claimed.epsilon > 0
+        """Whether the lower bound comes near the claim, so that a violation can hardly hide."""
+        return (
+            self.claimed.private and self.epsilon_lower >= _TIGHT_SHARE * self.claimed.epsilon > 0
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole report as JSON-able values."""
+        """The whole report as values that JSON can hold."""
         whole = dataclasses.asdict(self)
         whole |= {"verdict": self.verdict, "tight": self.tight, "epsilon_lower": self.epsilon_lower}
         if math.isinf(self.claimed.epsilon):
@@ -95,7 +109,7 @@ class AuditReport:
         return "\n".join([*lines, *(f"note:        {note}" for note in self.notes)])
 
     def _tightness(self) -> str:
-        """How near the games came to the claim; nothing for one that they refuted."""
+        """How near the games came to the claim; "" for a refuted one."""
         if not isinstance(self.statistical, StatisticalAudit) or not self.claimed.private:
             return ""
         if self.epsilon_lower > self.claimed.epsilon:

@@ -1,13 +1,19 @@
-"""How much privacy loss a number of observed events proves: pure statistics."""
+"""Lower bounds on epsilon from samples of two neighbouring inputs: pure statistics."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from balaclava._core.extras import require_extra
 from balaclava.simulation.analysis.statistics import clopper_pearson
+
+# The error probability with which a claim that holds is called violated: once in 10,000 audits.
+VIOLATION_ERROR = 1e-4
+_OVERFLOW_EPSILON = 700.0  # exp() of more overflows a 64-bit float
+_STAKES = np.linspace(0.01, 0.99, 99)  # shares of the largest allowed stake; a guess
 
 
 def epsilon_lower(
@@ -20,9 +26,9 @@ def epsilon_lower(
 ) -> np.ndarray:
     """A lower bound on epsilon from the counts of an event on two neighbouring streams.
 
-    (epsilon, delta)-privacy means P(left) <= e^epsilon P(right) + delta; with each probability
-    bounded at error/2, the bound fails with probability at most `error`. The right stream may have
-    been played another number of times.
+    (epsilon, delta)-privacy means P(left) <= e^epsilon P(right) + delta. With each probability
+    bounded at error/2 (Clopper, Pearson), the bound fails with probability at most `error`. The
+    right stream may have another number of trials.
     """
     low, _ = clopper_pearson(left, trials, error / 2)
     _, high = clopper_pearson(right, trials if right_trials is None else right_trials, error / 2)
@@ -31,22 +37,87 @@ def epsilon_lower(
     return np.where(low > delta, np.maximum(epsilon, 0.0), 0.0)
 
 
-def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:
-    """The logarithm of what a bettor against (epsilon, delta) has made of 1.
+def cautious_log_ratio(
+    p: np.ndarray,
+    q: np.ndarray,
+    delta: float,
+    deviations: float,
+    p_trials: np.ndarray | float = 1.0,
+    q_trials: np.ndarray | float = 1.0,
+) -> np.ndarray:
+    """log((p - delta) / q), less some of its standard deviations by the normal approximation.
 
-    counts[x, y] says how often a pair of independent games gave the event x times on the left and
+    It estimates what `epsilon_lower` will say, so that events can be ranked by it. Without numbers
+    of trials, a deviation is that of one trial.
+    """
+    deviation = np.sqrt((1 - p) * p / (p_trials * (p - delta) ** 2) + (1 - q) / (q * q_trials))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value: np.ndarray = np.log((p - delta) / q) - deviations * deviation
+    return value
+
+
+class ThresholdEvent(NamedTuple):
+    """The event that a value is at least (or at most) a threshold."""
+
+    side: int  # the sample, 0 or 1, in which it is likelier
+    at_least: bool
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{'at least' if self.at_least else 'at most'} {self.threshold:.4g}"
+
+    def bound(self, samples: list[np.ndarray], delta: float, error: float) -> float:
+        """The lower bound on epsilon that the event gives on fresh samples of equal size."""
+        likely, unlikely = (
+            count_beyond(samples[side], np.array([self.threshold]), self.at_least)
+            for side in (self.side, 1 - self.side)
+        )
+        size = samples[0].size
+        return float(epsilon_lower(likely, unlikely, size, delta, error)[0])
+
+
+def best_threshold(
+    samples: list[np.ndarray], thresholds: int, delta: float, error: float
+) -> ThresholdEvent:
+    """The threshold, among so many quantiles, that tells two samples of equal size apart best.
+
+    Measure it on other samples: the best of many events is partly luck.
+    """
+    grid = np.unique(np.quantile(np.concatenate(samples), np.linspace(0, 1, thresholds)))
+    best = (-1.0, ThresholdEvent(0, True, float(grid[0])))
+    for at_least in (True, False):
+        counts = [count_beyond(sample, grid, at_least) for sample in samples]
+        for side in (0, 1):
+            bounds = epsilon_lower(counts[side], counts[1 - side], samples[0].size, delta, error)
+            i = int(bounds.argmax())
+            best = max(best, (float(bounds[i]), ThresholdEvent(side, at_least, float(grid[i]))))
+    return best[1]
+
+
+def count_beyond(sample: np.ndarray, thresholds: np.ndarray, at_least: bool) -> np.ndarray:
+    """How many values are at least (or at most) each threshold."""
+    ordered = np.sort(sample)
+    if at_least:
+        return ordered.size - np.searchsorted(ordered, thresholds, side="left")
+    return np.searchsorted(ordered, thresholds, side="right")
+
+
+def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:
+    """The logarithm of the wealth of a bettor against (epsilon, delta) who began with 1.
+
+    counts[x, y] says how often a pair of independent games had the event x times on the left and
     y times on the right stream. If the claim holds, X - e^epsilon Y - delta has a mean of at most
-    0, so 1 + stake (X - e^epsilon Y - delta) is on average at most 1 for every stake that keeps it
-    positive, and the wealth, averaged over a fixed grid of stakes, exceeds 1/error at any time
-    whatever with probability at most `error` (Ville).
+    0. Then 1 + stake (X - e^epsilon Y - delta) is at most 1 on average for every stake that keeps
+    it positive. So the wealth, averaged over a fixed grid of stakes, ever exceeds 1/error with
+    probability at most `error` (Ville).
     """
     require_extra("scipy", "an audit")
     from scipy.special import logsumexp
 
-    if epsilon > 700:  # e^epsilon overflows; nothing can be won against such a claim
+    if epsilon > _OVERFLOW_EPSILON:  # no bet against such a claim can win
         return 0.0
     worst = math.exp(epsilon) + delta
-    stakes = np.linspace(0.01, 0.99, 99) / worst
+    stakes = _STAKES / worst
     gains = np.zeros_like(stakes)
     for x in (0, 1):
         for y in (0, 1):

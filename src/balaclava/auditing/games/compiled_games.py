@@ -1,9 +1,9 @@
-"""Compiled games on a life: the raw material of the statistical audit, and the way far ahead.
+"""Compiled games: many runs of a scenario, summarised by counts.
 
 A game is summarised by how often each arm was pulled up to some rounds (the probes), and by how
-long its decisions were those of a reference. What tells two reward streams apart is then an event
-such as "by round 40 arm 1 was pulled at most 3 times", or "round 40 was decided as in the
-reference". Games are only counted, never stored, so memory does not depend on their number.
+long its decisions equal those of a reference. What tells two reward streams apart is then an event
+such as "by round 40 arm 1 was pulled at most 3 times". Games are counted, not stored, so memory
+does not grow with their number.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import compiled, compiling, kernel
-from balaclava.auditing.scenario import Scenario, pack_state, plain_scenario
+from balaclava.auditing.scenario import Scenario, plain_scenario
+from balaclava.auditing.state_copies import pack_state
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
 
 COUNTED_ARMS = 4  # arms whose pulls are counted: the streams differ in the first two
-_BLOCKS = 16  # a random stream serves a block of games
-_FEW_STEPS = 300_000  # that are not worth a thread
-_BEGINNING = 100  # steps that the beginning of a game costs, about
-_NOTHING, _EMPTY = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+# Random streams that share the games of a call. A fixed number, so that results do not depend on
+# the number of cores.
+_GAME_STREAMS = 16
+_SINGLE_THREAD_ROUNDS = 300_000  # rounds, below which starting threads costs more than it saves
+_ROUNDS_PER_START = 100  # about as many rounds of play as the beginning of a game costs
+_PROBES = 24  # rounds at which games are counted; a guess
+_NO_ROUNDS, _NO_MEMORY = np.zeros(0, np.int64), np.zeros(0, np.uint64)
 
 
 class OutputEvent(NamedTuple):
     """Arm `arm` was pulled at least (or at most) `pulls` times in the first `round` rounds.
 
-    And arm `branch` was pulled in the round that differs, unless that is the number of arms that
-    are watched, which stands for any.
+    And arm `branch` was pulled in the round that differs; the number of counted arms stands for
+    any arm.
     """
 
     branch: int
@@ -49,29 +53,29 @@ class OutputEvent(NamedTuple):
 
 
 class GameCounts(NamedTuple):
-    """What is counted over games."""
+    """Counts over games."""
 
     pulls: np.ndarray  # [branch, arm, probe, n]: games with n pulls of the arm by the probe
-    same: np.ndarray  # [rounds]: games that decided the round as the reference did
-    prefix: np.ndarray  # [rounds]: and all rounds up to it
+    same: np.ndarray  # [rounds]: games whose decision in the round equals the reference
+    prefix: np.ndarray  # [rounds]: and in all rounds before it
 
 
 @kernel
 def no_context(contexts: Any, i: int) -> Any:
-    """For policies that take none."""
+    """For policies without contexts."""
     return None
 
 
 @kernel
 def context_of_round(contexts: np.ndarray, i: int) -> np.ndarray:
-    """For policies that take one."""
+    """For policies with contexts."""
     row: np.ndarray = contexts[i]
     return row
 
 
 @kernel(borrows=True)
 def count_pulls(histogram: Any, pulls: Any) -> None:
-    """One game more with so many pulls of each arm."""
+    """Count one game with so many pulls of each arm."""
     for arm in range(histogram.shape[0]):
         histogram[arm, pulls[arm]] += 1
 
@@ -84,20 +88,15 @@ def make_play(
     prepare: Callable[..., Any],
     context: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop over games of one life.
-
-    Each begins anew if `fresh`, or else with the state's memory as in `origin`, or, if that is
-    empty, where the state is. The decisions of the first `quiet` rounds are those in `arms` and
-    `phases`, and the state is what came of them.
-    """
+    """A loop over games of one scenario; see `GameStart` for where a game begins."""
 
     def play(
         params: Any,
         given_state: Any,
         memory: np.ndarray,
         origin: np.ndarray,
-        fresh: bool,
-        quiet: int,
+        from_scratch: bool,
+        skipped: int,
         contexts: Any,
         times: np.ndarray,
         rewards: np.ndarray,
@@ -115,15 +114,15 @@ def make_play(
         prefix: np.ndarray,
         rng: Any,
     ) -> int:
-        rounds, watched = offsets.size - 1, histogram.shape[1]
+        rounds, counted = offsets.size - 1, histogram.shape[1]
         pulls = np.zeros(rewards.shape[1], np.int64)
         for _ in range(games):
             memory[: origin.size] = origin
-            state = begin(params) if fresh else given_state
+            state = begin(params) if from_scratch else given_state
             pulls[:] = 0
             probe, branch, alike = 0, 0, True
             for i in range(rounds):
-                if i >= quiet:
+                if i >= skipped:
                     arm, phase = choose(params, state, times[i], context(contexts, i), rng)
                     if arm < 0 or arm >= pulls.size:  # compiled code would write anywhere
                         return times[i]
@@ -145,7 +144,7 @@ def make_play(
                     same[i] += as_before
                     prefix[i] += alike
                 if probe < probes.size and i + 1 == probes[probe]:
-                    count_pulls(histogram[min(branch, watched), :, probe], pulls)
+                    count_pulls(histogram[min(branch, counted), :, probe], pulls)
                     probe += 1
         return 0
 
@@ -160,15 +159,15 @@ def compiled_loop(policy: Policy) -> Callable[..., int]:
 
 
 class GameStart(NamedTuple):
-    """Where games begin: a state, and the rounds that led to it and need not be played again."""
+    """Where games begin: a state, and the rounds before it that need not be played again."""
 
     params: Any
     state: Any
-    memory: np.ndarray  # in which the state lies
-    origin: np.ndarray  # what the memory holds at the start of each game; empty to play on
+    memory: np.ndarray  # holds the state
+    origin: np.ndarray  # the memory's content at the start of each game; empty to continue
     decisions: np.ndarray  # [2, slots]
-    fresh: bool = False  # whether each game begins at the policy's beginning
-    quiet: int = 0  # rounds that are already in the state
+    from_scratch: bool = False  # whether each game begins with the policy's own `begin`
+    skipped: int = 0  # rounds that are already in the state
 
     def copied(self) -> GameStart:
         """The same with memory of its own."""
@@ -176,67 +175,54 @@ class GameStart(NamedTuple):
         return self._replace(state=state, memory=memory, decisions=self.decisions.copy())
 
     @classmethod
-    def of(cls, policy: Policy, life: Scenario) -> GameStart:
-        """At the beginning of a life; every game begins there."""
+    def of(cls, policy: Policy, scenario: Scenario) -> GameStart:
+        """Every game begins where the scenario does."""
         params = policy.constants()
-        origin = policy.kernels.begin(params) if life.start is None else life.start
+        from_scratch = scenario.initial_state is None
+        origin = policy.kernels.begin(params) if from_scratch else scenario.initial_state
         state, memory = pack_state(origin)
-        fresh = life.start is None  # untouched memory costs nothing, a copy of it would
-        begun = memory[:0] if fresh else memory.copy()
-        return cls(params, state, memory, begun, decisions_of(life), fresh)
+        begun = memory[:0] if from_scratch else memory.copy()  # `begin` is cheaper than a copy
+        return cls(params, state, memory, begun, decision_array(scenario), from_scratch)
 
     @classmethod
-    def going_on(cls, params: Any, state: Any, life: Scenario) -> GameStart:
-        """In a state that is to be changed: one game, which goes on from there."""
-        return cls(params, state, _EMPTY, _EMPTY, decisions_of(life))
+    def continuing(cls, params: Any, state: Any, scenario: Scenario) -> GameStart:
+        """One game that continues from a state, and changes it."""
+        return cls(params, state, _NO_MEMORY, _NO_MEMORY, decision_array(scenario))
 
-    def after_quiet(self, policy: Policy, life: Scenario, rewards: np.ndarray) -> GameStart:
-        """Past the rounds in which nothing is drawn: they are the same in every game.
+    def skip_deterministic(
+        self, policy: Policy, scenario: Scenario, rewards: np.ndarray
+    ) -> GameStart:
+        """Skip the first rounds without a random draw: they are the same in every game.
 
-        They are looked for if they fill at least half of the life.
+        Nothing is skipped if they fill less than half of the scenario.
         """
-        start, last = self, life.rounds
+        start, last = self, scenario.rounds
         step = (last + 1) // 2
         while step:
-            step = min(step, last - start.quiet)
-            part = dataclasses.replace(life, offsets=life.offsets[: start.quiet + step + 1])
-            further, rng = start.copied()._replace(fresh=False), seeded(0)
+            step = min(step, last - start.skipped)
+            offsets = scenario.event_offsets[: start.skipped + step + 1]
+            part = dataclasses.replace(scenario, event_offsets=offsets)
+            further, rng = start.copied()._replace(from_scratch=False), seeded(0)
             before = str(rng.bit_generator.state)
-            play_block(policy, part, rewards, 1, 1, _NOTHING, None, further, rng)
+            continue_game(policy, part, rewards, further, rng)
             if str(rng.bit_generator.state) == before:
-                quiet, origin = part.rounds, further.memory.copy()
-                start = further._replace(quiet=quiet, origin=origin)
-            elif start.quiet == 0:
+                start = further._replace(skipped=part.rounds, origin=further.memory.copy())
+            elif start.skipped == 0:
                 break
             step //= 2
         return start
 
 
-def decisions_of(life: Scenario) -> np.ndarray:
-    """Room for the decisions of a life, with those that were made before it."""
-    decisions = np.zeros((2, len(life.times)), np.int64)
-    decisions[:, life.rounds :] = life.held.T
+def decision_array(scenario: Scenario) -> np.ndarray:
+    """Room for the decisions of a scenario, after which its pending ones stand."""
+    decisions = np.zeros((2, len(scenario.times)), np.int64)
+    decisions[:, scenario.rounds :] = scenario.pending.T
     return decisions
-
-
-def play_block(
-    policy: Policy,
-    life: Scenario,
-    rewards: np.ndarray,
-    games: int,
-    place: int,
-    probes: np.ndarray,
-    reference: np.ndarray | None,
-    start: GameStart,
-    rng: Any,
-) -> GameCounts:
-    """Some games on one random stream; the decisions of the last are in `start`."""
-    return play_blocks(policy, life, rewards, [(games, rng)], place, probes, reference, start)
 
 
 def play_blocks(
     policy: Policy,
-    life: Scenario,
+    scenario: Scenario,
     rewards: np.ndarray,
     blocks: list[tuple[int, Any]],
     place: int,
@@ -244,39 +230,50 @@ def play_blocks(
     reference: np.ndarray | None,
     start: GameStart,
 ) -> GameCounts:
-    """Blocks of games, each on a random stream of its own, all counted together."""
-    watched = min(policy.arms, COUNTED_ARMS)
+    """Play blocks of games, each on its own random stream, and count them together.
+
+    Afterwards `start` has the decisions of the last game.
+    """
+    counted = min(policy.arms, COUNTED_ARMS)
     deepest = int(probes[-1]) + 1 if probes.size else 1
     counts = GameCounts(
-        np.zeros((watched + 1, watched, probes.size, deepest), np.int64),
-        np.zeros(life.rounds, np.int64),
-        np.zeros(life.rounds, np.int64),
+        np.zeros((counted + 1, counted, probes.size, deepest), np.int64),
+        np.zeros(scenario.rounds, np.int64),
+        np.zeros(scenario.rounds, np.int64),
     )
-    columns = (_NOTHING, _NOTHING) if reference is None else np.ascontiguousarray(reference.T)
+    columns = (_NO_ROUNDS, _NO_ROUNDS) if reference is None else np.ascontiguousarray(reference.T)
     loop = compiled_loop(policy)
     for games, rng in blocks:
-        lost = loop(
-            start.params, start.state, start.memory, start.origin, start.fresh, start.quiet,
-            life.contexts, life.times, rewards, life.offsets, life.items, *start.decisions, games,
-            place, probes, *columns, *counts, rng,
+        failed = loop(
+            start.params, start.state, start.memory, start.origin, start.from_scratch,
+            start.skipped, scenario.contexts, scenario.times, rewards, scenario.event_offsets,
+            scenario.event_items, *start.decisions, games, place, probes, *columns, *counts, rng,
         )  # fmt: skip
-        if lost:
-            raise no_such_arm(policy.name, lost, policy.arms)
+        if failed:
+            raise no_such_arm(policy.name, failed, policy.arms)
     counts.pulls[-1] = counts.pulls.sum(axis=0)
     return counts
 
 
+def continue_game(
+    policy: Policy, scenario: Scenario, rewards: np.ndarray, start: GameStart, rng: Any
+) -> None:
+    """Play one game for its state and its decisions, which are in `start` afterwards."""
+    play_blocks(policy, scenario, rewards, [(1, rng)], 1, _NO_ROUNDS, None, start)
+
+
 def warm_up(policy: Policy) -> None:
     """Compile the loop of a policy."""
-    life = plain_scenario(policy, np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts))))
-    start = GameStart.of(policy, life)
+    rewards = np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts)))
+    scenario = plain_scenario(policy, rewards)
+    start = GameStart.of(policy, scenario)
     with compiling(policy.name):
-        play_block(policy, life, life.rewards, 1, 1, _NOTHING, None, start, seeded(0))
+        continue_game(policy, scenario, scenario.rewards, start, seeded(0))
 
 
 def play_scenario(
     policy: Policy,
-    life: Scenario,
+    scenario: Scenario,
     rewards: np.ndarray,
     games: int,
     place: int,
@@ -285,16 +282,16 @@ def play_scenario(
     seed: int,
     *path: int,
 ) -> GameCounts:
-    """Many games on a life with these rewards. No probe comes before `place`."""
-    start = GameStart.of(policy, life).after_quiet(policy, life, rewards)
-    sizes = np.full(_BLOCKS, games // _BLOCKS)
-    sizes[: games % _BLOCKS] += 1
+    """Play many games of a scenario with these rewards. All probes come after round `place`."""
+    start = GameStart.of(policy, scenario).skip_deterministic(policy, scenario, rewards)
+    sizes = np.full(_GAME_STREAMS, games // _GAME_STREAMS)
+    sizes[: games % _GAME_STREAMS] += 1
     blocks = [(int(size), seeded(seed, *path, number)) for number, size in enumerate(sizes)]
 
     def part(own: GameStart, mine: list[tuple[int, Any]]) -> GameCounts:
-        return play_blocks(policy, life, rewards, mine, place, probes, reference, own)
+        return play_blocks(policy, scenario, rewards, mine, place, probes, reference, own)
 
-    if games * (_BEGINNING + life.rounds - start.quiet) < _FEW_STEPS:
+    if games * (_ROUNDS_PER_START + scenario.rounds - start.skipped) < _SINGLE_THREAD_ROUNDS:
         return part(start, blocks)
     cores = available_cores()
     starts = [start.copied() for _ in range(cores)]
@@ -315,8 +312,24 @@ def count_pulls_in_games(
     """How many of `games` games had n pulls of an arm by a probe: counts[branch, arm, probe, n].
 
     `branch` is the arm that was pulled in round `place`; the last row is the sum over all of them.
-    No probe comes before `place`.
+    All probes come after round `place`.
     """
-    life = plain_scenario(policy, rewards[: int(probes[-1])])
-    counts = play_scenario(policy, life, life.rewards, games, place, probes, None, seed, *path)
+    scenario = plain_scenario(policy, rewards[: int(probes[-1])])
+    counts = play_scenario(
+        policy, scenario, scenario.rewards, games, place, probes, None, seed, *path
+    )
     return counts.pulls
+
+
+def probe_rounds(rounds: int, place: int) -> np.ndarray:
+    """The rounds at which games are counted: from the changed round on, ever wider apart."""
+    spaced = np.geomspace(1, max(rounds - place, 1), _PROBES)
+    probes = np.unique(np.clip(place + np.ceil(spaced), 1, rounds)).astype(np.int64)
+    return probes
+
+
+def tail_counts(histogram: np.ndarray, at_least: bool) -> np.ndarray:
+    """Games with at least (or at most) n pulls, for each n."""
+    if at_least:
+        return histogram[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return histogram.cumsum(axis=-1)

@@ -1,8 +1,8 @@
-"""The games of the statistical audit on a GPU: the same counts, from streams of their own.
+"""The games of the statistical audit on a GPU: the same counts, from other random streams.
 
-One thread plays one game, and a launch as many as there are threads; states begin anew in each.
-Blocks count in copies of the histogram: in one alone, all games of a launch would wait for the same
-few counters. Draws of a GPU make no private claim; here they only test one.
+One thread plays one game, from a new state. Blocks of threads count in copies of the histogram: in
+a single one, all games of a launch would wait for the same few counters. No private claim rests on
+draws of a GPU; here they test one.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from balaclava.auditing.scenario import plain_scenario
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.device import on_device
+from balaclava.simulation.gpu.philox_draws import new_stream
 from balaclava.simulation.gpu.device_loop import REGISTERS, THREADS, key_of, make_kernels_known
 from balaclava.simulation.gpu.device_states import access_of, bytes_of, mapped, source_of
-from balaclava.simulation.gpu.philox_draws import new_stream
 
-_HEAT, _LOSS_HEAT = 200_000, 10_000  # games: with fewer, a launch takes as long
-_AT_ONCE = 1 << 21  # games
-_MEMORY = 4e9  # bytes of all their states
-_COPIES = 256  # of the histogram, at most
-_COUNTERS = 1 << 24  # in all copies together
-_GAMES_A_COPY = 1 << 14
+# Games that first compare two streams: a launch with fewer takes as long. A step on losses is slow.
+_DEVICE_SCREENING_GAMES, _LOSS_SCREENING_GAMES = 200_000, 10_000
+_GAMES_PER_LAUNCH = 1 << 21  # at most: enough to fill a GPU
+_STATE_BYTES = 4e9  # of all states of a launch; fits a GPU with 8 GB
+_HISTOGRAM_COPIES = 256  # at most
+_HISTOGRAM_COUNTERS = 1 << 24  # in all copies together: 128 MiB
+_GAMES_PER_COPY = 1 << 14  # fewer games rarely wait for each other
 
 _loops: dict[tuple[Any, ...], Any] = {}
 
 
 def state_of(policy: Policy) -> tuple[Any, ...]:
-    """Of one game at the beginning: the memory of its stream, and the policy's state."""
+    """What a game begins with: the memory of its random stream, and the policy's state."""
     return new_stream(), policy.kernels.begin(policy.constants())
 
 
-def heat_of(policy: Policy) -> int:
-    """Games with which two streams are compared at first; a step on losses is dear."""
-    return _LOSS_HEAT if policy.rewards == "loss" else _HEAT
+def screening_games(policy: Policy) -> int:
+    """Games that first compare two streams."""
+    return _LOSS_SCREENING_GAMES if policy.rewards == "loss" else _DEVICE_SCREENING_GAMES
 
 
 def make_count(policy: Policy) -> Callable[..., None]:
@@ -65,7 +66,7 @@ def make_count(policy: Policy) -> Callable[..., None]:
         rewards: Any,
         place: int,
         probes: Any,
-        origin: Any,  # a state at the beginning
+        origin: Any,  # the state in which each game begins
         states: Any,
         histogram: Any,  # [copy, branch, arm, probe, n]
         faults: Any,
@@ -80,7 +81,7 @@ def make_count(policy: Policy) -> Callable[..., None]:
         restart(whole, origin)
         memory, state = whole
         rng = device_random(key, uint64(first + game), memory)
-        copy, watched = cuda.blockIdx.x % histogram.shape[0], histogram.shape[2]
+        copy, counted = cuda.blockIdx.x % histogram.shape[0], histogram.shape[2]
         probe, branch = 0, 0
         for i in range(rewards.shape[0]):
             arm, phase = choose(params, state, i + 1, context(contexts, i), rng)
@@ -89,12 +90,12 @@ def make_count(policy: Policy) -> Callable[..., None]:
                 return
             reward = prepare(params, rewards[i, arm])
             learn(params, state, i + 1, arm, reward, phase, rng)
-            if arm < watched:
+            if arm < counted:
                 pulls[arm] += 1
             if i + 1 == place:
-                branch = min(arm, watched)
+                branch = min(arm, counted)
             if probe < probes.size and i + 1 == probes[probe]:
-                for each in range(watched):
+                for each in range(counted):
                     cuda.atomic.add(histogram, (copy, branch, each, probe, pulls[each]), 1)
                 probe += 1
 
@@ -114,16 +115,16 @@ class GameMemory(NamedTuple):
     """The memory of all games of a launch."""
 
     games: int
-    origin: Any  # where each begins
+    origin: Any  # the state in which each begins
     states: Any  # with a last axis for the games
 
 
-@functools.lru_cache(maxsize=1)  # an audit asks for one policy, many times
-def _table_of(policy: Policy) -> GameMemory:
+@functools.lru_cache(maxsize=1)  # an audit plays one policy, many times
+def _memory_of(policy: Policy) -> GameMemory:
     from numba import cuda
 
     origin = state_of(policy)
-    games = max(1, min(_AT_ONCE, int(_MEMORY) // bytes_of(origin)))
+    games = max(1, min(_GAMES_PER_LAUNCH, int(_STATE_BYTES) // bytes_of(origin)))
     states = mapped(origin, lambda array: cuda.device_array((*array.shape, games), array.dtype))
     return GameMemory(games, mapped(origin, cuda.to_device), states)
 
@@ -137,7 +138,7 @@ def count_on_device(
     seed: int,
     *path: int,
 ) -> np.ndarray:
-    """As `games.count_games`."""
+    """As `count_pulls_in_games`."""
     with on_device():
         return _count(policy, rewards, games, place, probes, key_of(seed, *path))
 
@@ -147,29 +148,31 @@ def _count(
 ) -> np.ndarray:
     from numba import cuda
 
-    life = plain_scenario(policy, rewards[: int(probes[-1])])
-    count, table = _loop_of(policy), _table_of(policy)
-    watched = min(policy.arms, COUNTED_ARMS)
-    shape = (watched + 1, watched, probes.size, int(probes[-1]) + 1)
-    room = min(_COPIES, games // _GAMES_A_COPY, _COUNTERS // int(np.prod(shape)))
-    histogram = cuda.to_device(np.zeros((max(room, 1), *shape), np.uint64))
+    scenario = plain_scenario(policy, rewards[: int(probes[-1])])
+    count, memory = _loop_of(policy), _memory_of(policy)
+    counted = min(policy.arms, COUNTED_ARMS)
+    shape = (counted + 1, counted, probes.size, int(probes[-1]) + 1)
+    copies = min(
+        _HISTOGRAM_COPIES, games // _GAMES_PER_COPY, _HISTOGRAM_COUNTERS // int(np.prod(shape))
+    )
+    histogram = cuda.to_device(np.zeros((max(copies, 1), *shape), np.uint64))
     faults = cuda.to_device(np.zeros(1, np.int64))
-    contexts = np.zeros(1) if life.contexts is None else np.ascontiguousarray(life.contexts)
+    contexts = np.zeros(1) if scenario.contexts is None else np.ascontiguousarray(scenario.contexts)
     fixed = (
         mapped(policy.constants(), cuda.to_device),
         cuda.to_device(contexts),
-        cuda.to_device(life.rewards),
+        cuda.to_device(scenario.rewards),
         place,
         cuda.to_device(probes),
     )
     with warnings.catch_warnings(), compiling(f"{policy.name}, for the GPU,"):
-        # Of few games: their number is the user's choice.
+        # A warning about few games: their number is the user's choice.
         warnings.filterwarnings("ignore", ".*Grid size")
-        for first in range(0, games, table.games):
-            now = min(table.games, games - first)
+        for first in range(0, games, memory.games):
+            now = min(memory.games, games - first)
             blocks = -(-now // THREADS)
-            count[blocks, THREADS](key, first, now, *fixed, *table[1:], histogram, faults)
-            cuda.synchronize()  # so that Ctrl-C is heard
+            count[blocks, THREADS](key, first, now, *fixed, *memory[1:], histogram, faults)
+            cuda.synchronize()  # so that Ctrl-C takes effect
     if fault := int(faults.copy_to_host()[0]):
         raise no_such_arm(policy.name, fault, policy.arms)
     counts = histogram.copy_to_host().sum(axis=0).astype(np.int64)

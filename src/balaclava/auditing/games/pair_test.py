@@ -1,4 +1,4 @@
-"""Games on one very pair of streams: whether they refute what replay could not account for."""
+"""Games on one neighbouring pair: do they refute a claim that replay could not prove?"""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_down
-from balaclava.auditing.games.compiled_games import GameCounts, play_scenario
+from balaclava.auditing.games.compiled_games import (
+    GameCounts,
+    play_scenario,
+    probe_rounds,
+    tail_counts,
+)
 from balaclava.auditing.scenario import Neighbour, Scenario
-from balaclava.auditing.two_sample_bounds import epsilon_lower
+from balaclava.auditing.two_sample_bounds import cautious_log_ratio, epsilon_lower
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
-ERROR = 1e-4  # with which a claim is called violated though it holds
-_STEPS = 2_000_000  # rounds of a stage on one stream
-_MOST, _LEAST, _AHEAD = 40_000, 400, 600  # games
-_PROBES = 24
-_TRAIN, _TEST = 20, 21  # names of random streams
+_STAGE_ROUNDS = 2_000_000  # rounds of compiled play in a stage on one stream; a guess
+_FEWEST_GAMES, _MOST_GAMES = 400, 40_000  # in a stage on one stream
+_MOST_GAMES_AHEAD = 600  # the same where each game begins by copying a large state
+_PAIR_CHOICE_STAGE, _PAIR_MEASURE_STAGE = 20, 21  # of the seed: not those of `attacks`
+_LEAST_OCCURRENCES = 10  # of an event in the choice stage: rarer ones are luck
+_PAIR_DEVIATIONS = (
+    4.0  # taken off while events are ranked: many compete, and the luckiest would win
+)
 
 
 class PairTest(NamedTuple):
@@ -45,69 +53,82 @@ def test_pair(
     seed: int,
     error: float,
 ) -> PairTest:
-    """Choose an event with some games on both streams, and measure it with others."""
-    life, slot = scenario, neighbour.slot
-    games = min(max(_STEPS // life.rounds, _LEAST), _MOST)
-    if life.start is not None:
-        games = min(games, _AHEAD)
-    other = life.rewards.copy()
+    """Choose an event with some games on both streams, and measure it with others.
+
+    `reference` has the decisions, [rounds, 2], with which those of the games are compared.
+    """
+    slot, rounds = neighbour.slot, scenario.rounds
+    games = min(max(_STAGE_ROUNDS // rounds, _FEWEST_GAMES), _MOST_GAMES)
+    if scenario.initial_state is not None:
+        games = min(games, _MOST_GAMES_AHEAD)
+    other = scenario.rewards.copy()
     other[slot] = neighbour.reward
-    streams = [life.rewards, other]
-    place = slot + 1 if slot < life.rounds else 1
-    spaced = place + np.ceil(np.geomspace(1, max(life.rounds - place, 1), _PROBES))
-    probes = np.unique(np.clip(spaced, 1, life.rounds)).astype(np.int64)
-    decision = claim.scope == "decision"
+    streams = [scenario.rewards, other]
+    place = slot + 1 if slot < rounds else 1
+    probes = probe_rounds(rounds, place)
+    by_decision = claim.scope == "decision"
 
     def play(stage: int) -> list[tuple[np.ndarray, np.ndarray]]:
         counts = [
-            play_scenario(policy, life, stream, games, place, probes, reference, seed, stage, side)
+            play_scenario(
+                policy, scenario, stream, games, place, probes, reference, seed, stage, side
+            )
             for side, stream in enumerate(streams)
         ]
-        return [events(each, games, decision) for each in counts]
+        return [event_counts(each, games, by_decision) for each in counts]
 
-    (left, n), (right, m) = play(_TRAIN)
-    best, bound = (0, 0), -1.0
-    for side, (p, a, q, b) in enumerate(((left, n, right, m), (right, m, left, n))):
-        promise = promised(p, a, q, b, claim.delta)
-        if promise.size and promise.max() > bound:
-            best, bound = (side, int(promise.argmax())), float(promise.max())
-    side, event = best
-    if bound < 0.0:
+    chosen = choose_event(play(_PAIR_CHOICE_STAGE), claim.delta)
+    if chosen is None:
         return PairTest(False, 0.0, 2 * games)
-    fresh = play(_TEST)
-    (likely, a), (unlikely, b) = fresh[side], fresh[1 - side]
+    side, event = chosen
+    measured = play(_PAIR_MEASURE_STAGE)
+    (likely, a), (unlikely, b) = measured[side], measured[1 - side]
     low = float(
         epsilon_lower(likely[event], unlikely[event], a[event], claim.delta, error, b[event])
     )
     return PairTest(low > claim.epsilon, low, 4 * games)
 
 
-def events(counts: GameCounts, games: int, decision: bool) -> tuple[np.ndarray, np.ndarray]:
+def choose_event(
+    counts: list[tuple[np.ndarray, np.ndarray]], delta: float
+) -> tuple[int, int] | None:
+    """The stream on which the best event is likelier, and that event; None if all are too rare."""
+    best, highest = None, -1.0
+    for side in (0, 1):
+        bounds = expected_pair_bound(*counts[side], *counts[1 - side], delta)
+        if bounds.size and bounds.max() > highest:
+            best, highest = (side, int(bounds.argmax())), float(bounds.max())
+    return best if highest >= 0.0 else None
+
+
+def event_counts(
+    counts: GameCounts, games: int, by_decision: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """How often each event happened, and out of how many games.
 
-    For a claim on single decisions: that a round was decided as in the reference, or not, given
-    that all earlier ones were. For one on whole trajectories every event will do.
+    A claim on single decisions is about one decision, given all earlier ones. So the events are
+    that a round's decision equals the reference or not, among games whose earlier decisions do.
     """
-    if decision:
-        out_of = np.concatenate([[games], counts.prefix[:-1]])
-        both = np.concatenate([counts.prefix, out_of - counts.prefix])
-        return both, np.concatenate([out_of, out_of])
+    if by_decision:
+        trials = np.concatenate([[games], counts.prefix[:-1]])
+        both = np.concatenate([counts.prefix, trials - counts.prefix])
+        return both, np.concatenate([trials, trials])
     plain = np.concatenate([counts.same, counts.prefix])
-    falling = counts.pulls.cumsum(axis=-1).ravel()
-    rising = counts.pulls[..., ::-1].cumsum(axis=-1)[..., ::-1].ravel()
-    happened = np.concatenate([plain, games - plain, falling, rising])
+    tails = [tail_counts(counts.pulls, at_least).ravel() for at_least in (False, True)]
+    happened = np.concatenate([plain, games - plain, *tails])
     return happened, np.full(happened.size, games)
 
 
-def promised(
-    p: np.ndarray, a: np.ndarray, q: np.ndarray, b: np.ndarray, delta: float
+def expected_pair_bound(
+    likely: np.ndarray,
+    likely_trials: np.ndarray,
+    unlikely: np.ndarray,
+    unlikely_trials: np.ndarray,
+    delta: float,
 ) -> np.ndarray:
-    """About the bound that as many fresh games would give, doubted by what was seen by luck."""
-    a, b = np.maximum(a, 1), np.maximum(b, 1)
-    high, low = p / a, np.minimum((q + 2.0) / b, 1.0)
-    possible = high > delta
-    high = np.where(possible, high, 1.0)
-    spread = np.sqrt((1 - high) * high / (a * (high - delta) ** 2) + (1 - low) / (low * b))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.log((high - delta) / low) - 4.0 * spread
-    return np.where(possible & (p >= 10), value, -math.inf)
+    """About the bound that as many further games would give, with a margin for luck."""
+    a, b = np.maximum(likely_trials, 1), np.maximum(unlikely_trials, 1)
+    p, q = likely / a, np.minimum((unlikely + 2.0) / b, 1.0)
+    possible = p > delta
+    bound = cautious_log_ratio(np.where(possible, p, 1.0), q, delta, _PAIR_DEVIATIONS, a, b)
+    return np.where(possible & (likely >= _LEAST_OCCURRENCES), bound, -math.inf)

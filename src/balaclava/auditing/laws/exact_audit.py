@@ -1,15 +1,14 @@
 """The exact audit: the law of an arm's index, before and after one reward changes.
 
-For policies that protect each decision by drawing a random index for every arm and playing the
-highest. With the other arms' indices held fixed, a decision tells whether one index is above or
-below a number x, so it is enough that, at every x,
+It is for policies that protect each decision by drawing a random index for every arm and playing
+the highest. With the other arms' indices fixed, a decision tells whether one index is above or
+below a number x. So it is enough that, at every x,
 
     F(x) <= exp(epsilon) F'(x) + delta,  1 - F(x) <= exp(epsilon) (1 - F'(x)) + delta
 
-(Wang, Zhu 2024, Lemma 8). Here F and F' are computed, not sampled: on a fine grid, for sums R and
-R + 1 of n rewards, in both directions, at the sample sizes that the policy can reach. The delta
-reported is the smallest with which the law would keep epsilon for every event, half-lines or not:
-the mass by which one law exceeds exp(epsilon) times the other.
+(Wang, Zhu 2024, Lemma 8). F and F' are computed, not sampled: on a fine grid, for sums R and R + 1
+of n rewards, in both directions, at the sample sizes that the policy can reach. The reported delta
+is the hockey-stick divergence: the smallest delta with which the law keeps epsilon for every event.
 """
 
 from __future__ import annotations
@@ -25,11 +24,13 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.perturbed_index import NEVER
 
-_HORIZON = 10**6  # where the policy does not say how long it will be played
-_SPARSE = 40  # sizes beyond those that are all checked, spread evenly on a logarithmic scale
-_LARGEST = 600.0  # an epsilon beyond which probabilities vanish in 64-bit floats
-_SMALLEST_DELTA = 1e-12  # what rounding may add up to
-_TAIL = np.concatenate([np.geomspace(1e-30, 0.02, 60), np.linspace(0.03, 0.5, 20)])
+LARGEST_COMPUTED_EPSILON = 600.0  # beyond it, probabilities vanish in 64-bit floats
+_DEFAULT_HORIZON = 10**6  # rounds, for policies without a horizon
+_SPARSE_SIZES = 40  # sample sizes beyond the dense ones, evenly spaced on a logarithmic scale
+_ROUNDING_DELTA = 1e-12  # what rounding may add up to
+# Probabilities whose quantiles make the first grid: far into the tails.
+_GRID_TAILS = np.concatenate([np.geomspace(1e-30, 0.02, 60), np.linspace(0.03, 0.5, 20)])
+_POINTS_PER_CELL = 30  # in a cell in which the laws cross
 
 
 class IndexCase(NamedTuple):
@@ -43,15 +44,15 @@ class IndexCase(NamedTuple):
 class ExactAudit:
     """What the closed form of the index law says."""
 
-    verdict: str  # "consistent" | "unproved": Lemma 8 fails, so that nothing proves the claim
+    verdict: str  # "consistent" | "unproved": Lemma 8 fails, so the claim lacks a proof
     epsilon: float  # the claim
     claimed_delta: float
     delta: float  # the true delta of the index law at the claimed epsilon
-    half_lines: float  # the part of it that Lemma 8 asks for
+    half_lines: float  # the part of it that Lemma 8 is about
     sizes: int  # sample sizes checked
-    first: int  # the smallest,
-    last: int  # the largest,
-    all_until: int  # and the one up to which none was left out
+    first: int  # the smallest of them
+    last: int  # the largest of them
+    all_until: int  # every size up to this one was checked
     worst: IndexCase
 
     def __str__(self) -> str:
@@ -68,19 +69,21 @@ class ExactAudit:
 def audit_exactly(
     policy: Policy, claim: Guarantee | None = None, *, horizon: int | None = None, dense: int = 200
 ) -> ExactAudit | None:
-    """Check the index law of a policy; None where the policy has none, or an epsilon above 600.
+    """Check the index law of a policy.
 
-    It applies to policies of scope "decision" that offer `index_law(pulls, total)`: the law of
-    the index of an arm with so many rewards, on the scale of [0, 1], of sum `total`, with
-    vectorised `cdf`, `sf`, `ppf`, `isf` and with `support()`, as scipy's frozen distributions
-    have. `start_phase` says how many rewards an arm has at least when an index is drawn (1 if the
-    policy does not say).
+    It applies to policies of scope "decision" with a method `index_law(pulls, total)`: the law of
+    the index of an arm with so many rewards, scaled to [0, 1], of that sum. The law offers
+    vectorised `cdf`, `sf`, `ppf`, `isf`, and `support()`, like scipy's frozen distributions.
+    `start_phase` is the fewest rewards with which an index is drawn, by default 1.
 
     Args:
-        policy: what to audit.
-        claim: what it must keep; its own guarantee by default.
-        horizon: the largest sample size, by default the policy's horizon or a million.
-        dense: how many sizes, from the smallest on, are checked without leaving one out.
+        policy: The policy to audit.
+        claim: The guarantee to check; by default the policy's own.
+        horizon: The largest sample size; by default the policy's horizon, or a million.
+        dense: How many sizes, from the smallest on, are all checked.
+
+    Returns:
+        The audit; None if the policy has no index law, or an epsilon above 600.
 
     Example:
         >>> import balaclava as bl
@@ -90,13 +93,13 @@ def audit_exactly(
     """
     claim = policy.guarantee if claim is None else claim
     law = policy.index_law
-    if claim.scope != "decision" or law is None or claim.epsilon > _LARGEST:
+    if claim.scope != "decision" or law is None or claim.epsilon > LARGEST_COMPUTED_EPSILON:
         return None
     if policy.start_phase >= NEVER:
         return None
     sizes, all_until = sample_sizes(policy, horizon, dense)
     worst, delta, half_lines, verdict = IndexCase(sizes[0], 0), 0.0, 0.0, "consistent"
-    for case in cases(sizes):
+    for case in index_cases(sizes):
         # Rounding moves a mean by about 2^-53, which is this large a part of one reward's share.
         rounding = 1e-9 + case.pulls * 2.0**-49
         epsilon = claim.epsilon * (1.0 + rounding)
@@ -104,7 +107,7 @@ def audit_exactly(
         if divergence.delta > delta * (1.0 + rounding):
             worst, delta = case, divergence.delta
         half_lines = max(half_lines, divergence.half_lines)
-        if divergence.half_lines > claim.delta * (1.0 + rounding) + _SMALLEST_DELTA:
+        if divergence.half_lines > claim.delta * (1.0 + rounding) + _ROUNDING_DELTA:
             verdict = "unproved"
     return ExactAudit(
         verdict, claim.epsilon, claim.delta, delta, half_lines, len(sizes), sizes[0], sizes[-1],
@@ -113,16 +116,16 @@ def audit_exactly(
 
 
 def sample_sizes(policy: Policy, horizon: int | None, dense: int) -> tuple[list[int], int]:
-    """The sizes to check, ascending, and the one up to which none is left out."""
+    """The sizes to check, ascending, and the one up to which every size is checked."""
     first = int(policy.start_phase)
     rounds = horizon if horizon is not None else policy.horizon
-    last = max(first, _HORIZON if rounds is None else int(rounds))
+    last = max(first, _DEFAULT_HORIZON if rounds is None else int(rounds))
     all_until = min(first + dense - 1, last)
-    beyond = np.geomspace(all_until, last, _SPARSE).round().astype(np.int64).tolist()
+    beyond = np.geomspace(all_until, last, _SPARSE_SIZES).round().astype(np.int64).tolist()
     return sorted({*range(first, all_until + 1), *beyond}), all_until
 
 
-def cases(sizes: list[int]) -> Iterator[IndexCase]:
+def index_cases(sizes: list[int]) -> Iterator[IndexCase]:
     """For each size the smallest and the largest total, and one between."""
     for pulls in sizes:
         for total in sorted({0, pulls // 2, pulls - 1}):
@@ -130,7 +133,7 @@ def cases(sizes: list[int]) -> Iterator[IndexCase]:
 
 
 class HockeyStick(NamedTuple):
-    """How much delta two laws need, whichever of the two is the true one."""
+    """The hockey-stick divergence of two laws, the larger of both directions."""
 
     delta: float  # over all events
     half_lines: float  # over events of the form "below x" or "above x"
@@ -139,11 +142,11 @@ class HockeyStick(NamedTuple):
 def hockey_stick(one: Any, other: Any, epsilon: float) -> HockeyStick:
     """The delta that tells two laws apart at epsilon.
 
-    On cells between grid points, so never too large; the cells in which the laws cross are cut
-    finer, so hardly too small.
+    It is computed on cells between grid points, so it is never too large. Cells in which the laws
+    cross are refined, so it is hardly too small.
     """
     weight = math.exp(epsilon)
-    grid = starting_grid(one, other)
+    grid = quantile_grid(one, other)
     a, b = LawOnGrid.of(one, grid), LawOnGrid.of(other, grid)
     grid = np.union1d(
         refine_sign_changes(grid, a.masses - weight * b.masses),
@@ -159,15 +162,15 @@ def hockey_stick(one: Any, other: Any, epsilon: float) -> HockeyStick:
     return HockeyStick(delta, max(half_lines, 0.0))
 
 
-def starting_grid(one: Any, other: Any) -> np.ndarray:
+def quantile_grid(one: Any, other: Any) -> np.ndarray:
     """Quantiles far into both tails, and the ends of both supports."""
     ends = np.array([*one.support(), *other.support()])
-    grid = np.concatenate([one.ppf(_TAIL), one.isf(_TAIL), ends[np.isfinite(ends)]])
+    grid = np.concatenate([one.ppf(_GRID_TAILS), one.isf(_GRID_TAILS), ends[np.isfinite(ends)]])
     return np.unique(grid)
 
 
 class LawOnGrid(NamedTuple):
-    """A law on a grid."""
+    """The distribution function of a law, and its complement, at grid points."""
 
     grid: np.ndarray
     below: np.ndarray
@@ -178,7 +181,7 @@ class LawOnGrid(NamedTuple):
         return cls(grid, law.cdf(grid), law.sf(grid))
 
     def joined(self, law: Any, more: np.ndarray) -> LawOnGrid:
-        """On this grid and on more points."""
+        """The same law on this grid and on more points."""
         grid, places = np.unique(np.concatenate([self.grid, more]), return_index=True)
         below = np.concatenate([self.below, law.cdf(more)])[places]
         above = np.concatenate([self.above, law.sf(more)])[places]
@@ -186,7 +189,7 @@ class LawOnGrid(NamedTuple):
 
     @property
     def masses(self) -> np.ndarray:
-        """The mass between neighbouring points and outside them, from the smaller tail."""
+        """The mass between adjacent points and outside them, from the smaller tail."""
         below = np.concatenate([[0.0], self.below, [1.0]])
         above = np.concatenate([[1.0], self.above, [0.0]])
         masses: np.ndarray = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))
@@ -198,6 +201,6 @@ def refine_sign_changes(grid: np.ndarray, excess: np.ndarray) -> np.ndarray:
     edges = np.concatenate([grid[:1], grid, grid[-1:]])
     changes = np.flatnonzero(np.diff(excess > 0.0))
     cells = np.unique(np.concatenate([changes, changes + 1]))
-    shares = np.linspace(0.0, 1.0, 30)
+    shares = np.linspace(0.0, 1.0, _POINTS_PER_CELL)
     points: np.ndarray = edges[cells, None] + np.diff(edges)[cells, None] * shares
     return points.ravel()

@@ -1,9 +1,9 @@
-"""Laws are tested, not trusted: what a mechanism's body draws, against what it declares.
+"""Mechanisms are tested, not trusted: their draws must follow the laws that they declare.
 
 Each mechanism that a policy used is drawn a million times at its own terms, for a value and for one
-that is its sensitivity away. The draws must follow the declared law, and the epsilon and delta of
-that law must be the declared ones. Where no law was declared, the draws of the two values are told
-apart by thresholds; and if they look Gaussian or Laplace, the curve of that law is computed.
+that is its sensitivity away. The draws must follow the declared law, and that law must keep the
+declared epsilon and delta. Without a declared law, thresholds tell the draws of the two values
+apart; if they look Gaussian or Laplace, the delta of that law is computed.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import compiled
 from balaclava._core.number_format import rounded_down, rounded_up
-from balaclava.auditing.laws.exact_audit import hockey_stick
-from balaclava.auditing.tape import Entry
-from balaclava.auditing.two_sample_bounds import epsilon_lower
+from balaclava.auditing.laws.exact_audit import LARGEST_COMPUTED_EPSILON, hockey_stick
+from balaclava.auditing.tape import TapeEntry
+from balaclava.auditing.two_sample_bounds import best_threshold
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanisms.base import Mechanism, Terms, mechanism_of
 from balaclava.privacy.randomness import seeded
 
-DRAWS = 1_000_000
-_INTERPRETED = 20_000  # where a body cannot be compiled
-_MOST = 6  # mechanisms with their terms that are tested
-_ERROR = 1e-7  # with which a body that follows its law is said not to
-_POINTS = 512
-_LARGEST = 600.0  # an epsilon beyond which probabilities vanish in 64-bit floats
-_FITTED = 0.004  # of a scale: what a million draws leave open
+LAW_DRAWS = 1_000_000  # of each mechanism: a scale that is wrong by 2 % shows
+_INTERPRETED_DRAWS = 20_000  # of a body that does not compile
+_MOST_MECHANISMS = 6  # that are tested, counting different terms; a guess
+_LAW_ERROR = 1e-7  # the probability that draws which follow a law fail its test
+_FIT_ERROR = 1e-3  # the same for the choice of a family, which decides nothing by itself
+_LAW_QUANTILES = 512  # points at which a law is compared with its draws; a guess
+_SCALE_TOLERANCE = 0.004  # relative: what a million draws leave open of a scale
+_MOST_CORRELATED_PARTS = 32  # of an array, whose correlations are computed
 
 
 @dataclass(frozen=True)
 class LawAudit:
-    """What drawing the mechanisms showed."""
+    """What the draws of the mechanisms showed."""
 
     verdict: str  # "consistent" | "unproved"
     mechanisms: int  # with their terms
@@ -51,7 +52,7 @@ class LawAudit:
 
 
 def make_draws(release: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop that asks a mechanism the same again and again."""
+    """A loop that draws a mechanism many times."""
 
     def draws(arguments: Any, count: int, rng: Any) -> np.ndarray:
         answers = np.empty(count)
@@ -63,7 +64,7 @@ def make_draws(release: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_array_draws(release: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for arrays."""
+    """A loop that draws a mechanism for arrays many times."""
 
     def draws(value: np.ndarray, arguments: Any, count: int, rng: Any) -> np.ndarray:
         answers = np.empty((count, value.size))
@@ -74,45 +75,46 @@ def make_array_draws(release: Callable[..., Any]) -> Callable[..., Any]:
     return draws
 
 
-def audit_laws(entries: Iterable[Entry], seed: int, draws: int = DRAWS) -> LawAudit:
-    """Test the mechanisms of these entries of tapes; one entry for each name comes first."""
-    by_name: dict[str, list[Entry]] = {}
+def audit_laws(entries: Iterable[TapeEntry], seed: int, draws: int = LAW_DRAWS) -> LawAudit:
+    """Test the mechanisms on a tape: each name once, then further terms of the same names."""
+    by_name: dict[str, list[TapeEntry]] = {}
     for entry in entries:
         by_name.setdefault(entry.name, []).append(entry)
     rows = [sorted(group, key=lambda entry: entry.terms or ()) for group in by_name.values()]
     first = [group[0] for group in rows] + [group[-1] for group in rows if len(group) > 1]
-    sample = (first + [entry for group in rows for entry in group[1:-1]])[:_MOST]
+    sample = (first + [entry for group in rows for entry in group[1:-1]])[:_MOST_MECHANISMS]
     total = 0
     for number, entry in enumerate(sample):
-        size, fault = fault_of_law(entry, seed + number, draws)
+        size, fault = law_fault(entry, seed + number, draws)
         total += size
         if fault:
             return LawAudit("unproved", number + 1, total, f"{entry.name}: {fault}")
     return LawAudit("consistent", len(sample), total, "")
 
 
-def fault_of_law(entry: Entry, seed: int, count: int) -> tuple[int, str]:
-    """How many draws were made, and what is wrong with them."""
+def law_fault(entry: TapeEntry, seed: int, count: int) -> tuple[int, str]:
+    """The number of draws, and what is wrong with them, or ""."""
     assert entry.terms is not None and entry.body is not None  # noqa: PT018
     mechanism, terms = mechanism_of(entry.body), entry.terms
     if isinstance(terms.value, tuple):
-        return fault_of_array(mechanism, terms, seed, count)
-    there = moved(mechanism, terms)
+        return array_fault(mechanism, terms, seed, count)
+    there = neighbouring_terms(mechanism, terms)
     samples = [
-        drawn(mechanism, each, seed, side, count) for side, each in enumerate((terms, there))
+        draw_mechanism(mechanism, each, seed, side, count)
+        for side, each in enumerate((terms, there))
     ]
     total = sum(sample.size for sample in samples)
     if mechanism.law is None:
-        return total, fault_without_law(samples, terms)
+        return total, undeclared_law_fault(samples, terms)
     laws = [mechanism.law(terms), mechanism.law(there)]
     for sample, law in zip(samples, laws, strict=True):
-        if not follows(sample, law):
-            return total, "what its body draws does not follow the law that it declares"
-    return total, fault_of_curve(laws, terms)
+        if not follows_law(sample, law):
+            return total, "its draws do not follow the law that it declares"
+    return total, declared_budget_fault(laws, terms)
 
 
-def moved(mechanism: Mechanism, terms: Terms) -> Terms:
-    """The terms of a value one sensitivity away; within [0, 1] for reports of such rewards."""
+def neighbouring_terms(mechanism: Mechanism, terms: Terms) -> Terms:
+    """The terms of a value one sensitivity away; within [0, 1] for reports and indices."""
     value = float(terms.value)
     if "sensitivity" not in mechanism.arguments:
         return terms._replace(value=1.0 if value < 0.5 else 0.0)
@@ -121,8 +123,10 @@ def moved(mechanism: Mechanism, terms: Terms) -> Terms:
     return terms._replace(value=up if fits else value - terms.sensitivity)
 
 
-def drawn(mechanism: Mechanism, terms: Terms, seed: int, side: int, count: int) -> np.ndarray:
-    """Draws of the body: compiled, or few of them where it cannot be."""
+def draw_mechanism(
+    mechanism: Mechanism, terms: Terms, seed: int, side: int, count: int
+) -> np.ndarray:
+    """Draws of the body: compiled, or fewer where it does not compile."""
     arguments = tuple(float(getattr(terms, name)) for name in mechanism.arguments)
     rng = seeded(seed, side)
     try:
@@ -131,22 +135,24 @@ def drawn(mechanism: Mechanism, terms: Terms, seed: int, side: int, count: int) 
     except Exception as error:
         if type(error).__module__.split(".")[0] != "numba":
             raise
-        return np.array([mechanism.kernel(rng, *arguments) for _ in range(_INTERPRETED)], float)
+        return np.array(
+            [mechanism.kernel(rng, *arguments) for _ in range(_INTERPRETED_DRAWS)], float
+        )
     return answers
 
 
-def follows(sample: np.ndarray, law: Any, error: float = _ERROR) -> bool:
-    """Whether draws follow a law (Dvoretzky, Kiefer, Wolfowitz): true except with `error`."""
+def follows_law(sample: np.ndarray, law: Any, error: float = _LAW_ERROR) -> bool:
+    """Whether draws pass the test of Dvoretzky, Kiefer and Wolfowitz at this error probability."""
     allowed = math.sqrt(math.log(2 / error) / (2 * sample.size))
     ordered = np.sort(sample)
-    points = ordered[np.linspace(0, ordered.size - 1, _POINTS).astype(int)]
+    points = ordered[np.linspace(0, ordered.size - 1, _LAW_QUANTILES).astype(int)]
     share = np.searchsorted(ordered, points, side="right") / ordered.size
     return bool(np.abs(share - law.cdf(points)).max() <= allowed)
 
 
-def fault_of_curve(laws: list[Any], terms: Terms) -> str:
-    """What is wrong with the delta that the law needs at the declared epsilon."""
-    if terms.epsilon > _LARGEST:
+def declared_budget_fault(laws: list[Any], terms: Terms) -> str:
+    """What is wrong with the declared epsilon and delta, given the laws of two values, or ""."""
+    if terms.epsilon > LARGEST_COMPUTED_EPSILON:
         return ""
     if all(hasattr(law, "pmf") for law in laws):  # a coin
         p, q = (float(law.pmf(1)) for law in laws)
@@ -163,16 +169,16 @@ def fault_of_curve(laws: list[Any], terms: Terms) -> str:
     return ""
 
 
-def fault_without_law(samples: list[np.ndarray], terms: Terms) -> str:
-    """What draws at two values show that come with no law."""
+def undeclared_law_fault(samples: list[np.ndarray], terms: Terms) -> str:
+    """What draws at two values show about a mechanism without a declared law, or ""."""
     require_extra("scipy", "an audit")
     from scipy import stats
 
     one, other = samples
     scale = 0.5 * float(one.std() + other.std())
     apart = abs(float(other.mean() - one.mean())) or terms.sensitivity
-    if scale > 0.0 and follows(one, stats.norm(one.mean(), one.std()), 1e-3):
-        needed = gaussian_delta(apart / (scale * (1 + _FITTED)), terms.epsilon)
+    if scale > 0.0 and follows_law(one, stats.norm(one.mean(), one.std()), _FIT_ERROR):
+        needed = gaussian_delta(apart / (scale * (1 + _SCALE_TOLERANCE)), terms.epsilon)
         if needed > 1.2 * terms.delta + 1e-12:
             return (
                 f"it draws Gaussian noise of scale {scale:.4g}, which needs delta {needed:.3g} at "
@@ -180,67 +186,46 @@ def fault_without_law(samples: list[np.ndarray], terms: Terms) -> str:
                 f"{rounded_up(terms.delta, '.3g')}"
             )
     spread = scale / math.sqrt(2)
-    if scale > 0.0 and follows(one, stats.laplace(float(np.median(one)), spread), 1e-3):
-        cost = terms.sensitivity / (spread * (1 + _FITTED))
+    if scale > 0.0 and follows_law(one, stats.laplace(float(np.median(one)), spread), _FIT_ERROR):
+        cost = terms.sensitivity / (spread * (1 + _SCALE_TOLERANCE))
         needed = 1 - math.exp(min((terms.epsilon - cost) / 2, 0.0))
         if needed > 1.05 * terms.delta + 1e-12:
             return f"it draws Laplace noise of scale {spread:.4g}, which costs epsilon {cost:.4g}"
-    bound = told_apart(samples, terms.delta)
+    event = best_threshold(
+        [each[::2] for each in samples], 2 * _LAW_QUANTILES, terms.delta, _FIT_ERROR
+    )
+    bound = event.bound([each[1::2] for each in samples], terms.delta, _LAW_ERROR)
     if bound > terms.epsilon:
         low, declared = rounded_down(bound, ".3f"), rounded_up(terms.epsilon, ".4g")
         return f"its draws show that epsilon is at least {low}, not {declared}"
     return ""
 
 
-def told_apart(samples: list[np.ndarray], delta: float) -> float:
-    """A lower bound on epsilon: a threshold chosen on one half of the draws, tried on the other."""
-    halves = [(sample[::2], sample[1::2]) for sample in samples]
-    train = [np.sort(half[0]) for half in halves]
-    pooled = np.concatenate(train)
-    thresholds = np.unique(np.quantile(pooled, np.linspace(0, 1, 2 * _POINTS)))
-    n, best = train[0].size, (-1.0, 0, 0.0, True)
-    for above in (True, False):
-        counts = [_beyond(sample, thresholds, above) for sample in train]
-        for side in (0, 1):
-            bounds = epsilon_lower(counts[side], counts[1 - side], n, delta, 1e-3)
-            i = int(bounds.argmax())
-            best = max(best, (float(bounds[i]), side, float(thresholds[i]), above))
-    _, side, threshold, above = best
-    test = [np.sort(halves[each][1]) for each in (side, 1 - side)]
-    counts = [_beyond(sample, np.array([threshold]), above) for sample in test]
-    return float(epsilon_lower(counts[0], counts[1], test[0].size, delta, _ERROR)[0])
-
-
-def _beyond(ordered: np.ndarray, thresholds: np.ndarray, above: bool) -> np.ndarray:
-    if above:
-        return ordered.size - np.searchsorted(ordered, thresholds, side="left")
-    return np.searchsorted(ordered, thresholds, side="right")
-
-
-def fault_of_array(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tuple[int, str]:
-    """Each part by its law, no two parts alike, and the curve of the law."""
+def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tuple[int, str]:
+    """Test each part against its law, the independence of parts, and the declared budget."""
     value = np.array(terms.value)
     names = [name for name in mechanism.arguments if name not in ("value", "out")]
     arguments = tuple(float(getattr(terms, name)) for name in names)
     rows = max(count // value.size, 1_000)
     loop = compiled(make_array_draws, mechanism.kernel)
     answers = loop(value, arguments, rows, seeded(seed, 0)) - value
+    parts = min(value.size, _MOST_CORRELATED_PARTS)
     if value.size > 1:
-        correlations = np.abs(np.corrcoef(answers[:, :32].T) - np.eye(min(value.size, 32))).max()
+        correlations = np.abs(np.corrcoef(answers[:, :parts].T) - np.eye(parts)).max()
         if not correlations < 7 / math.sqrt(rows):
             return rows, "the noise in the parts of its answer is not independent"
     if mechanism.law is None:
         return rows, ""
     law = mechanism.law(terms)
-    if not all(follows(answers[:, i], law) for i in range(value.size)):
-        return rows, "what its body draws does not follow the law that it declares"
-    moved_law = _Shifted(law, terms.sensitivity)
-    return rows * value.size, fault_of_curve([law, moved_law], terms)
+    if not all(follows_law(answers[:, i], law) for i in range(value.size)):
+        return rows, "its draws do not follow the law that it declares"
+    moved_law = ShiftedLaw(law, terms.sensitivity)
+    return rows * value.size, declared_budget_fault([law, moved_law], terms)
 
 
 @dataclass(frozen=True)
-class _Shifted:
-    """A law, moved."""
+class ShiftedLaw:
+    """A law moved by a constant."""
 
     law: Any
     by: float

@@ -1,4 +1,4 @@
-"""The same life with other answers: what chance reaches, and who reads a release."""
+"""The same scenario with other answers: what depends on chance, and what reads a release."""
 
 from __future__ import annotations
 
@@ -18,81 +18,79 @@ from balaclava.auditing.tape import Divergence, Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
-_FAILURES = (PrivacyError, ArithmeticError, IndexError, ValueError)
+# What a policy may raise after an answer that never comes.
+_RERUN_ERRORS = (PrivacyError, ArithmeticError, IndexError, ValueError)
+_RERUNS = 48  # with new answers: one that decides half of the time is missed once in 10^14
+_FAR_SHIFT = 50.0  # noise scales by which an answer is moved: far enough to change any decision
 
 
 def rerun(
-    policy: Policy, game: RecordedRun, rng: Any, rounds: int, neighbour: Neighbour | None = None
+    policy: Policy, run: RecordedRun, rng: Any, rounds: int, neighbour: Neighbour | None = None
 ) -> Iterator[tuple[int, Observation]]:
-    """Each round's decision with other answers, and after the last one what an agent shows.
+    """Each round's decision with other answers, and after the last one what an agent displays.
 
-    Whatever is decided, it goes on by the recorded decisions.
+    After each decision the run continues as if it were the recorded one.
     """
-    course = ScenarioRunner(policy, game.life)
-    state = course.begin()
+    runner = ScenarioRunner(policy, run.scenario)
+    state = runner.begin()
     for i in range(rounds):
-        yield i, course.choose(state, i, rng)
-        for item in game.life.happenings(i):
+        yield i, runner.choose(state, i, rng)
+        for item in run.scenario.events(i):
             changed = neighbour is not None and item == neighbour.slot + 1
             reward = neighbour.reward if neighbour is not None and changed else None
-            course.happen(state, item, game.decisions[abs(item) - 1], rng, reward)
-        state = course.restore(state, i)
-    yield rounds, course.shown(state, game.decisions[rounds - 1][0])
+            runner.apply_event(state, item, run.decisions[abs(item) - 1], rng, reward)
+        state = runner.restore(state, i)
+    yield rounds, runner.display(state, run.decisions[rounds - 1][0])
 
 
 def depends_on_chance(
-    policy: Policy,
-    game: RecordedRun,
-    neighbour: Neighbour,
-    outcome: ReplayOutcome,
-    seed: int,
-    times: int = 48,
+    policy: Policy, run: RecordedRun, neighbour: Neighbour, outcome: ReplayOutcome, seed: int
 ) -> bool:
-    """Whether randomness reaches what was seen: with other answers something else is.
+    """Whether other answers change the observation in which two streams differ.
 
-    A plain draw anywhere before it counts as reaching it.
+    Any plain draw before it counts as changing it.
     """
-    at = outcome.differs
-    assert at is not None  # the caller has looked
-    beside = isinstance(outcome.seen, bytes)
-    end, place = (game.marks[at + 1], at + 1) if beside else (game.chosen[at], at)
-    if any(entry.terms is None for entry in game.tape[:end]):
+    at = outcome.round
+    assert at is not None  # the caller has checked
+    displayed = isinstance(outcome.seen, bytes)
+    end, place = (run.round_starts[at + 1], at + 1) if displayed else (run.choice_ends[at], at)
+    if any(entry.terms is None for entry in run.tape[:end]):
         return True
-    before = game.shown[at] if beside else game.decisions[at]
-    for number in range(times):
+    before = run.displays[at] if displayed else run.decisions[at]
+    for number in range(_RERUNS):
         side = number % 2
         expected = outcome.seen if side else before
-        other = rerun(policy, game, Recorder(seed, number), at + 1, neighbour if side else None)
+        other = rerun(policy, run, Recorder(seed, number), at + 1, neighbour if side else None)
         try:
             if any(i == place and seen != expected for i, seen in other):
                 return True
-        except _FAILURES:
+        except _RERUN_ERRORS:
             return True
     return False
 
 
 def reading_rounds(
-    policy: Policy, game: RecordedRun, place: int, seed: int, redraws: int = 3
+    policy: Policy, run: RecordedRun, position: int, seed: int, redraws: int = 3
 ) -> np.ndarray:
-    """Which rounds' decisions change when one answer of the tape is another: [rounds] of bool."""
-    entry, rounds = game.tape[place], game.life.rounds
+    """Which rounds' decisions depend on one answer of the tape: [rounds] of bool."""
+    entry, rounds = run.tape[position], run.scenario.rounds
     changed = np.zeros(rounds, bool)
     assert entry.terms is not None and entry.body is not None  # noqa: PT018
-    span = 50.0 * entry.terms.sensitivity / max(entry.terms.epsilon, 1e-3)
+    span = _FAR_SHIFT * entry.terms.sensitivity / max(entry.terms.epsilon, 1e-3)
     answer = np.asarray(entry.answer, float)
     others = [answer + span, answer - span]
-    noise = np.random.default_rng([seed, place]).laplace(0.0, span / 50.0, redraws)
+    noise = np.random.default_rng([seed, position]).laplace(0.0, span / _FAR_SHIFT, redraws)
     others += [answer + shift for shift in noise]
     for other in others:
         value = float(other) if other.ndim == 0 else tuple(other.tolist())
-        tape = [*game.tape[:place], entry._replace(answer=value), *game.tape[place + 1 :]]
+        tape = [*run.tape[:position], entry._replace(answer=value), *run.tape[position + 1 :]]
         try:
-            for i, seen in rerun(policy, game, Replayer(tape, 0, lenient=True), rounds):
+            for i, seen in rerun(policy, run, Replayer(tape, 0, any_terms=True), rounds):
                 if i < rounds:
-                    changed[i] |= seen != game.decisions[i]
+                    changed[i] |= seen != run.decisions[i]
         except Divergence:
-            # From here on it asks other things: what was released steers what is asked.
-            changed[int(np.searchsorted(game.marks, place, side="right")) :] = True
-        except _FAILURES:
+            # The queries themselves depend on the release from here on.
+            changed[int(np.searchsorted(run.round_starts, position, side="right")) :] = True
+        except _RERUN_ERRORS:
             continue
     return changed

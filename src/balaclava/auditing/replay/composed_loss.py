@@ -1,4 +1,4 @@
-"""What moved mechanisms cost together: pure arithmetic of privacy losses."""
+"""The privacy loss of several moved mechanisms together: pure arithmetic."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from balaclava.privacy.accounting import gaussian_epsilon
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import ROUNDING
 
-_TOLERANCE = 1e-9  # of floating-point sums
+_SUM_TOLERANCE = 1e-9  # relative: the rounding of sums of losses
+_NEGLIGIBLE_DELTA = 1e-300  # underflow of a product of floats
+_LARGEST_COMPOSED = 1e3  # epsilon, beyond which advanced composition gains nothing
 
 
 class ComposedLoss(NamedTuple):
-    """The loss of one neighbour, and beside it what was declared for the mechanisms it moved.
+    """The loss of one neighbour, and the declared losses of the mechanisms it moved.
 
-    >>> str(Charge(epsilon=2.0, declared=2.0, moves=1))
+    >>> str(ComposedLoss(epsilon=2.0, declared=2.0, moves=1))
     '1 mechanism moved, which costs epsilon 2 (declared: 2)'
     """
 
     epsilon: float = 0.0
     delta: float = 0.0
-    declared: float = 0.0  # the declared epsilons together
+    declared: float = 0.0  # the sum of the declared epsilons
     moves: int = 0
 
     def within(self, claim: Guarantee) -> bool:
         """Whether the claim covers it; the spare step of exact noise covers the rounding."""
-        slack = 1 + _TOLERANCE + ROUNDING
-        enough = self.delta <= claim.delta * slack or self.delta <= 1e-300
+        slack = 1 + _SUM_TOLERANCE + ROUNDING
+        enough = self.delta <= claim.delta * slack or self.delta <= _NEGLIGIBLE_DELTA
         return self.epsilon <= claim.epsilon * slack and enough
 
     def declared_within(self, claim: Guarantee) -> bool:
-        """Whether the claim would cover moves as far as was declared."""
-        return self.declared <= claim.epsilon * (1 + _TOLERANCE + ROUNDING)
+        """Whether the claim covers moves as large as the declared sensitivities."""
+        return self.declared <= claim.epsilon * (1 + _SUM_TOLERANCE + ROUNDING)
 
     def __str__(self) -> str:
         delta = f" and delta {rounded_up(self.delta, '.3g')}" if self.delta else ""
@@ -54,11 +56,11 @@ class ComposedLoss(NamedTuple):
 def compose(
     moves: Sequence[MovedInput], claim: Guarantee, weights: Sequence[float] | None = None
 ) -> ComposedLoss:
-    """What the moved mechanisms cost at the claimed delta.
+    """The loss of the moved mechanisms at the claimed delta.
 
-    Pure losses add up, or come to less by advanced composition; Gaussians are one whose shift is
-    the root of the sum of squares; deltas add up, and what they leave of the claimed delta pays
-    for the rest. `weights` says how often each move counts, once by default.
+    Pure losses add up, or come to less by advanced composition. Gaussians are one whose shift is
+    the root of the sum of squares. Deltas add up, and the rest of the claimed delta pays for the
+    other two. `weights` says how often each move counts, by default once.
     """
     times = np.ones(len(moves)) if weights is None else np.asarray(weights, float)
     delta = float(sum(n * move.loss.delta for n, move in zip(times, moves, strict=True)))
@@ -68,21 +70,20 @@ def compose(
     full = times * np.array([0.0 if move.loss.shift else move.terms.epsilon for move in moves])
     spare = claim.delta - delta
     declared = _pure_loss(full, spare, claim.epsilon)
-    if any(move.share > 1.0 + ROUNDING for move in moves):
-        declared = math.inf  # what was declared bounds nothing
+    if any(move.distance > 1.0 + ROUNDING for move in moves):
+        declared = math.inf  # a declared loss bounds nothing beyond its sensitivity
     if shift > 0.0:
         gaussian = gaussian_epsilon(shift, spare) if math.isfinite(shift) else math.inf
         return ComposedLoss(float(pure.sum()) + gaussian, claim.delta, declared, len(moves))
     epsilon = _pure_loss(pure, spare, claim.epsilon)
-    return ComposedLoss(
-        epsilon, claim.delta if epsilon < float(pure.sum()) else delta, declared, len(moves)
-    )
+    advanced = epsilon < float(pure.sum())
+    return ComposedLoss(epsilon, claim.delta if advanced else delta, declared, len(moves))
 
 
 def _pure_loss(losses: np.ndarray, spare: float, claimed: float) -> float:
-    """The sum, or what advanced composition makes of it with a delta to spare, if it must."""
+    """The sum or, if it exceeds the claim, less by advanced composition with the spare delta."""
     total = float(losses.sum())
-    if spare <= 0 or not claimed < total < 1e3:
+    if spare <= 0 or not claimed < total < _LARGEST_COMPOSED:
         return total
     mean = float((losses * np.expm1(losses)).sum())
     return min(total, mean + math.sqrt(2 * math.log(1 / spare) * float((losses**2).sum())))

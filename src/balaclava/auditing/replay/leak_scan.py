@@ -1,11 +1,10 @@
-"""Long compiled runs in which no mechanism tells anything: whatever shows there goes around them.
+"""Long compiled runs at a tiny epsilon: any dependence on rewards bypasses the mechanisms.
 
-With an epsilon (and a delta) of 1e-60 the noise is so large that a float holds nothing of what was
-released. Two reward streams on one random stream then get the same answers, to the last bit, and
-where every dependence on rewards goes through a mechanism they get the same decisions. This takes
-compiled play of the policy's own kernels and no replay, so that it reaches rounds that no recorded
-life does. A round in which decisions differ proves nothing (the exponential mechanism, drawn by
-hand, differs too): it says where a life is worth recording.
+With an epsilon (and a delta) of 1e-60 the noise is so large that a float keeps nothing of the
+input. Two reward streams on one random stream then get the same answers, to the last bit. If every
+dependence on rewards goes through a mechanism, they get the same decisions. This needs compiled
+play but no replay, so it reaches rounds that a recorded run does not. A round in which decisions
+differ proves nothing (an exponential mechanism drawn by hand differs too): it says where to record.
 """
 
 from __future__ import annotations
@@ -14,23 +13,29 @@ import time
 
 import numpy as np
 
-from balaclava.auditing.games.compiled_games import GameStart, play_block
-from balaclava.auditing.replay.scenario_kinds import reward_limits, reward_stream
-from balaclava.auditing.scenario import Scenario, delayed_events, event_arrays, scenario_contexts
+from balaclava.auditing.games.compiled_games import GameStart, continue_game
+from balaclava.auditing.replay.reward_choices import reward_limits, reward_stream
+from balaclava.auditing.scenario import (
+    Scenario,
+    delayed_events,
+    event_arrays,
+    scenario_contexts,
+)
 from balaclava.errors import BalaclavaError
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 
-_DEAF = 1e-60  # an epsilon, and a delta where there is one
-_ROUNDS = 200_000
-_CHUNK = 4_000
-_STREAMS = ((2, 3), (4, 0), (3, 6))  # kinds of `reward_stream`: two that differ in most rewards
-_LOST = (0.0, 0.1, 0.0)  # decisions that are given up; with some, rewards are late too
-_NO_PROBES = np.zeros(0, np.int64)
+_BLIND_EPSILON = 1e-60  # also the delta: noise of scale 1e60 leaves no bit of a reward
+_SCAN_ROUNDS = 200_000  # for each pair of streams
+_SCAN_CHUNK = 4_000  # rounds between two comparisons
+# Kinds of `reward_stream`: pairs that differ in most rewards.
+_STREAM_KINDS = ((2, 3), (4, 0), (3, 6))
+_CANCELLED_SHARES = (0.0, 0.1, 0.0)  # of decisions; where some are cancelled, rewards are late too
+_SCAN_DELAY = 8  # rounds
 
 
 def scan_for_leaks(policy: Policy, seed: int, seconds: float) -> list[int]:
-    """The first rounds that rewards reach around the mechanisms, one for each pair of streams.
+    """The first rounds in which rewards bypass the mechanisms, one for each pair of streams.
 
     Each pair is played for 200,000 rounds, or for its share of the seconds of processor time.
     """
@@ -39,32 +44,33 @@ def scan_for_leaks(policy: Policy, seed: int, seconds: float) -> list[int]:
     rounds = set()
     try:
         names: list[str] = [name for name in ("epsilon", "delta") if name in policy.annotations]
-        deaf = type(policy).create({**policy.parameters, **dict.fromkeys(names, _DEAF)})
-        for number in range(len(_STREAMS)):
-            until = time.thread_time() + seconds / len(_STREAMS)
-            rounds.add(first_difference(deaf, number, seed, until))
+        blind = type(policy).create({**policy.parameters, **dict.fromkeys(names, _BLIND_EPSILON)})
+        for number in range(len(_STREAM_KINDS)):
+            until = time.thread_time() + seconds / len(_STREAM_KINDS)
+            rounds.add(first_difference(blind, number, seed, until))
     except (BalaclavaError, ArithmeticError, ValueError):
-        pass  # it cannot be played with such an epsilon
+        pass  # the policy does not accept such an epsilon
     return sorted(rounds - {0})
 
 
 def first_difference(policy: Policy, number: int, seed: int, until: float) -> int:
-    """The first round that two streams decide differently; 0 if there was none in time."""
+    """The first round in which two streams decide differently; 0 if there was none in time."""
     params = policy.constants()
     states = [policy.kernels.begin(params) for _ in range(2)]
     rngs = [seeded(seed, number) for _ in range(2)]
     data, limits = np.random.default_rng([seed, number]), reward_limits(policy)
-    contexts = scenario_contexts(policy, _CHUNK, data)
-    delay = 8 if _LOST[number] else 0
-    offsets, items = event_arrays(delayed_events(_CHUNK, delay, _LOST[number], data))
-    for first in range(0, _ROUNDS, _CHUNK):
+    contexts = scenario_contexts(policy, _SCAN_CHUNK, data)
+    cancelled = _CANCELLED_SHARES[number]
+    delay = _SCAN_DELAY if cancelled else 0
+    offsets, items = event_arrays(delayed_events(_SCAN_CHUNK, delay, cancelled, data))
+    for first in range(0, _SCAN_ROUNDS, _SCAN_CHUNK):
         decisions = []
-        for state, rng, kind in zip(states, rngs, _STREAMS[number], strict=True):
-            rewards = reward_stream(policy, _CHUNK, kind, limits, data, False)
-            times = np.arange(first + 1, first + _CHUNK + 1)
-            life = Scenario(times, rewards, contexts, offsets, items)
-            start = GameStart.going_on(params, state, life)
-            play_block(policy, life, rewards, 1, 1, _NO_PROBES, None, start, rng)
+        for state, rng, kind in zip(states, rngs, _STREAM_KINDS[number], strict=True):
+            rewards = reward_stream(policy, _SCAN_CHUNK, kind, limits, data, False)
+            times = np.arange(first + 1, first + _SCAN_CHUNK + 1)
+            scenario = Scenario(times, rewards, contexts, offsets, items)
+            start = GameStart.continuing(params, state, scenario)
+            continue_game(policy, scenario, rewards, start, rng)
             decisions.append(start.decisions)
         differs = (decisions[0] != decisions[1]).any(axis=0)
         if differs.any():

@@ -1,7 +1,7 @@
-"""Playing a life once with a recorder, and again with one reward changed.
+"""Record a run of a scenario, and replay it with rewards changed.
 
-What an observer sees is compared: every decision with its phase, and beside it, now and then, what
-an agent shows of its state: the chance of the arm, estimates, and what it calls released.
+What an observer sees is compared: every decision with its phase and, after some rounds, what an
+agent displays of its state (the arm's propensity, estimates, and released values).
 """
 
 from __future__ import annotations
@@ -16,84 +16,87 @@ import numpy as np
 
 from balaclava.agents.restoring import carried_over
 from balaclava.auditing.rare_answers import RareAnswers
-from balaclava.auditing.scenario import Neighbour, Scenario, copy_state, fingerprint
-from balaclava.auditing.tape import Divergence, Entry, MovedInput, Recorder, Replayer
+from balaclava.auditing.scenario import Neighbour, Scenario
+from balaclava.auditing.state_copies import copy_state, fingerprint
+from balaclava.auditing.tape import Divergence, MovedInput, Recorder, Replayer, TapeEntry
 from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
 
-DIFFERS = "the decision of round {} differs though every mechanism answered alike"
-FEWER = "in round {} fewer questions were asked of the randomness"
-SHOWS = (
-    "after round {} an agent shows another chance, estimate or release though every mechanism "
-    "answered alike"
+DIFFERENT_DECISION = "the decision of round {} differs although every mechanism answered alike"
+FEWER_QUERIES = "in round {} it made fewer queries to the randomness"
+DIFFERENT_DISPLAY = (
+    "after round {} an agent displays another propensity, estimate or release although every "
+    "mechanism answered alike"
 )
-_LOOK = 64  # rounds between two looks at what an agent shows, beside those with a release,
-_LOOKS = 8  # as long as there were no more looks than that
+# The display is compared after the first releases, and then every so many rounds: it takes longer
+# than a round.
+_DISPLAY_INTERVAL, _DISPLAYED_RELEASES = 64, 8
+# The state's fingerprint is kept after the first releases, and then after one in so many. With
+# fewer, a replay whose state is the recorded one again goes on for longer.
+_FINGERPRINTED_RELEASES = 16
 
-_CLOSE = 16  # releases after each of which a state is kept; of later ones, one in so many
-
-Observation = tuple[int, int] | bytes  # a decision, or what an agent shows beside it
+Observation = tuple[int, int] | bytes  # a decision, or what an agent displays beside it
 
 
 @dataclass
 class RecordedRun:
-    """A recorded run: what was decided, what was answered, and where the tape stood."""
+    """A recorded run: decisions, answers, and the position on the tape by round."""
 
-    life: Scenario
+    scenario: Scenario
     decisions: list[tuple[int, int]]  # by slot
-    tape: list[Entry]
-    marks: list[int] = field(default_factory=list)  # length of the tape before each choice; end
-    chosen: list[int] = field(default_factory=list)  # and right after each choice
-    releases: set[int] = field(default_factory=set)  # rounds with one
-    fingerprints: dict[int, bytes] = field(default_factory=dict)  # of the state after some of them
-    shown: dict[int, bytes] = field(default_factory=dict)  # by an agent, after some rounds
-    rare: bool = False  # whether answers were chosen that seldom come
+    tape: list[TapeEntry]
+    round_starts: list[int] = field(default_factory=list)  # length of the tape by round; end
+    choice_ends: list[int] = field(default_factory=list)  # and right after each choice
+    release_rounds: set[int] = field(default_factory=set)
+    fingerprints: dict[int, bytes] = field(default_factory=dict)  # of the state, by round
+    displays: dict[int, bytes] = field(default_factory=dict)  # of an agent, by round
+    rare: bool = False  # whether its answers are rare ones
 
 
 class ReplayOutcome(NamedTuple):
-    """What became of a neighbour."""
+    """What a replay of a neighbour showed."""
 
     moves: list[MovedInput] = []  # noqa: RUF012 (never changed)
-    fault: str = ""  # how it went another way, though every answer was the same
-    differs: int | None = None  # the round, from 0, in which something else was seen
-    seen: Observation = (0, 0)  # what it was
+    fault: str = ""  # how it differs although every answer is the same
+    round: int | None = None  # from 0, in which an observer sees a difference
+    seen: Observation = (0, 0)  # what the observer sees there
 
 
 class ScenarioRunner:
-    """The kernels of a policy at work on a life."""
+    """Runs the kernels of a policy on a scenario."""
 
-    def __init__(self, policy: Policy, life: Scenario) -> None:
-        self.policy, self.life = policy, life
+    def __init__(self, policy: Policy, scenario: Scenario) -> None:
+        self.policy, self.scenario = policy, scenario
         self.params, self.prepare = policy.constants(), policy.prepare()
 
     def begin(self) -> Any:
-        """The state in which the life begins."""
-        if self.life.start is None:
+        """The state in which the scenario begins."""
+        if self.scenario.initial_state is None:
             return self.policy.kernels.begin(self.params)
-        return copy_state(self.life.start)
+        return copy_state(self.scenario.initial_state)
 
     def choose(self, state: Any, i: int, rng: Any) -> tuple[int, int]:
         """The i-th decision, from 0."""
-        t = int(self.life.times[i])
-        arm, phase = self.policy.kernels.choose(self.params, state, t, self.life.context(i), rng)
+        t, context = int(self.scenario.times[i]), self.scenario.context(i)
+        arm, phase = self.policy.kernels.choose(self.params, state, t, context, rng)
         require_arm(self.policy.name, t, arm, self.policy.arms)
         return int(arm), int(phase)
 
-    def happen(
+    def apply_event(
         self, state: Any, item: int, decision: tuple[int, int], rng: Any, reward: float | None
     ) -> None:
-        """A reward comes (another one than the life's, where given), or a decision is given up."""
+        """Tell a reward (by default that of the scenario), or cancel a decision."""
         slot, (arm, phase) = abs(item) - 1, decision
-        t = int(self.life.times[slot])
+        t = int(self.scenario.times[slot])
         if item < 0:
             self.policy.kernels.forget(self.params, state, t, arm, phase, rng)
             return
-        value = float(self.life.rewards[slot, arm]) if reward is None else reward
+        value = float(self.scenario.rewards[slot, arm]) if reward is None else reward
         prepared = self.prepare(self.params, value)
         self.policy.kernels.learn(self.params, state, t, arm, prepared, phase, rng)
 
-    def shown(self, state: Any, arm: int) -> bytes:
-        """What an agent shows of a state beside its decision for an arm; see `Agent`."""
+    def display(self, state: Any, arm: int) -> bytes:
+        """What an agent displays of a state beside its decision for an arm; see `Agent`."""
         policy = self.policy
         if policy.scope == "decision":
             return b""
@@ -106,75 +109,79 @@ class ScenarioRunner:
         return np.array([-1.0 if number is None else number for number in numbers]).tobytes()
 
     def restore(self, state: Any, i: int) -> Any:
-        """The state after the i-th round: what comes back where an agent is saved and restored."""
-        if i not in self.life.restored:
+        """The state after the i-th round: saved and restored, if the scenario says so."""
+        if i not in self.scenario.restore_rounds:
             return state
-        player = carried_over(self.policy, state, int(self.life.times[i]))
+        player = carried_over(self.policy, state, int(self.scenario.times[i]))
         self.params = player.params
         return player.state
 
 
 def record(
     policy: Policy,
-    life: Scenario,
+    scenario: Scenario,
     seed: int,
-    beyond: int | None = None,
+    rounds_after_release: int | None = None,
     rare: RareAnswers | None = None,
 ) -> RecordedRun:
-    """Play a life once and write everything down, with rare answers where given.
+    """Run a scenario once and record everything, with rare answers if given.
 
-    With `beyond`, the life ends so many rounds after the first release, if there is one.
+    With `rounds_after_release`, the scenario ends so many rounds after the first release.
     """
-    course, recorder = ScenarioRunner(policy, life), Recorder(seed, rare=rare)
-    state, before = course.begin(), fingerprint(course.params)
-    rounds, last = life.rounds, life.rounds
-    held = [(int(arm), int(phase)) for arm, phase in life.held]
-    game = RecordedRun(life, [*([(0, 0)] * rounds), *held], recorder.tape, rare=rare is not None)
+    runner, recorder = ScenarioRunner(policy, scenario), Recorder(seed, rare=rare)
+    state, before = runner.begin(), fingerprint(runner.params)
+    rounds, last = scenario.rounds, scenario.rounds
+    pending = [(int(arm), int(phase)) for arm, phase in scenario.pending]
+    decisions = [*([(0, 0)] * rounds), *pending]
+    run = RecordedRun(scenario, decisions, recorder.tape, rare=rare is not None)
     for i in range(rounds):
         if i >= last:
-            life.shortened(last)
-            game.decisions = [*game.decisions[:last], *held]
+            scenario.truncate(last)
+            run.decisions = [*run.decisions[:last], *pending]
             break
-        game.marks.append(len(recorder.tape))
-        game.decisions[i] = course.choose(state, i, recorder)
-        game.chosen.append(len(recorder.tape))
-        for item in life.happenings(i):
-            course.happen(state, item, game.decisions[abs(item) - 1], recorder, None)
-        state = course.restore(state, i)
-        if any(entry.terms for entry in recorder.tape[game.marks[-1] :]):
-            game.releases.add(i)
-            if len(game.releases) <= _CLOSE or len(game.releases) % _CLOSE == 0:
-                game.fingerprints[i] = fingerprint(state)
-            if beyond is not None and last == rounds:
-                last = min(i + 1 + beyond, rounds)
-        often = i in game.releases and len(game.shown) < _LOOKS
-        if often or (i + 1) % _LOOK == 0 or i + 1 == last:
-            game.shown[i] = course.shown(state, game.decisions[i][0])
-    game.marks.append(len(recorder.tape))
-    if fingerprint(course.params) != before:
-        raise PrivacyError("the kernels write to params, which no replay can follow; use the state")
-    return game
+        run.round_starts.append(len(recorder.tape))
+        run.decisions[i] = runner.choose(state, i, recorder)
+        run.choice_ends.append(len(recorder.tape))
+        for item in scenario.events(i):
+            runner.apply_event(state, item, run.decisions[abs(item) - 1], recorder, None)
+        state = runner.restore(state, i)
+        if any(entry.terms for entry in recorder.tape[run.round_starts[-1] :]):
+            run.release_rounds.add(i)
+            releases = len(run.release_rounds)
+            if releases <= _FINGERPRINTED_RELEASES or releases % _FINGERPRINTED_RELEASES == 0:
+                run.fingerprints[i] = fingerprint(state)
+            if rounds_after_release is not None and last == rounds:
+                last = min(i + 1 + rounds_after_release, rounds)
+        early = i in run.release_rounds and len(run.displays) < _DISPLAYED_RELEASES
+        if early or (i + 1) % _DISPLAY_INTERVAL == 0 or i + 1 == last:
+            run.displays[i] = runner.display(state, run.decisions[i][0])
+    run.round_starts.append(len(recorder.tape))
+    if fingerprint(runner.params) != before:
+        raise PrivacyError(
+            "the kernels write to params, which a replay cannot follow; write to the state instead"
+        )
+    return run
 
 
 def replay_all(
-    policy: Policy, game: RecordedRun, neighbours: list[Neighbour]
+    policy: Policy, run: RecordedRun, neighbours: list[Neighbour]
 ) -> Iterator[tuple[Neighbour, ReplayOutcome]]:
-    """What becomes of each neighbour when every question gets the recorded answer."""
-    course, player = ScenarioRunner(policy, game.life), Replayer(game.tape, 0)
-    state = course.begin()
+    """Replay each neighbour with the recorded answer to every query."""
+    runner, replayer = ScenarioRunner(policy, run.scenario), Replayer(run.tape, 0)
+    state = runner.begin()
     waiting = defaultdict(list)
     for neighbour in neighbours:
         waiting[neighbour.slot].append(neighbour)
-    for i in range(game.life.rounds):
-        course.choose(state, i, player)
-        for order, item in enumerate(game.life.happenings(i)):
+    for i in range(run.scenario.rounds):
+        runner.choose(state, i, replayer)
+        for order, item in enumerate(run.scenario.events(i)):
             if item > 0:
                 for neighbour in waiting.pop(item - 1, ()):
-                    branch = Replayer(game.tape, player.position)
+                    branch = Replayer(run.tape, replayer.position)
                     begun = copy_state(state)
-                    yield neighbour, replay_one(course, begun, game, neighbour, i, order, branch)
-            course.happen(state, item, game.decisions[abs(item) - 1], player, None)
-        state = course.restore(state, i)
+                    yield neighbour, replay_one(runner, begun, run, branch, neighbour, i, order)
+            runner.apply_event(state, item, run.decisions[abs(item) - 1], replayer, None)
+        state = runner.restore(state, i)
         if not waiting:
             return
     for neighbour in (neighbour for late in waiting.values() for neighbour in late):
@@ -182,92 +189,82 @@ def replay_all(
 
 
 def replay_one(
-    course: ScenarioRunner,
+    runner: ScenarioRunner,
     state: Any,
-    game: RecordedRun,
-    neighbour: Neighbour,
-    first: int,
-    order: int,
-    player: Replayer,
+    run: RecordedRun,
+    replayer: Replayer,
+    neighbour: Neighbour | None = None,
+    first: int = 0,
+    order: int = 0,
 ) -> ReplayOutcome:
-    """Go on from a changed reward until the state is the recorded one again, or to the end."""
-    life = game.life
-    for i in range(first, life.rounds):
-        t = life.times[i]
+    """Replay a run until something differs.
+
+    With a neighbour it continues from event number `order` of round `first`, until the state is the
+    recorded one again. Without one, all rewards are those of the runner's scenario.
+    """
+    for i in range(first, run.scenario.rounds):
+        t = run.scenario.times[i]
         try:
-            if i > first:
-                decision = course.choose(state, i, player)
-                if decision != game.decisions[i]:
-                    return ReplayOutcome(player.moves, DIFFERS.format(t), i, decision)
-            for item in life.happenings(i)[order if i == first else 0 :]:
-                reward = neighbour.reward if item == neighbour.slot + 1 else None
-                course.happen(state, item, game.decisions[abs(item) - 1], player, reward)
+            if neighbour is None or i > first:
+                decision = runner.choose(state, i, replayer)
+                if decision != run.decisions[i]:
+                    return ReplayOutcome(replayer.moves, DIFFERENT_DECISION.format(t), i, decision)
+            for item in run.scenario.events(i)[order if i == first else 0 :]:
+                changed = neighbour is not None and item == neighbour.slot + 1
+                reward = neighbour.reward if neighbour is not None and changed else None
+                runner.apply_event(state, item, run.decisions[abs(item) - 1], replayer, reward)
         except Divergence as divergence:
-            return ReplayOutcome(player.moves, f"in round {t} {divergence}")
-        if player.position != game.marks[i + 1]:
-            return ReplayOutcome(player.moves, FEWER.format(t))
-        state = course.restore(state, i)
-        if i in game.fingerprints and fingerprint(state) == game.fingerprints[i]:
+            return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
+        if replayer.position != run.round_starts[i + 1]:
+            return ReplayOutcome(replayer.moves, FEWER_QUERIES.format(t))
+        state = runner.restore(state, i)
+        recorded = None if neighbour is None else run.fingerprints.get(i)
+        if recorded is not None and fingerprint(state) == recorded:
             break
-        if (seen := changed_display(course, state, game, i)) is not None:
-            return ReplayOutcome(player.moves, SHOWS.format(t), i, seen)
-    return ReplayOutcome(player.moves)
+        if (seen := changed_display(runner, state, run, i)) is not None:
+            return ReplayOutcome(replayer.moves, DIFFERENT_DISPLAY.format(t), i, seen)
+    return ReplayOutcome(replayer.moves)
 
 
-def changed_display(course: ScenarioRunner, state: Any, game: RecordedRun, i: int) -> bytes | None:
-    """What an agent shows after the i-th round, if it was looked at and is another now."""
-    if i not in game.shown:
+def changed_display(runner: ScenarioRunner, state: Any, run: RecordedRun, i: int) -> bytes | None:
+    """What an agent displays after the i-th round, if that was recorded and differs."""
+    if i not in run.displays:
         return None
-    seen = course.shown(state, game.decisions[i][0])
-    return None if seen == game.shown[i] else seen
+    seen = runner.display(state, run.decisions[i][0])
+    return None if seen == run.displays[i] else seen
 
 
-def replay_stream(policy: Policy, game: RecordedRun, rewards: np.ndarray) -> ReplayOutcome:
-    """How other rewards show though every answer is the recorded one; no fault if they do not."""
-    life = dataclasses.replace(game.life, rewards=rewards)
-    course, player = ScenarioRunner(policy, life), Replayer(game.tape, 0, charging=False)
-    state = course.begin()
-    for i in range(life.rounds):
-        t = life.times[i]
-        try:
-            decision = course.choose(state, i, player)
-            if decision != game.decisions[i]:
-                return ReplayOutcome([], DIFFERS.format(t), i, decision)
-            for item in life.happenings(i):
-                course.happen(state, item, game.decisions[abs(item) - 1], player, None)
-        except Divergence as divergence:
-            return ReplayOutcome([], f"in round {t} {divergence}")
-        if player.position != game.marks[i + 1]:
-            return ReplayOutcome([], FEWER.format(t))
-        state = course.restore(state, i)
-        if (seen := changed_display(course, state, game, i)) is not None:
-            return ReplayOutcome([], SHOWS.format(t), i, seen)
-    return ReplayOutcome()
+def replay_stream(policy: Policy, run: RecordedRun, rewards: np.ndarray) -> ReplayOutcome:
+    """Replay with other rewards in every round; its fault says how that shows."""
+    scenario = dataclasses.replace(run.scenario, rewards=rewards)
+    runner = ScenarioRunner(policy, scenario)
+    replayer = Replayer(run.tape, 0, note_moves=False)
+    return replay_one(runner, runner.begin(), run, replayer)
 
 
 def find_leaking_pair(
-    policy: Policy, game: RecordedRun, rewards: np.ndarray
+    policy: Policy, run: RecordedRun, rewards: np.ndarray
 ) -> tuple[RecordedRun, Neighbour, ReplayOutcome] | None:
-    """Two neighbouring streams, between the game's and this one, of which one goes another way.
+    """Two neighbouring streams between the run's and this one that an observer tells apart.
 
-    All rewards are changed at once. If that shows, they are changed one after the other, and the
-    one with which it begins to show is found by bisection.
+    All rewards are changed at once. If that shows, bisection over the number of changed rewards
+    finds the one with which it begins to show.
     """
-    if not replay_stream(policy, game, rewards).fault:
+    if not replay_stream(policy, run, rewards).fault:
         return None
-    low, high = 0, len(game.life.times)  # so many rewards are changed: does not show, shows
+    low, high = 0, len(run.scenario.times)  # rewards changed: does not show, shows
 
     def hybrid(changed: int) -> np.ndarray:
-        return np.concatenate([rewards[:changed], game.life.rewards[changed:]])
+        return np.concatenate([rewards[:changed], run.scenario.rewards[changed:]])
 
     while high - low > 1:
         middle = (low + high) // 2
-        if replay_stream(policy, game, hybrid(middle)).fault:
+        if replay_stream(policy, run, hybrid(middle)).fault:
             high = middle
         else:
             low = middle
-    life = dataclasses.replace(game.life, rewards=hybrid(low))
-    base = dataclasses.replace(game, life=life)
+    scenario = dataclasses.replace(run.scenario, rewards=hybrid(low))
     slot = high - 1
-    neighbour = Neighbour(slot, float(rewards[slot, game.decisions[slot][0]]))
-    return base, neighbour, replay_stream(policy, game, hybrid(high))
+    neighbour = Neighbour(slot, float(rewards[slot, run.decisions[slot][0]]))
+    changed_run = dataclasses.replace(run, scenario=scenario)
+    return changed_run, neighbour, replay_stream(policy, run, hybrid(high))

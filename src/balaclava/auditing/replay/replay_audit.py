@@ -1,12 +1,12 @@
 """The grey-box audit: replay a neighbouring stream with the same mechanism answers.
 
-If the decisions agree, privacy is what the mechanisms say, each charged by what its moved input
-costs. Where that is the claim or less on every tape, the pair is *within the claim*: that is the
-proof of privacy of every policy here, checked on real runs. Where it is more, or where the policy
-asked other questions of the randomness, nothing is refuted, as on one tape the sum only bounds the
-loss from above: such a pair is *unproved*, and is played as a game. *Violated* is a claim only if
-such games refute it, or if decisions differ though every mechanism answered alike and no other
-randomness reaches them.
+If the decisions agree, privacy is what the mechanisms say, each with the loss of its moved input.
+If that is at most the claim on every tape, the pair is *within the claim*: this is the proof of
+privacy of every policy here, checked on real runs. If it is more, or if the policy made other
+queries to the randomness, nothing is refuted, because on one tape the sum only bounds the loss from
+above. Such a pair is *unproved*, and is tested by games. A claim is *violated* only if such games
+refute it, or if decisions differ although every mechanism answered alike and no other randomness
+reaches them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from balaclava._core.number_format import rounded_up
 from balaclava.auditing.games.compiled_games import warm_up
-from balaclava.auditing.games.pair_test import ERROR, test_pair
+from balaclava.auditing.games.pair_test import test_pair
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
@@ -33,47 +33,56 @@ from balaclava.auditing.replay.recorded_run import (
     replay_all,
 )
 from balaclava.auditing.replay.report_replay import report_fault
+from balaclava.auditing.replay.reward_choices import (
+    choose_neighbours,
+    different_streams,
+    limits_near_truncation,
+    reward_limits,
+)
 from balaclava.auditing.replay.scenario_kinds import (
     RARE_ANSWER_KINDS,
     START_KINDS,
     UNSCALED_KINDS,
     ScenarioKind,
-    about_truncation,
-    choose_neighbours,
     kind_around,
     make_scenario,
-    other_streams,
-    reward_limits,
 )
 from balaclava.auditing.scenario import Neighbour
-from balaclava.auditing.tape import Entry, MovedInput
+from balaclava.auditing.tape import MovedInput, TapeEntry
+from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR
 from balaclava.errors import PolicyError, PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
-_BEYOND = 32  # rounds that are recorded after the first release, far ahead
-_ENOUGH = 6  # unproved pairs after which the search ends
-_DUELS = 3  # of them that are played
-_STREAMS = 2  # streams with all rewards changed that are replayed however long a life is
-_EACH = 3  # lives about a round in which rewards may go around the mechanisms
-_RARE, _RARE_PAIRS = 10, 2  # a life with rare answers for so many pairs, and pairs in it
-_KINDS_SHARE, _RARE_SHARE = 3 / 4, 1 / 2  # of the time, which others may exceed
-_READ = 1_200  # rounds that are played anew to see who reads a release
+# These are guesses that keep a default audit within seconds: they say how its time is spent.
+_ROUNDS_AFTER_RELEASE = 32  # recorded after the first release that follows a fast-forward
+_MOST_UNPROVED = 6  # pairs, after which the search ends
+_TESTED_PAIRS = 3  # unproved pairs that are tested by games
+_SURE_STREAMS = 2  # different streams that are replayed even when time is short
+_SCENARIOS_PER_LEAK = 3  # about each round that the leak scan found
+_PAIRS_PER_RARE_SCENARIO, _RARE_PAIRS = 10, 2  # one such scenario for 10 pairs, with 2 pairs in it
+_PAIRS_PER_SCENARIO = 20
+_KINDS_SHARE, _RARE_SHARE = 3 / 4, 1 / 2  # of the time, after which each kind is tried once only
+_LEAK_SCAN_SHARE = 1 / 4  # of the time
+_SHORTEST_SHARE = 0.05  # seconds for a scenario
+_READING_ROUNDS = 1_200  # rounds that are run again to find which decisions read a release
+_KEPT_ENTRIES = 64  # of the tape, for the test of laws
+_DIFFERENT_DECISION_EXCESS = 1e9  # ranks above every finite loss
 
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """What replaying neighbouring streams showed."""
+    """What the replay of neighbouring streams showed."""
 
     verdict: str  # "consistent" | "unproved" | "violated" | "not examined"
     pairs: int
     moved: int  # pairs in which some mechanism's input moved
-    epsilon: float  # the largest loss found
+    epsilon: float  # the largest loss
     delta: float
-    fault: str  # what was wrong, or ""
+    fault: str  # what is wrong, or ""
     declared: float = 0.0  # the largest sum of declared losses
-    reached: tuple[str, ...] = ()  # where a reward moved something that was then examined
-    missed: tuple[str, ...] = ()  # where nothing moved
+    reached: tuple[str, ...] = ()  # conditions under which a reward moved something
+    missed: tuple[str, ...] = ()  # conditions under which nothing moved
 
     def __str__(self) -> str:
         if self.fault:
@@ -82,23 +91,23 @@ class ReplayAudit:
             return f"not examined: in {self.pairs:,} pairs no mechanism's input moved"
         delta = f", delta {self.delta:.3g}" if self.delta else ""
         return (
-            f"{self.verdict}: {self.pairs:,} neighbouring pairs, {self.moved:,} of which moved a "
-            f"mechanism's input; decisions agreed; largest loss epsilon {self.epsilon:.4g}{delta} "
+            f"{self.verdict}: {self.pairs:,} neighbouring pairs; in {self.moved:,} a mechanism's "
+            f"input moved; decisions agreed; largest loss epsilon {self.epsilon:.4g}{delta} "
             f"(declared {self.declared:.4g})"
         )
 
 
 class UnprovedPair(NamedTuple):
-    """An unproved pair."""
+    """A neighbouring pair whose loss replay cannot account for."""
 
-    game: RecordedRun
+    run: RecordedRun
     neighbour: Neighbour
     fault: str
     excess: float
 
 
 class PairAuditor:
-    """What was found so far."""
+    """Replays neighbouring pairs, and collects evidence against the claim."""
 
     def __init__(
         self, policy: Policy, claim: Guarantee, seed: int, games: bool, ended: Callable[[], bool]
@@ -108,238 +117,236 @@ class PairAuditor:
         self.tried = self.moved = 0
         self.worst = ComposedLoss()
         self.delta = self.declared = 0.0
-        self.doubts: list[UnprovedPair] = []
+        self.unproved: list[UnprovedPair] = []
         self.violation = ""
         self.reached: set[str] = set()
-        self.tried_features: set[str] = set()
-        self.entries: dict[tuple[object, ...], Entry] = {}
+        self.conditions: set[str] = set()
+        self.entries: dict[tuple[object, ...], TapeEntry] = {}
 
     @property
     def done(self) -> bool:
-        """Whether enough was found, or nobody waits for it."""
-        return bool(self.violation) or len(self.doubts) >= _ENOUGH or self.ended()
+        """Whether there is enough evidence, or the caller has ended the audit."""
+        return bool(self.violation) or len(self.unproved) >= _MOST_UNPROVED or self.ended()
 
     def examine(
         self,
-        game: RecordedRun,
+        run: RecordedRun,
         neighbours: list[Neighbour],
-        others: list[np.ndarray],
+        streams: list[np.ndarray],
         deadline: float,
     ) -> None:
-        """Replay the game with all rewards changed, then its neighbours, and judge each."""
+        """Replay the run with different streams, then with its neighbours, and judge each."""
         reading: dict[int, np.ndarray] = {}
-        self.tried_features |= set(game.life.features)
-        for entry in game.tape:
-            if entry.terms is not None and len(self.entries) < 64:
+        self.conditions |= set(run.scenario.conditions)
+        for entry in run.tape:
+            if entry.terms is not None and len(self.entries) < _KEPT_ENTRIES:
                 self.entries.setdefault((entry.name, *entry.terms[1:]), entry)
-        for number, rewards in enumerate(others):
-            if self.done or (number >= _STREAMS and time.thread_time() > deadline):
+        for number, rewards in enumerate(streams):
+            if self.done or (number >= _SURE_STREAMS and time.thread_time() > deadline):
                 break
-            stray = find_leaking_pair(self.policy, game, rewards)
-            if stray is not None:
-                self.reached |= set(game.life.features)
-                self.judge(*stray, {})
+            leak = find_leaking_pair(self.policy, run, rewards)
+            if leak is not None:
+                self.reached |= set(run.scenario.conditions)
+                self.judge(*leak, {})
                 if self.violation:
                     return
-        for neighbour, outcome in replay_all(self.policy, game, neighbours):
+        for neighbour, outcome in replay_all(self.policy, run, neighbours):
             self.tried += 1
-            self.moved += bool(outcome.moves or outcome.fault)
             if outcome.moves or outcome.fault:
-                self.reached |= set(game.life.features)
-            self.judge(game, neighbour, outcome, reading)
+                self.moved += 1
+                self.reached |= set(run.scenario.conditions)
+            self.judge(run, neighbour, outcome, reading)
             if self.done or time.thread_time() > deadline:
                 return
 
     def judge(
         self,
-        game: RecordedRun,
+        run: RecordedRun,
         neighbour: Neighbour,
         outcome: ReplayOutcome,
         reading: dict[int, np.ndarray],
     ) -> None:
-        """Within the claim, unproved, or violated."""
-        where = f"round {game.life.times[neighbour.slot]}"
+        """Find a pair within the claim, unproved, or violated."""
+        where = f"round {run.scenario.times[neighbour.slot]}"
         if outcome.fault:
-            deterministic = outcome.differs is not None and not depends_on_chance(
-                self.policy, game, neighbour, outcome, self.seed
+            certain = outcome.round is not None and not depends_on_chance(
+                self.policy, run, neighbour, outcome, self.seed
             )
-            # What comes before it may have less than delta's probability, on a rare tape.
-            if deterministic and (self.claim.delta == 0.0 or not game.rare):
+            # The answers before it may have a probability below delta, on a rare tape.
+            if certain and (self.claim.delta == 0.0 or not run.rare):
                 self.violation = f"{where}: {outcome.fault}, and no randomness reaches it"
             else:
-                self.doubts.append(UnprovedPair(game, neighbour, f"{where}: {outcome.fault}", 1e9))
+                fault = f"{where}: {outcome.fault}"
+                pair = UnprovedPair(run, neighbour, fault, _DIFFERENT_DECISION_EXCESS)
+                self.unproved.append(pair)
             return
-        if fault := self.foreign(game, neighbour, outcome.moves):
+        if fault := self.central_move_fault(outcome.moves):
             self.violation = f"{where}: {fault}"
             return
-        for cost in self.charges(game, outcome.moves, reading):
-            self.declared = max(self.declared, cost.declared)
-            self.delta = max(self.delta, cost.delta)
-            if cost.epsilon > self.worst.epsilon:
-                self.worst = cost
-            if not cost.within(self.claim) or not cost.declared_within(self.claim):
+        for loss in self.losses(run, outcome.moves, reading):
+            self.declared = max(self.declared, loss.declared)
+            self.delta = max(self.delta, loss.delta)
+            if loss.epsilon > self.worst.epsilon:
+                self.worst = loss
+            if not loss.within(self.claim) or not loss.declared_within(self.claim):
                 terms = rounded_up(self.claim.epsilon, ".4g"), rounded_up(self.claim.delta, ".3g")
-                fault = f"{where}: {cost}; claimed are {' and '.join(terms)}"
-                self.doubts.append(UnprovedPair(game, neighbour, fault, cost.epsilon))
+                fault = f"{where}: {loss}; claimed are {' and '.join(terms)}"
+                self.unproved.append(UnprovedPair(run, neighbour, fault, loss.epsilon))
                 return
 
-    def foreign(self, game: RecordedRun, neighbour: Neighbour, moves: list[MovedInput]) -> str:
-        """What a reward moved beside its owner's report of it, for scope "report"."""
+    def central_move_fault(self, moves: list[MovedInput]) -> str:
+        """For scope "report": a mechanism, other than the device's report, that a reward moved."""
         if self.claim.scope == "report":
             for move in moves:
                 if not move.local:
-                    return f"a reward moved {move.name}, which is not its owner's report of it"
+                    return f"a reward moved {move.name}, which is not the device's report of it"
         return ""
 
-    def charges(
-        self, game: RecordedRun, moves: list[MovedInput], reading: dict[int, np.ndarray]
+    def losses(
+        self, run: RecordedRun, moves: list[MovedInput], reading: dict[int, np.ndarray]
     ) -> list[ComposedLoss]:
-        """The loss of a run, or that of each decision."""
+        """The loss of a run or, for scope "decision", of each decision."""
         if not moves or self.claim.scope != "decision":
             return [compose(moves, self.claim)]
-        most = max(_READ // game.life.rounds, 2)
+        most = max(_READING_ROUNDS // run.scenario.rounds, 2)
         for move in moves:
-            if move.place not in reading and len(reading) < most:
-                reading[move.place] = reading_rounds(self.policy, game, move.place, self.seed)
-        costs = []
-        for i in range(game.life.rounds):
-            fresh = game.chosen[i - 1] if i else 0
+            if move.position not in reading and len(reading) < most:
+                reading[move.position] = reading_rounds(self.policy, run, move.position, self.seed)
+        losses = []
+        for i in range(run.scenario.rounds):
+            recent = run.choice_ends[i - 1] if i else 0
             read, weights = [], []
             for move in moves:
-                if fresh <= move.place < game.chosen[i]:
+                if recent <= move.position < run.choice_ends[i]:
                     read.append(move)
                     weights.append(1.0)
-                elif move.place < fresh and move.place in reading and reading[move.place][i]:
+                elif (
+                    move.position < recent
+                    and move.position in reading
+                    and reading[move.position][i]
+                ):
                     read.append(move)
-                    weights.append(2.0)  # earlier decisions, which are known, tell of it too
+                    weights.append(2.0)  # earlier decisions, which are known, depend on it too
             if read:
-                costs.append(compose(read, self.claim, weights))
-        return costs
+                losses.append(compose(read, self.claim, weights))
+        return losses
 
-    def verdict(self) -> ReplayAudit:
-        """Play what is in doubt, and sum up."""
+    def conclude(self) -> ReplayAudit:
+        """Test unproved pairs by games, and sum up."""
         verdict, fault = "consistent", ""
         if self.violation:
             verdict, fault = "violated", self.violation
-        elif self.doubts:
-            verdict, fault = self.duels()
+        elif self.unproved:
+            verdict, fault = self.test_unproved()
         elif self.moved == 0:
             verdict = "not examined"
-        missed = sorted(self.tried_features - self.reached)
+        missed = sorted(self.conditions - self.reached)
         return ReplayAudit(
             verdict, self.tried, self.moved, self.worst.epsilon, self.delta, fault, self.declared,
             tuple(sorted(self.reached)), tuple(missed),
         )  # fmt: skip
 
-    def duels(self) -> tuple[str, str]:
+    def test_unproved(self) -> tuple[str, str]:
         """The verdict of games on the worst pairs, and what is wrong with the worst."""
-        ranked = sorted(self.doubts, key=lambda doubt: -doubt.excess)
+        ranked = sorted(self.unproved, key=lambda pair: -pair.excess)
         fault = ranked[0].fault
         if not self.games:
             return "unproved", fault
-        for number, doubt in enumerate(ranked[:_DUELS]):
-            duel = test_pair(
-                self.policy,
-                doubt.game.life,
-                np.array(doubt.game.decisions[: doubt.game.life.rounds], np.int64).reshape(-1, 2),
-                doubt.neighbour,
-                self.claim,
-                self.seed + number,
-                ERROR / _DUELS,
-            )
-            if duel.refuted:
-                return "violated", f"{doubt.fault}; {duel}"
+        for number, pair in enumerate(ranked[:_TESTED_PAIRS]):
+            scenario = pair.run.scenario
+            reference = np.array(pair.run.decisions[: scenario.rounds], np.int64).reshape(-1, 2)
+            result = test_pair(
+                self.policy, scenario, reference, pair.neighbour, self.claim, self.seed + number,
+                VIOLATION_ERROR / _TESTED_PAIRS,
+            )  # fmt: skip
+            if result.refuted:
+                return "violated", f"{pair.fault}; {result}"
             if number == 0:
-                fault = f"{doubt.fault}; {duel}"
+                fault = f"{pair.fault}; {result}"
         return "unproved", fault
 
 
 class ScenarioSearch:
-    """Lives, one after the other, for a search."""
+    """Makes scenarios, one after the other, and lets an auditor examine their neighbours."""
 
     def __init__(
         self,
-        search: PairAuditor,
+        auditor: PairAuditor,
         rounds: int,
         pairs: int,
-        rare_lives: int,
+        rare_scenarios: int,
         seed: int,
         seconds: float,
     ) -> None:
-        self.search, self.rounds, self.pairs, self.rare_lives = search, rounds, pairs, rare_lives
-        self.seed, self.seconds = seed, seconds
-        self.number = 0  # of lives so far
+        self.auditor, self.rounds, self.pairs = auditor, rounds, pairs
+        self.rare_scenarios, self.seed, self.seconds = rare_scenarios, seed, seconds
+        self.number = 0  # of scenarios so far
         self.rng = np.random.default_rng([seed, 0])
-        self.widths: list[float] = []  # sensitivities that rewards of any size were truncated for
+        self.sensitivities: list[float] = []  # of unbounded rewards after truncation
 
-    def all_kinds(self, kinds: tuple[ScenarioKind, ...]) -> None:
-        """Each kind once, and again as long as there are pairs and time."""
-        lives, end = (
-            max(len(kinds), self.pairs // 20),
-            time.thread_time() + _KINDS_SHARE * self.seconds,
-        )
-        share, pairs = max(self.seconds / lives, 0.05), self.pairs - _RARE_PAIRS * self.rare_lives
-        for number in range(lives):
-            wanted = max(-((self.search.tried - pairs) // (lives - number)), 1)
+    def try_kinds(self, kinds: tuple[ScenarioKind, ...]) -> None:
+        """Each kind once, and again while there are pairs and time."""
+        scenarios = max(len(kinds), self.pairs // _PAIRS_PER_SCENARIO)
+        end = time.thread_time() + _KINDS_SHARE * self.seconds
+        share = max(self.seconds / scenarios, _SHORTEST_SHARE)
+        pairs = self.pairs - _RARE_PAIRS * self.rare_scenarios
+        for number in range(scenarios):
+            wanted = max(-((self.auditor.tried - pairs) // (scenarios - number)), 1)
             late = time.thread_time() > end and number >= len(kinds)
-            if not self.search.done and not late:
-                self.live(kinds[number % len(kinds)], wanted, share)
+            if not self.auditor.done and not late:
+                self.try_scenario(kinds[number % len(kinds)], wanted, share)
             else:
                 self.number += 1
 
-    def rare_answers(self) -> None:
-        """Lives with answers that seldom come: few neighbours each, but many tapes."""
-        lives, end = self.rare_lives, time.thread_time() + _RARE_SHARE * self.seconds
-        numbers = code_numbers(self.search.policy)
-        for number in range(lives):
-            late = time.thread_time() > end and number >= len(RARE_ANSWER_KINDS)
-            if not self.search.done and not late:
+    def try_rare_answers(self) -> None:
+        """Scenarios with rare answers: few neighbours each, but many tapes."""
+        kinds, end = RARE_ANSWER_KINDS, time.thread_time() + _RARE_SHARE * self.seconds
+        numbers = code_numbers(self.auditor.policy)
+        for number in range(self.rare_scenarios):
+            late = time.thread_time() > end and number >= len(kinds)
+            if not self.auditor.done and not late:
                 answers = RareAnswers(numbers, number, self.seed)
-                self.live(
-                    RARE_ANSWER_KINDS[number % len(RARE_ANSWER_KINDS)],
-                    _RARE_PAIRS,
-                    self.seconds / lives,
-                    answers,
-                )
+                share = self.seconds / self.rare_scenarios
+                self.try_scenario(kinds[number % len(kinds)], _RARE_PAIRS, share, answers)
 
-    def around(self, rounds: list[int]) -> None:
-        """Lives about rounds in which rewards may go around the mechanisms."""
-        for round_ in _EACH * rounds:
-            if not self.search.done:
-                wanted = max(self.pairs - self.search.tried, 1)
-                self.live(
-                    kind_around(round_), wanted, max(self.seconds / (self.pairs // 20 + 1), 0.05)
-                )
+    def try_rounds(self, rounds: list[int]) -> None:
+        """Scenarios about rounds in which rewards may bypass the mechanisms."""
+        share = max(self.seconds / (self.pairs // _PAIRS_PER_SCENARIO + 1), _SHORTEST_SHARE)
+        for round_ in _SCENARIOS_PER_LEAK * rounds:
+            if not self.auditor.done:
+                wanted = max(self.pairs - self.auditor.tried, 1)
+                self.try_scenario(kind_around(round_), wanted, share)
 
-    def live(
+    def try_scenario(
         self, kind: ScenarioKind, wanted: int, seconds: float, rare: RareAnswers | None = None
     ) -> None:
-        """Record a life, and examine some neighbours of it."""
-        policy, search, rng, number = self.search.policy, self.search, self.rng, self.number
+        """Record a scenario, and examine some neighbours of the run."""
+        policy, rng, number = self.auditor.policy, self.rng, self.number
         self.number += 1
-        aimed = self.widths and number % 2
-        limits = about_truncation(self.widths, rng) if aimed else reward_limits(policy)
+        near = self.sensitivities and number % 2
+        limits = limits_near_truncation(self.sensitivities, rng) if near else reward_limits(policy)
         deadline = time.thread_time() + seconds
         seed = self.seed + number
-        life = make_scenario(policy, kind, number, self.rounds, limits, seed, rng)
-        if life is None:
+        scenario = make_scenario(policy, kind, number, self.rounds, limits, seed, rng)
+        if scenario is None:
             return
-        beyond = _BEYOND if kind.start and not kind.quiet else None
+        beyond = _ROUNDS_AFTER_RELEASE if kind.start and not kind.quiet else None
         try:
             with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
-                game = record(policy, life, seed, beyond, rare)
-                neighbours = choose_neighbours(policy, game, wanted, limits, rng)
-                streams = other_streams(policy, game, limits, rng)
+                run = record(policy, scenario, seed, beyond, rare)
+                neighbours = choose_neighbours(policy, run, wanted, limits, rng)
+                streams = different_streams(policy, run, limits, rng)
                 first = number % len(streams)
-                others = streams[first:] + streams[:first]
-                search.examine(game, neighbours, others, deadline)
+                self.auditor.examine(run, neighbours, streams[first:] + streams[:first], deadline)
         except (ArithmeticError, IndexError, ValueError, PolicyError) as error:
             if rare is None:
                 raise
             fault = f"it fails after an answer that is rare but possible: {type(error).__name__}"
             raise PrivacyError(fault) from error
         if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
-            self.widths = sorted({entry.terms.sensitivity for entry in game.tape if entry.terms})
+            self.sensitivities = sorted(
+                {entry.terms.sensitivity for entry in run.tape if entry.terms}
+            )
 
 
 def audit_by_replay(
@@ -352,43 +359,43 @@ def audit_by_replay(
     seconds: float = float("inf"),
     kinds: tuple[ScenarioKind, ...] = START_KINDS,
     games: bool = False,
-    entries: dict[tuple[object, ...], Entry] | None = None,
+    entries: dict[tuple[object, ...], TapeEntry] | None = None,
     ended: Callable[[], bool] = lambda: False,
 ) -> ReplayAudit:
-    """Try `pairs` neighbours spread over many lives: what one hides another shows.
+    """Try `pairs` neighbours spread over many scenarios: each shows what others hide.
 
     Args:
-        policy: what to audit.
-        claim: what it must keep.
-        rounds: of most lives.
-        pairs: neighbours to try.
-        seed: of everything drawn.
-        seconds: of processor time, after which no further life is begun.
-        kinds: of lives; by default those that need no compiled play.
-        games: whether what is unproved is played.
-        entries: takes one entry of the tape for each mechanism and terms in use.
-        ended: is asked often; once it says so, what was found by then is given.
+        policy: The policy to audit.
+        claim: The guarantee to check.
+        rounds: Rounds of most scenarios.
+        pairs: Neighbours to try.
+        seed: Seed of everything drawn.
+        seconds: Processor time, after which no further scenario begins.
+        kinds: Kinds of scenarios; by default those without a fast-forward.
+        games: Whether games test unproved pairs.
+        entries: Receives one entry of the tape for each mechanism and its terms.
+        ended: Called often; once it returns true, the audit ends with the evidence so far.
     """
     if claim.scope == "report" and policy.report_kernel is None:
-        fault = "claims that each reward is reported by its owner, but has no report_kernel"
+        fault = "claims that devices report their rewards, but has no report_kernel"
         return ReplayAudit("violated", 0, 0, 0.0, 0.0, fault)
     if policy.report_kernel is not None:
         verdict, fault = report_fault(policy, claim, seed)
         if verdict != "consistent":
             return ReplayAudit(verdict, 0, 0, 0.0, 0.0, fault)
-    far = any(kind.start for kind in kinds)
-    if far:
+    ahead = any(kind.start for kind in kinds)
+    if ahead:
         warm_up(policy)  # compiling does not count
-    search = PairAuditor(policy, claim, seed, games, ended)
-    rare = 0 if kinds is UNSCALED_KINDS else pairs // _RARE
-    tour = ScenarioSearch(search, rounds, pairs, rare, seed, seconds)
+    auditor = PairAuditor(policy, claim, seed, games, ended)
+    rare = 0 if kinds is UNSCALED_KINDS else pairs // _PAIRS_PER_RARE_SCENARIO
+    search = ScenarioSearch(auditor, rounds, pairs, rare, seed, seconds)
     try:
-        tour.all_kinds(kinds)
-        tour.rare_answers()
-        if far and not search.done:
-            tour.around(scan_for_leaks(policy, seed, seconds / 4))
+        search.try_kinds(kinds)
+        search.try_rare_answers()
+        if ahead and not auditor.done:
+            search.try_rounds(scan_for_leaks(policy, seed, _LEAK_SCAN_SHARE * seconds))
     except (PrivacyError, SavedStateError) as error:
-        return ReplayAudit("unproved", search.tried, search.moved, 0.0, 0.0, str(error))
+        return ReplayAudit("unproved", auditor.tried, auditor.moved, 0.0, 0.0, str(error))
     if entries is not None:
-        entries |= search.entries
-    return search.verdict()
+        entries |= auditor.entries
+    return auditor.conclude()

@@ -1,4 +1,4 @@
-"""Replay of the reports that leave their owners: at every level, whatever the reward."""
+"""Replay of local reports: each must be private at every level and for every reward."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from balaclava._core.number_format import rounded_up
 from balaclava.auditing.laws.local_reports import first_level
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.composed_loss import compose
-from balaclava.auditing.replay.scenario_kinds import special_values
+from balaclava.auditing.replay.reward_choices import special_values
 from balaclava.auditing.tape import Divergence, Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
-_TRIES = 200
-_FURTHEST = 1e240  # the largest level that is tried; a device refuses more
+_REPORT_PAIRS = 200  # rewards that are reported and replayed; a guess
+_LARGEST_LEVEL = 1e240  # that is tried; a device refuses larger ones
 
 
 def report_fault(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]:
     """The verdict on reports, and what is wrong with them."""
     params, prepare, report = policy.constants(), policy.prepare(), policy.report_kernel
-    assert report is not None  # the caller has looked
+    assert report is not None  # the caller has checked
     rng = np.random.default_rng([seed, 1])
     low, high = policy.accepts
     bounded = math.isfinite(low) and math.isfinite(high)
     numbers = code_numbers(policy)
-    for number in range(_TRIES):
-        # A server may send any level: the report must be private at all of them.
+    for number in range(_REPORT_PAIRS):
+        # A server may send any level: the report must be private at each.
         reach = 6 if rng.random() < 0.8 else 180
         level = first_level(policy) * float(10.0 ** rng.integers(-reach, reach + 1))
-        level = min(max(level, 1 / _FURTHEST), _FURTHEST)
+        level = min(max(level, 1 / _LARGEST_LEVEL), _LARGEST_LEVEL)
         if not bounded:
             low, high = -level, level
         rewards = [low, high, *(low + (high - low) * rng.random(4))]
@@ -42,14 +42,14 @@ def report_fault(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]
         recorder = Recorder(int(rng.integers(2**32)), rare=rare)
         try:
             answer = report(params, prepare(params, float(one)), level, recorder)
-            player = Replayer(recorder.tape, 0)
-            again = report(params, prepare(params, float(other)), level, player)
+            replayer = Replayer(recorder.tape, 0)
+            again = report(params, prepare(params, float(other)), level, replayer)
         except (Divergence, PrivacyError) as error:
             return "unproved", f"a report: {error}"
         if again != answer:
-            fault = "a report depends on the reward though every mechanism answered alike"
+            fault = "a report depends on the reward although every mechanism answered alike"
             return ("unproved" if recorder.tape else "violated"), fault
-        cost = compose(player.moves, claim)
-        if not cost.within(claim):
-            return "unproved", f"a report: {cost}; claimed is {rounded_up(claim.epsilon, '.4g')}"
+        loss = compose(replayer.moves, claim)
+        if not loss.within(claim):
+            return "unproved", f"a report: {loss}; claimed is {rounded_up(claim.epsilon, '.4g')}"
     return "consistent", ""

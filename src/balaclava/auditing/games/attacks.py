@@ -1,0 +1,246 @@
+"""Attacks: a neighbouring pair of reward streams, and an event that tells them apart."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava.auditing.games.compiled_games import (
+    OutputEvent,
+    count_pulls_in_games,
+    probe_rounds,
+    tail_counts,
+)
+from balaclava.auditing.tape import Recorder
+from balaclava.auditing.two_sample_bounds import cautious_log_ratio
+from balaclava.errors import PrivacyError
+from balaclava.policies.base import Policy
+from balaclava.simulation.engine import available_cores
+
+Count = Callable[..., np.ndarray]  # `count_pulls_in_games`, or the same on a GPU
+
+SEARCH_STAGE, CHOICE_STAGE, MEASURE_STAGE, BET_STAGE = range(4)  # of the seed: separate streams
+SCREENING_GAMES = 2_000  # games that first compare two streams, at most: enough to rank them
+# Reward gaps between the first two arms that are tried; games of many rounds take longer.
+_GAPS, _GAPS_IN_LONG_GAMES = 21, 11
+_LONG_GAME_ROUNDS = 1_000
+_GAP_BISECTIONS = 14  # so that a gap is known to one part in 10^4
+# Planned games, from which on changes in later rounds are tried too.
+_GAMES_FOR_LATE_CHANGES = 100_000
+_DEVIATIONS = 2.0  # taken off while events are ranked: many compete, and the luckiest would win
+
+
+class StreamPair(NamedTuple):
+    """Two reward streams that differ in round `place` alone."""
+
+    streams: np.ndarray  # [2, rounds, arms]
+    place: int
+
+
+class Attack(NamedTuple):
+    """Two neighbouring streams and an event that is likelier on the first."""
+
+    streams: np.ndarray  # [2, rounds, arms]
+    event: OutputEvent
+    place: int
+
+
+class BestEvent(NamedTuple):
+    """An event, the bound expected of it, and the stream (0 or 1) on which it is likelier."""
+
+    bound: float
+    event: OutputEvent
+    side: int
+
+
+def choose_attack(
+    policy: Policy,
+    pair: StreamPair,
+    delta: float,
+    rounds: int,
+    games: int,
+    planned: int,
+    seed: int,
+    count: Count = count_pulls_in_games,
+) -> Attack:
+    """The event that tells two streams apart best, found with games of its own."""
+    probes = probe_rounds(rounds, pair.place)
+    left, right = (
+        count(policy, stream, games, pair.place, probes, seed, CHOICE_STAGE, side)
+        for side, stream in enumerate(pair.streams)
+    )
+    _, event, side = best_event(left, right, games, probes, delta, planned)
+    streams = np.ascontiguousarray(pair.streams[[side, 1 - side]])
+    return Attack(streams, event, pair.place)
+
+
+def count_event(
+    policy: Policy,
+    attack: Attack,
+    stream: np.ndarray,
+    games: int,
+    seed: int,
+    *path: int,
+    count: Count = count_pulls_in_games,
+) -> int:
+    """In how many new games the event of an attack happened."""
+    event = attack.event
+    probes = np.array([event.round])
+    histogram = count(policy, stream, games, attack.place, probes, seed, *path)
+    return int(tail_counts(histogram, event.at_least)[event.branch, event.arm, 0, event.pulls])
+
+
+def find_stream_pair(
+    policy: Policy,
+    delta: float,
+    rounds: int,
+    planned: int,
+    seed: int,
+    count: Count = count_pulls_in_games,
+    most_games: int = SCREENING_GAMES,
+) -> StreamPair:
+    """The candidate pair that `planned` games on each stream will tell apart best.
+
+    Arm 0 and arm 1 pay constant rewards, whose difference makes the outcome more or less certain:
+    where it depends on the noise, one reward shows. All candidates are screened with a few games,
+    the best quarter again with four times as many, and so on until one is left.
+    """
+    # The first rewards and, with many games, later ones too: some batches start later.
+    places = {1, min(2, rounds)}
+    if planned >= _GAMES_FOR_LATE_CHANGES:
+        places |= {max(rounds // part, 1) for part in (8, 4, 2)}
+    candidates = [
+        constant_pair(policy, gap, place, rounds)
+        for gap in undecided_gaps(policy, rounds, seed)
+        for place in sorted(places)
+    ]
+    few = planned // (4 * len(candidates))  # so that all screening costs about one stage
+    least = min(max(planned // len(candidates), 50), 200)
+    games, screening = min(max(few, least), most_games), 0
+
+    def score(number: int) -> float:
+        candidate, path = candidates[number], (SEARCH_STAGE, screening, number)
+        probes = probe_rounds(rounds, candidate.place)
+        left, right = (
+            count(policy, stream, games, candidate.place, probes, seed, *path, side)
+            for side, stream in enumerate(candidate.streams)
+        )
+        return best_event(left, right, games, probes, delta, planned).bound
+
+    while len(candidates) > 1:
+        numbers = range(len(candidates))
+        if count is count_pulls_in_games:
+            with ThreadPoolExecutor(available_cores()) as pool:
+                scores = list(pool.map(score, numbers))
+        else:  # one candidate keeps a GPU busy
+            scores = list(map(score, numbers))
+        ranked = sorted(numbers, key=lambda i: -scores[i])
+        candidates = [candidates[i] for i in ranked[: max(len(candidates) // 4, 1)]]
+        games, screening = 4 * games, screening + 1
+    return candidates[0]
+
+
+def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
+    """Reward gaps between the first two arms at which the outcome is uncertain."""
+    games = 200 if rounds < _LONG_GAME_ROUNDS else 100
+    probes = np.array([rounds])
+
+    def share(gap: float) -> float:
+        stream = constant_pair(policy, gap, 1, rounds).streams[0]
+        counts = count_pulls_in_games(policy, stream, games, 1, probes, seed, SEARCH_STAGE)
+        return float(counts[-1, 0, 0] @ np.arange(rounds + 1)) / (games * rounds)
+
+    least, most = share(-1.0), share(1.0)
+
+    def gap_at(level: float) -> float:
+        target = least + level * (most - least)
+        low, high = -1.0, 1.0
+        for _ in range(_GAP_BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if share(middle) < target else (low, middle)
+        return (low + high) / 2
+
+    # Well beyond the uncertain range too: the rarer an outcome, the more a single reward shows.
+    first, last = gap_at(0.1), gap_at(0.9)
+    centre, width = (first + last) / 2, max(last - first, 1e-4)
+    gaps = _GAPS if rounds < _LONG_GAME_ROUNDS else _GAPS_IN_LONG_GAMES
+    spread = np.linspace(centre - 2.5 * width, centre + 2.5 * width, gaps)
+    return sorted({-1.0, 0.0, 1.0, *np.clip(spread, -1.0, 1.0).tolist()})
+
+
+def constant_pair(policy: Policy, gap: float, place: int, rounds: int) -> StreamPair:
+    """Constant rewards, arm 0 `gap` above arm 1; in round `place` the smallest or the largest."""
+    low, high = policy.accepts
+    if not (math.isfinite(low) and math.isfinite(high)):
+        high = 1.0 if policy.rewards == "loss" else largest_counted_reward(policy, rounds)
+        low = 0.0 if policy.rewards == "loss" else -high
+    unit = np.zeros((rounds, policy.arms))
+    unit[:, 0] = 0.5 + gap / 2
+    unit[:, 1:2] = 0.5 - gap / 2
+    streams = np.stack([unit, unit])
+    streams[0, place - 1], streams[1, place - 1] = 0.0, 1.0
+    return StreamPair(low + (high - low) * streams, place)
+
+
+@functools.lru_cache(maxsize=64)
+def largest_counted_reward(policy: Policy, rounds: int) -> float:
+    """The largest first reward, a power of two, that passes truncation; 1 if there is none."""
+    params, prepare = policy.constants(), policy.prepare()
+    begin, choose, learn, _ = policy.kernels
+    for exponent in range(20, -41, -1):
+        state, recorder = begin(params), Recorder(0)
+        for t in range(1, rounds + 1):
+            arm, phase = choose(params, state, t, policy.practice_context, recorder)
+            reward = prepare(params, 2.0**exponent if t <= policy.arms else 0.0)
+            try:
+                learn(params, state, t, arm, reward, phase, recorder)
+            except PrivacyError:
+                return 1.0  # a mechanism was asked for an impossible budget; replay reports it
+            released = [entry.terms for entry in recorder.tape if entry.terms is not None]
+            if any(terms.value != 0.0 for terms in released):
+                return float(2.0**exponent)
+            recorder.tape.clear()
+    return 1.0
+
+
+def best_event(
+    left: np.ndarray,
+    right: np.ndarray,
+    games: int,
+    probes: np.ndarray,
+    delta: float,
+    planned: int,
+) -> BestEvent:
+    """The event with the highest expected bound from `planned` games on each stream."""
+    best = BestEvent(-1.0, OutputEvent(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
+    seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
+    left, right = left[..., seen], right[..., seen]
+    for at_least in (True, False):
+        # The fewest pulls of each event: between two numbers that occurred, nothing changes.
+        least = np.append(seen[0], seen[:-1] + 1) if at_least else seen
+        tails = [tail_counts(histogram, at_least) for histogram in (left, right)]
+        for side in (0, 1):
+            bounds = expected_bound(tails[side], tails[1 - side], games, delta, planned)
+            branch, arm, probe, pulls = map(int, np.unravel_index(bounds.argmax(), bounds.shape))
+            bound = float(bounds[branch, arm, probe, pulls])
+            if bound > best.bound:
+                pulls = min(int(least[pulls]), int(probes[probe]))  # at most all: always true
+                event = OutputEvent(branch, arm, int(probes[probe]), pulls, at_least)
+                best = BestEvent(bound, event, side)
+    return best
+
+
+def expected_bound(
+    likely: np.ndarray, unlikely: np.ndarray, games: int, delta: float, planned: int
+) -> np.ndarray:
+    """About what `epsilon_lower` will say after `planned` games, with a margin for luck."""
+    p, q = likely / games, np.minimum((unlikely + 1.0) / games, 1.0)
+    possible = p > delta
+    margin = _DEVIATIONS / math.sqrt(planned) + _DEVIATIONS / math.sqrt(games)
+    bound = cautious_log_ratio(np.where(possible, p, 1.0), q, delta, margin)
+    return np.where(possible, bound, 0.0)
