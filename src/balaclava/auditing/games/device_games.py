@@ -20,9 +20,9 @@ from balaclava.auditing.scenario import plain_scenario
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu.device import on_device
-from balaclava.simulation.gpu.philox_draws import new_stream
 from balaclava.simulation.gpu.device_loop import REGISTERS, THREADS, key_of, make_kernels_known
 from balaclava.simulation.gpu.device_states import access_of, bytes_of, mapped, source_of
+from balaclava.simulation.gpu.philox_draws import new_stream
 
 # Games that first compare two streams: a launch with fewer takes as long. A step on losses is slow.
 _DEVICE_SCREENING_GAMES, _LOSS_SCREENING_GAMES = 200_000, 10_000
