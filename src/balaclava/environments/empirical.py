@@ -87,8 +87,8 @@ class Empirical(Environment):
         super().__post_init__()
         # Kept here, so that what happens later to the list or the file changes nothing.
         if self.path is not None:
-            how = ReadOptions(self.sep, self.encoding, self.decimal, self.drop_missing)
-            log = read_log(self.path, arm=self.arm, reward=self.reward, how=how)
+            options = ReadOptions(self.sep, self.encoding, self.decimal, self.drop_missing)
+            log = read_log(self.path, arm=self.arm, reward=self.reward, read_options=options)
         else:
             log = LoggedRewards(self._by_arm(self.samples), ())
         object.__setattr__(self, "samples", log.by_arm)

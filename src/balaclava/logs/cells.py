@@ -74,7 +74,7 @@ class Columns(NamedTuple):
     commas_between_cells: bool = True
 
 
-def read_columns(source: str, wanted: Mapping[str, str], how: ReadOptions) -> Columns:
+def read_columns(source: str, wanted: Mapping[str, str], options: ReadOptions) -> Columns:
     """The columns that are wanted, given as {what it is for: its name}."""
     require_extra("pyarrow", "reading a log")
     by_name: dict[str, str] = {}
@@ -90,7 +90,7 @@ def read_columns(source: str, wanted: Mapping[str, str], how: ReadOptions) -> Co
     if data.startswith(_PARQUET):
         columns = _from_parquet(label, data, wanted)
     else:
-        columns = _from_text(label, data, wanted, how)
+        columns = _from_text(label, data, wanted, options)
     return columns._replace(detected=(*packing, *columns.detected))
 
 
@@ -135,11 +135,11 @@ def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Column
     return Columns(cells, "Parquet")
 
 
-def _from_text(source: str, data: bytes, wanted: Mapping[str, str], how: ReadOptions) -> Columns:
-    text, encoding = _decoded(source, data, how.encoding)
+def _from_text(source: str, data: bytes, wanted: Mapping[str, str], options: ReadOptions) -> Columns:
+    text, encoding = _decoded(source, data, options.encoding)
     mark = _EXCEL_MARK.match(text)  # a first line that says what stands between cells
     text = text[mark.end() :] if mark else text
-    separator, names = _header(text, wanted, how.sep or (mark[1] if mark else None))
+    separator, names = _header(text, wanted, options.sep or (mark[1] if mark else None))
     places = _places(source, names, wanted)
     table = _parsed(source, text, separator, len(names), places)
     detected = [] if encoding in _USUAL else [f"text in {encoding}"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from balaclava.errors import ParameterError
 
-FIRST_ROW = "(the first row after the header is 1)"
+ROW_NUMBERING = "(the first row after the header is 1)"
 _MISSING = r"(?i)^(na|n/a|nan|null|none|missing|-|\.|#n/a)?$"
 _YES, _NO = r"(?i)^(true|yes)$", r"(?i)^(false|no)$"
 _CURRENCY = "[$€£]"
@@ -89,7 +89,7 @@ def read_numbers(
 
 def _refuse(where: str, wrong: Any, what: str, advice: str) -> None:
     if to_array(wrong).any():
-        raise ParameterError(f"{where} {what} in row {first_row(wrong)} {FIRST_ROW}; {advice}")
+        raise ParameterError(f"{where} {what} in row {first_row(wrong)} {ROW_NUMBERING}; {advice}")
 
 
 def _cast(where: str, column: Any) -> np.ndarray:

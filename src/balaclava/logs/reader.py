@@ -17,7 +17,7 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import Columns, ReadOptions, read_columns
-from balaclava.logs.numerals import FIRST_ROW, first_row, missing, read_numbers, to_array
+from balaclava.logs.numerals import ROW_NUMBERING, first_row, missing, read_numbers, to_array
 
 Label = int | str
 
@@ -43,12 +43,12 @@ def read_log(
     arm: str,
     reward: str,
     others: Mapping[str, str] | None = None,
-    how: ReadOptions | None = None,
+    read_options: ReadOptions | None = None,
 ) -> LoggedRewards:
     """The rewards of each arm in a log; `-` is a pipe.
 
     Arms are sorted by label: by number where all labels are whole numbers, else as text. `others`
-    names further columns, by what they are for; `how` says what is not to be detected.
+    names further columns, by what they are for; `read_options` what is not to be detected.
 
     Example:
         >>> import tempfile
@@ -62,11 +62,11 @@ def read_log(
         ('text in cp1252', 'semicolons between cells', 'decimal commas')
     """
     require_extra("pyarrow", "reading a log")
-    source, how = os.fspath(path), (how or ReadOptions()).checked()
-    columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, how)
-    columns, dropped = _without_missing(columns) if how.drop_missing else (columns, 0)
+    source, options = os.fspath(path), (read_options or ReadOptions()).checked()
+    columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, options)
+    columns, dropped = _without_missing(columns) if options.drop_missing else (columns, 0)
     names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
-    rewards, notation = read_rewards(source, columns, reward, how)
+    rewards, notation = read_rewards(source, columns, reward, options)
     if rewards.size == 0:
         raise ParameterError(f"{source} has no rows; give one for each decision")
     by_arm, codes = _split(names, codes, rewards)
@@ -83,14 +83,14 @@ def read_log(
 
 
 def read_rewards(
-    source: str, columns: Columns, reward: str, how: ReadOptions
+    source: str, columns: Columns, reward: str, options: ReadOptions
 ) -> tuple[np.ndarray, list[str]]:
     """The rewards as numbers, and in which notation they are; `reward` names their column."""
     return read_numbers(
         f"{source}: column {reward!r}",
         columns.cells["reward"],
         commas_between_cells=columns.commas_between_cells,
-        decimal=how.decimal,
+        decimal=options.decimal,
     )
 
 
@@ -135,7 +135,7 @@ def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
 def _refuse_empty(where: str, empty: Any) -> None:
     if to_array(empty).any():
         raise ParameterError(
-            f"{where} is empty in row {first_row(empty)} {FIRST_ROW}; give every row one"
+            f"{where} is empty in row {first_row(empty)} {ROW_NUMBERING}; give every row one"
         )
 
 

@@ -1,4 +1,4 @@
-"""Choosing a scale by simulation: what it gains in regret, and what proof it gives up."""
+"""Choosing a policy's scale by simulation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ from balaclava.simulation.reward_delays import Delay
 
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 
-_DEFAULT_GRID = tuple(2.0**k for k in range(-7, 2))  # times the policy's own scale
-_ENOUGH = 100  # repetitions
-_BEYOND = 4  # runs that lie beyond the quantile of a risk, on average
+# Default scales, as factors of the policy's own; extended while the best is at the edge.
+_SCALE_FACTORS = tuple(2.0**k for k in range(-7, 2))
+# Repetitions, below which a note warns: a failure in 1 % of runs is missed one time in three.
+_ADVISED_REPETITIONS = 100
+# Runs beyond the quantile of a risk, on average. With 4, it is estimated within a factor of about 2
+# in probability.
+_RUNS_BEYOND_RISK = 4
+# Worst run per mean regret, and per worst run before, above which a note warns. Guesses.
+_WORST_PER_MEAN, _WORST_PER_WORST_BEFORE = 10, 1.5
 
 
 def calibrate(
@@ -54,40 +60,45 @@ def calibrate(
     """Choose a policy's scale by simulation on environments that you consider plausible.
 
     Constants of proofs are large: a radius that always holds is often ten times as wide as one
-    that nearly always does. This tries scales on a grid, first with half the runs and factors of
-    two, then around the best. At least three scales reach a final, on fresh runs, in which the
-    choice is made. All scales meet the same randomness.
+    that nearly always does. The search tries scales on a grid with half of the runs, then near the
+    best. At least three scales reach a final on fresh runs, which decides. All scales meet the same
+    randomness.
 
-    In an environment a scale costs mean + worst / 10 of the final regret of its runs, divided by
-    the least such cost of all scales. The worst run counts because a scale that is too small fails
-    rarely and then for good: the policy locks onto a wrong arm. Of the scales whose mean cost over
-    the environments is at most `caution` times the least, the one nearest to the given scale is
-    taken: it pays a little here so as not to fail in an environment that is harder than these. The
-    runs in the report took no part in the choice, and `held_out` environments none either.
+    A scale costs mean + worst / 10 of the final regret of its runs, relative to the least such
+    cost. The worst run counts because a scale that is too small fails rarely but for good: the
+    policy locks onto a wrong arm. Among scales that cost at most `caution` times the least on
+    average, the one nearest to the given scale is taken. That costs a little here, and guards
+    against harder environments. The runs in the report took no part in the choice.
 
-    With `risk`, such as 0.999, a scale costs that quantile of the final regret instead: what one
-    run in 1 / (1 - risk) exceeds. It is for those who run the policy once.
-
-    The scale never touches privacy, so the proof of privacy stands. The proof of regret holds for
-    the given scale and is given up: in an environment unlike these the policy may do badly.
+    Note:
+        The scale never touches privacy, so the proof of privacy holds. The proof of regret holds
+        for the given scale only: in other environments the policy may do badly.
 
     Args:
-        policy: what to calibrate; its own scale is where the default grid starts from.
+        policy: the policy to calibrate; the default grid starts from its own scale.
         environments: one, a list, or a mapping from label to environment.
-        horizon: rounds in a run: a scale for few rounds is too small for many.
+        horizon: rounds in a run; a scale for few rounds is too small for many.
         repetitions: runs of each finalist; take at least 100, as rare failures need many.
         seed: a whole number; the same seed gives the same choice.
         held_out: environments to report on only.
-        scales: the scales to try; by default the policy's own times 2^-7 to 2, and further where
+        scales: the scales to try; by default the policy's own times 2^-7 to 2, and beyond while
             the best is at the edge.
         parameter: the parameter to choose, such as `learning_rate_scale`.
-        caution: how many times the least cost may be paid to stay near the given scale; 1 takes
+        caution: multiple of the least cost that may be paid to stay near the given scale; 1 takes
             the scale that did best.
-        risk: from 0.5 to below 1; takes at least 4 / (1 - risk) repetitions: 4,000 for 0.999.
-        delay, patience, settle, missing: how late rewards come, as for `bl.simulate`.
-        workers: threads; by default one for each core that this process may use.
-        device: "cpu", "cuda" or "auto", as for `bl.simulate`.
-        progress: called with the rounds played and the rounds in all (which may grow).
+        risk: choose by this quantile of the final regret, from 0.5 to below 1, for a policy that
+            runs once. It needs at least 4 / (1 - risk) repetitions: 4,000 for 0.999.
+        delay, patience, settle, missing: how late rewards come, as in `bl.simulate`.
+        workers: threads; by default one per core that this process may use.
+        device: "cpu", "cuda" or "auto", as in `bl.simulate`.
+        progress: called with the rounds played and the rounds in all, which may grow.
+
+    Returns:
+        The calibrated policy, with the cost of every scale and the regret before and after.
+
+    Raises:
+        ParameterError: a number is out of its range, or the parameter is not a scale.
+        IncompatibleError: the policy cannot play in one of the environments.
 
     Example:
         >>> import balaclava as bl
@@ -104,7 +115,7 @@ def calibrate(
     caution = check("caution", caution, Annotated[float, Range(1)])
     _require_runs(risk, repetitions)
     feedback = Feedback.create(delay, patience, settle, missing)
-    worlds, others = _label_apart(environments, held_out)
+    worlds, others = _label_both(environments, held_out)
     _require_playable(policy, {**worlds, **others}, horizon, feedback, device)
     how = (feedback, workers, progress, device, risk)
     search = ScaleSearch(policy, parameter, worlds, horizon, seed, *how)
@@ -141,15 +152,15 @@ def choose_scale(
     repetitions: int,
     caution: float = 2.0,
 ) -> float:
-    """The scale that `calibrate` takes, as its documentation says."""
+    """Search for a scale as `calibrate` does, and return it."""
     few = fewer(repetitions)
     _try_scales(search, scales, current, few)
-    search.play(search.finalists(few, caution, current), repetitions, fresh=1)
+    search.play(search.finalists(few, caution, current), repetitions, seed_offset=1)
     return search.careful(repetitions, caution, current)[0]
 
 
 def fewer(repetitions: int) -> int:
-    """Runs of a scale before the final."""
+    """Runs of a scale before the final: half, at least two."""
     return max(2, repetitions // 2)
 
 
@@ -160,7 +171,7 @@ def _require_playable(
     feedback: Feedback,
     device: Device,
 ) -> None:
-    """Refuse, before anything is played, what cannot be."""
+    """Refuse a policy that cannot play in one of the worlds, before anything is played."""
     for label, world in worlds.items():
         require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
         chosen_device(device, feedback, environment=world)
@@ -168,11 +179,11 @@ def _require_playable(
 
 
 def _require_runs(risk: float | None, repetitions: int) -> None:
-    """Refuse a risk that so many runs say nothing about."""
+    """Refuse a risk that so few runs cannot estimate."""
     if risk is None:
         return
     check("risk", risk, Annotated[float, Range(0.5, 1.0, open_high=True)])
-    enough = math.ceil(_BEYOND / (1.0 - risk) * (1.0 - 1e-9))
+    enough = math.ceil(_RUNS_BEYOND_RISK / (1.0 - risk) * (1.0 - 1e-9))
     if repetitions < enough:
         raise ParameterError(
             f"repetitions = {repetitions} is too few for risk = {risk:g}: one run in "
@@ -180,24 +191,24 @@ def _require_runs(risk: float | None, repetitions: int) -> None:
         )
 
 
-def _label_apart(
+def _label_both(
     environments: Environments, held_out: Environments | None
 ) -> tuple[dict[str, Environment], dict[str, Environment]]:
-    """Those to choose on and those to report on only, by label: none is both."""
+    """Label the environments to choose on and those to report on; a label cannot be both."""
     worlds = label_environments("environments", environments)
     others = label_environments("held_out", held_out) if held_out is not None else {}
     for label in others:
         if label in worlds:
-            raise ParameterError(f"held_out: {label!r} is in `environments` too; give another")
+            raise ParameterError(f"held_out: {label!r} is in `environments` too; give another label")
     return worlds, others
 
 
 def _try_scales(
     search: ScaleSearch, scales: Sequence[float] | None, current: float, few: int
 ) -> None:
-    """The scales that are asked for, or a grid that follows the best."""
+    """Play the given scales, or a grid that follows the best."""
     if scales is None:
-        search.play([current * factor for factor in _DEFAULT_GRID], few, skip=True)
+        search.play([current * factor for factor in _SCALE_FACTORS], few, skip=True)
         search.extend(few)
         best = search.best(few)
         search.play([best / math.sqrt(2.0), best * math.sqrt(2.0)], few, skip=True)
@@ -208,29 +219,30 @@ def _try_scales(
 
 
 def _last_notes(rows: Iterable[CalibrationRow], repetitions: int) -> list[str]:
-    """What the runs of the chosen scale give reason to warn of."""
+    """Warnings from the runs of the chosen scale."""
     notes = [
         f"{row.environment}: the worst run is {row.worst / row.mean:.0f} times the mean; with this "
         "scale runs may lock onto a wrong arm"
         for row in rows
-        if row.mean > 0 and row.worst > 10 * row.mean
+        if row.mean > 0 and row.worst > _WORST_PER_MEAN * row.mean
     ]
     notes += [
         f"{row.environment}: the worst run, {row.worst:.4g}, is worse than any before, "
         f"{row.worst_before:.4g}; with this scale runs may lock onto a wrong arm"
         for row in rows
-        if 0 < row.worst <= 10 * row.mean and row.worst > 1.5 * row.worst_before
+        if 0 < row.worst <= _WORST_PER_MEAN * row.mean
+        and row.worst > _WORST_PER_WORST_BEFORE * row.worst_before
     ]
-    if repetitions < _ENOUGH:
+    if repetitions < _ADVISED_REPETITIONS:
         notes.append(
-            f"{repetitions} repetitions are few: what fails more rarely than that was not seen; "
-            f"take at least {_ENOUGH}"
+            f"{repetitions} repetitions are few: rarer failures were not seen; "
+            f"take at least {_ADVISED_REPETITIONS}"
         )
     return notes
 
 
 def label_environments(what: str, environments: Any) -> dict[str, Environment]:
-    """Environments by label: the name, numbered where several have it."""
+    """Environments by label: the name, numbered if several share it."""
     if isinstance(environments, Environment):
         environments = [environments]
     if isinstance(environments, str) or not isinstance(environments, Iterable):
@@ -258,7 +270,7 @@ def label_environments(what: str, environments: Any) -> dict[str, Environment]:
 
 
 def _current(policy: Policy, parameter: str) -> float:
-    """The scale that the policy has, if the parameter is one."""
+    """The policy's current scale, after checking that the parameter is one."""
     if not isinstance(policy, Policy):
         raise ParameterError(
             f"policy: {brief(policy)} is not a policy; make one with bl.policy(name, ...)"
@@ -278,7 +290,7 @@ def _current(policy: Policy, parameter: str) -> float:
     for other in (value / 2.0, value * 2.0):
         try:
             copy = type(policy).create({**policy.parameters, parameter: other})
-        except ParameterError:  # not allowed, so it will not be tried
+        except ParameterError:  # out of range, so it will not be tried
             continue
         require_same_guarantee(policy, copy, parameter)
     return value
@@ -288,15 +300,14 @@ def _first_notes(
     policy: Policy, parameter: str, worlds: dict[str, Environment], horizon: int
 ) -> list[str]:
     notes = [
-        f"the proof of regret, where there is one, is for the {parameter} that the theory gives; "
-        "it is given up",
+        f"a proof of regret holds for the {parameter} of the theory only, and is given up",
         f"privacy does not depend on {parameter}: {policy.guarantee}",
     ]
     data = [label for label, world in worlds.items() if world.holds_data]
     if data:
         notes.append(
-            f"{', '.join(data)}: real rewards were used without noise. The scale that was chosen, "
-            "and this report, depend on them and are not private"
+            f"{', '.join(data)}: real rewards were used without noise. The chosen scale and this "
+            "report depend on them, and are not private"
         )
     planned = policy.horizon
     if planned is not None and planned > horizon:

@@ -1,4 +1,4 @@
-"""What calibrating comes to: the scale that was chosen, and what the choice rests on."""
+"""The result of `bl.calibrate`: the chosen scale, and the runs behind the choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from balaclava.policies.base import Policy
 
 
 class ScaleTrial(NamedTuple):
-    """What a scale cost: 1 is the best scale in every environment."""
+    """The cost of a scale; 1 is the least cost in every environment."""
 
     scale: float
     cost: float
@@ -20,21 +20,21 @@ class ScaleTrial(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """The regret in an environment, on runs that took no part in the choice."""
+    """The regret in an environment before and after, on runs that took no part in the choice."""
 
     environment: str
     held_out: bool
-    before: float  # the mean regret of the policy as it was given
+    before: float  # mean regret of the policy as given
     worst_before: float
     mean: float
     plus_minus: float  # half the width of the 95 % interval for the mean
     worst: float
-    risk_before: float | None = None  # the quantile that the scale was chosen by, if any
+    risk_before: float | None = None  # quantile that the scale was chosen by, if any
     risk: float | None = None
 
 
 class ScaleFinalist(NamedTuple):
-    """How a scale that was in the final did in an environment, on the final's fresh runs."""
+    """The regret of a finalist in an environment, on the runs of the final."""
 
     scale: float
     environment: str
@@ -43,12 +43,27 @@ class ScaleFinalist(NamedTuple):
     median: float
     high: float  # the 95 % quantile
     worst: float
-    risk: float | None = None  # the quantile that the scale was chosen by, if any
+    risk: float | None = None  # quantile that the scale was chosen by, if any
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The policy with the scale that was chosen, and what the choice rests on."""
+    """A policy with its calibrated scale. Printing it displays the whole report.
+
+    Attributes:
+        policy: the policy with the chosen scale.
+        parameter: the parameter that was chosen, such as "radius_scale".
+        scale: the chosen scale.
+        scale_before: the scale as given.
+        horizon: rounds of a run.
+        repetitions: runs of each finalist.
+        seed: the seed of the search.
+        trials: the cost of every scale that was tried.
+        finalists: the regret of each finalist in each environment.
+        rows: the regret before and after in each environment, held-out ones included.
+        notes: warnings and remarks, in sentences.
+        risk: the quantile that the scale was chosen by; None if by mean and worst run.
+    """
 
     policy: Policy
     parameter: str
@@ -65,7 +80,7 @@ class Calibration:
 
     @property
     def table(self) -> str:
-        """The rows as text."""
+        """The rows as a text table."""
         quantile = [] if self.risk is None else [percent(self.risk, ".8g")]
         before, after = ("before", *quantile, "worst run"), ("after", "± (95 %)", *quantile)
         cells: list[tuple[str, ...]] = [("environment", *before, *after, "worst run")]
@@ -78,7 +93,7 @@ class Calibration:
 
     @property
     def final_table(self) -> str:
-        """The finalists as text."""
+        """The finalists as a text table."""
         header = ("scale", "environment", "mean", "± (95 %)", "median", "95 %", "worst run")
         cells: list[tuple[str, ...]] = [header]
         if self.risk is not None:

@@ -1,4 +1,4 @@
-"""Playing the policies that fit, to see which does best and whether any beats playing at random."""
+"""Playing the policies that fit, to find the best and whether it beats playing at random."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from balaclava.simulation.analysis.statistics import NORMAL_REACH
 from balaclava.simulation.engine import Progress, simulate
 from balaclava.simulation.reward_delays import Delay
 
-MAX_SIMULATED_ROUNDS = 1_000_000  # of a run; longer ones are judged by their beginning
-RELEVANT_SHARE = 0.9  # of the regret of playing at random: more is no margin that matters
-_ROUNDS_IN_ALL = 12_000_000  # of a heat: seconds
-_REPETITIONS = (3, 200)
-_FINALISTS = 2
-_PROBE_ROUNDS = 2_000_000  # in all, for a look at a longer horizon or a larger epsilon
-_MOST_EPSILON = 20.0
+MAX_SIMULATED_ROUNDS = 1_000_000  # of a run, for speed; a longer one is judged by its beginning
+# Share of the regret of playing at random, above which a policy is not worth its complexity. A
+# guess; between 0.8 and 0.95 the advice changes only near the shortest useful horizon.
+RELEVANT_SHARE = 0.9
+_CONTEST_ROUNDS = 12_000_000  # simulated rounds of all candidates together: seconds
+_PROBE_ROUNDS = 2_000_000  # simulated rounds of a probe of a longer horizon or larger epsilon
+_CONTEST_REPETITIONS = (3, 200)  # fewest for a standard error, most that sharpen the ranking
+_CONTEST_FINALISTS = 2  # candidates played again on fresh runs
+_MAX_PROBED_EPSILON = 20.0  # beyond it a guarantee means little
 
 
 class RegretShare(NamedTuple):
-    """How a policy did: its regret as a share of that of playing at random."""
+    """The regret of a policy as a share of that of playing at random."""
 
     label: str
     policy: Policy
@@ -38,9 +40,9 @@ class RegretShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """The candidates, best first. The first was measured on runs that took no part in its choice.
+    """The candidates, best first; the first was measured on runs that took no part in its choice.
 
-    `rounds` is how long the runs were: the horizon, or MOST_ROUNDS if that is less.
+    `rounds` is the length of the runs: the horizon, at most MAX_SIMULATED_ROUNDS.
     """
 
     standings: tuple[RegretShare, ...]
@@ -52,13 +54,13 @@ class Contest:
 
     @property
     def pays(self) -> bool:
-        """Whether the best beats playing at random by a margin that matters, beyond chance."""
+        """Whether the best beats playing at random by a relevant margin, beyond chance."""
         return self.best.share + self.best.plus_minus < RELEVANT_SHARE
 
 
 @dataclass
 class ContestRunner:
-    """Where policies for such rewards are played."""
+    """Plays policies on plausible problems with one kind of rewards."""
 
     rewards: str
     delay: Delay | None = None
@@ -67,27 +69,27 @@ class ContestRunner:
     progress: Progress | None = None
     played: int = 0
 
-    def contest(self, candidates: Mapping[str, Policy], horizon: int) -> Contest:
-        """Play all of them, and the best two once more, on fresh runs."""
+    def run(self, candidates: Mapping[str, Policy], horizon: int) -> Contest:
+        """Play all candidates, and the best two again on fresh runs."""
         rounds = min(horizon, MAX_SIMULATED_ROUNDS)
-        standings = self.heat(candidates, rounds, self.seed, _ROUNDS_IN_ALL)
-        finalists = {each.label: each.policy for each in standings[:_FINALISTS]}
-        final = self.heat(finalists, rounds, self.seed + 1, _ROUNDS_IN_ALL)
-        return Contest((*final, *standings[_FINALISTS:]), rounds)
+        ranking = self.measure(candidates, rounds, self.seed, _CONTEST_ROUNDS)
+        finalists = {each.label: each.policy for each in ranking[:_CONTEST_FINALISTS]}
+        final = self.measure(finalists, rounds, self.seed + 1, _CONTEST_ROUNDS)
+        return Contest((*final, *ranking[_CONTEST_FINALISTS:]), rounds)
 
-    def heat(
-        self, candidates: Mapping[str, Policy], rounds: int, seed: int, in_all: int
+    def measure(
+        self, candidates: Mapping[str, Policy], rounds: int, seed: int, total_rounds: int
     ) -> list[RegretShare]:
-        """Each candidate on each problem, equally often; best first."""
-        some = next(iter(candidates.values()))
-        worlds = plausible_problems(self.rewards, some, rounds)
-        losses = worlds[0][0].feedback == "loss"  # whose regret at random has to be measured
-        baseline = {"random": make_policy("random", arms=some.arms)} if losses else {}
-        low, high = _REPETITIONS
-        repetitions = min(max(in_all // (len(candidates) * len(worlds) * rounds), low), high)
+        """Play each candidate on each problem, equally often; best first."""
+        first = next(iter(candidates.values()))
+        problems = plausible_problems(self.rewards, first, rounds)
+        losses = problems[0][0].feedback == "loss"  # then random play's regret must be simulated
+        baseline = {"random": make_policy("random", arms=first.arms)} if losses else {}
+        low, high = _CONTEST_REPETITIONS
+        runs = total_rounds // (len(candidates) * len(problems) * rounds)
+        repetitions = min(max(runs, low), high)
         shares: dict[str, list[np.ndarray]] = {label: [] for label in candidates}
-        for world, _ in worlds:
-            before = self.played
+        for world, _ in problems:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", MomentWarning)
                 results = simulate(
@@ -99,35 +101,37 @@ class ContestRunner:
                     checkpoints=1,
                     delay=self.delay,
                     patience=self.patience,
-                    progress=lambda played, total, before=before: self._report(  # type: ignore[misc]
-                        before + played, before + total
-                    ),
+                    progress=self._report_from(self.played),
                 )
             self.played += rounds * repetitions * len(results.labels)
-            random_regret = results.final_regret("random").mean() if losses else 0.0
-            unit = max(float(random_regret), 1e-9) if losses else rounds * float(world.gaps.mean())
+            if losses:
+                unit = max(float(results.final_regret("random").mean()), 1e-9)
+            else:
+                unit = rounds * float(world.gaps.mean())
             for label, values in shares.items():
                 values.append(results.final_regret(label) / unit)
-        standings = [
-            _standing(label, candidates[label], values) for label, values in shares.items()
-        ]
-        return sorted(standings, key=lambda standing: standing.share)
+        ranking = [_regret_share(label, candidates[label], each) for label, each in shares.items()]
+        return sorted(ranking, key=lambda entry: entry.share)
 
-    def _report(self, rounds: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(rounds, total)
+    def _report_from(self, before: int) -> Progress:
+        def report(rounds: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(before + rounds, before + total)
 
-    def in_vain(
+        return report
+
+    def explain_failure(
         self, contest: Contest, make: Callable[..., Policy], epsilon: float, horizon: int
     ) -> str:
-        """What to say where nothing pays, and from which horizon or epsilon on `make()` would."""
+        """Explain that no policy pays, and from which horizon or epsilon on `make()` would."""
         best = contest.best
-        longer = self._first(
-            _doubled(horizon, MAX_SIMULATED_ROUNDS),
+        longer = self._first_that_pays(
+            _doublings(horizon, MAX_SIMULATED_ROUNDS),
             lambda value: (make(horizon=int(value)), int(value)),
         )
-        larger = self._first(
-            _doubled(epsilon, _MOST_EPSILON), lambda value: (make(epsilon=value), contest.rounds)
+        larger = self._first_that_pays(
+            _doublings(epsilon, _MAX_PROBED_EPSILON),
+            lambda value: (make(epsilon=value), contest.rounds),
         )
         ways = []
         if longer is not None:
@@ -144,23 +148,23 @@ class ContestRunner:
             f"{best.plus_minus:.0%} of the regret of playing at random; {when}"
         )
 
-    def _first(
+    def _first_that_pays(
         self, values: list[float], at: Callable[[float], tuple[Policy, int]]
     ) -> float | None:
         """The first value at which the policy beats playing at random by the margin."""
         for value in values:
             policy, rounds = at(value)
-            (standing,) = self.heat({policy.name: policy}, rounds, self.seed + 2, _PROBE_ROUNDS)
-            if Contest((standing,), rounds).pays:
+            probe = self.measure({policy.name: policy}, rounds, self.seed + 2, _PROBE_ROUNDS)
+            if Contest(tuple(probe), rounds).pays:
                 return value
         return None
 
 
-def _doubled(start: float, most: float) -> list[float]:
+def _doublings(start: float, most: float) -> list[float]:
     return [start * 2.0**k for k in range(1, 60) if start * 2.0**k <= most]
 
 
-def _standing(label: str, policy: Policy, shares: list[np.ndarray]) -> RegretShare:
-    """The mean over problems, and how far chance may have moved it."""
+def _regret_share(label: str, policy: Policy, shares: list[np.ndarray]) -> RegretShare:
+    """The mean over problems, with its interval."""
     error = math.sqrt(sum(each.var(ddof=1) / each.size for each in shares)) / len(shares)
     return RegretShare(label, policy, float(np.mean(shares)), NORMAL_REACH * error)

@@ -1,23 +1,26 @@
-"""Which private policy for experts promises the least regret (Asi, Raman, Talwar 2025, Table 1)."""
+"""Proved regret of the private policies for experts (Asi, Raman, Talwar 2025, Table 1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from balaclava._core.declared import Arms, Delta, Epsilon, Experts, Horizon, check
 from balaclava._core.number_format import rounded_up
+from balaclava.advice.choose.scale_search import least_proved_bound
 from balaclava.errors import ParameterError
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import REGISTRY, Policy
 
-LEARNING_RATE_SCALES = (1.0, *(2.0 ** (i / 4) for i in range(-40, 41)))
-EXPERT_POLICIES = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
+# Learning rate scales tried with `tuned`: four per factor of 2, from 2^-10 to 2^10. A bound is flat
+# near its minimum: a finer grid lowers it by less than 1 %.
+_LEARNING_RATE_SCALES = (1.0, *(2.0 ** (i / 4) for i in range(-40, 41)))
+_EXPERT_POLICIES = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
 
 
 @dataclass(frozen=True)
 class ExpertPolicyBound:
-    """A policy, and the regret that is proved for it or why there is none.
+    """A policy for experts, and the regret proved for it or the reason that there is none.
 
     `learning_rate_scale` is the one whose bound is least; it never touches privacy.
     """
@@ -38,20 +41,25 @@ class ExpertPolicyBound:
 
 @dataclass(frozen=True)
 class ExpertsRecommendation:
-    """The candidates by their bounds, least first. `policy` is the first, or None."""
+    """Private policies for experts, least proved regret first.
+
+    Attributes:
+        horizon: rounds.
+        candidates: the policies with their bounds.
+    """
 
     horizon: int
     candidates: tuple[ExpertPolicyBound, ...]
 
     @property
     def policy(self) -> str | None:
-        """The policy with the least bound; None if no bound is known."""
+        """The policy with the least bound; None if nothing is proved."""
         first = self.candidates[0]
         return first.policy if first.bound is not None else None
 
     @property
     def empty(self) -> bool:
-        """Whether no bound is below the horizon, which is what the worst policy loses."""
+        """Whether no bound is below the horizon, which even the worst policy does not exceed."""
         bound = self.candidates[0].bound
         return bound is None or bound >= self.horizon
 
@@ -60,8 +68,8 @@ class ExpertsRecommendation:
         lines = [f"{candidate.policy:{width}}  {candidate}" for candidate in self.candidates]
         if self.empty:
             lines.append(
-                f"None is below the horizon of {self.horizon:,}: nothing is promised here. Raise "
-                "horizon or epsilon, or have fewer experts; simulate to see what they do."
+                f"No bound is below the horizon of {self.horizon:,}, so nothing is promised. Raise "
+                "horizon or epsilon, or use fewer experts; simulate to see the regret."
             )
         else:
             lines.append(f"Take {self.policy}. Bounds are for the worst losses; simulate yours.")
@@ -80,27 +88,30 @@ def recommend_experts(
     """Compare the proved regret of the private policies for experts, constants included.
 
     Up to logarithms, dp-htinf-experts grows as sqrt(N T / epsilon), ldp-exp4 as
-    sqrt(K T) / epsilon and dp-exp4 as N^(1/6) K^(1/2) T^(2/3) / epsilon^(1/3): in turn for few
-    experts, for many at an epsilon near 1, and for many at a small epsilon and a long horizon.
+    sqrt(K T) / epsilon and dp-exp4 as N^(1/6) K^(1/2) T^(2/3) / epsilon^(1/3). So they suit, in
+    turn: few experts; many at an epsilon near 1; many at a small epsilon and a long horizon.
 
-    They do not promise the same: ldp-exp4 protects each loss from the operator too, dp-exp4 needs
-    a delta.
+    Their promises differ: ldp-exp4 protects each loss from the operator too, dp-exp4 needs a delta.
 
-    A bound is not what a policy does. The paper's learning rate for ldp-exp4 is ten and more times
-    too low, since its proof overstates the noise: whenever you take ldp-exp4, take the scale that
-    `tuned=True` finds, at which its bound is proved as well. dp-htinf-experts stays far below its
-    bound, whose constant is 30, so that a tuned bound is no reason to prefer another to it. Where
-    one expert is good, it has the least regret of all with up to 16 experts, and ldp-exp4, tuned,
-    with 64 and more (`balaclava reproduce asi2025-table2`).
+    Note:
+        A bound is not the regret. The paper's learning rate for ldp-exp4 is at least ten times too
+        low, because its proof overstates the noise: use it with the scale that `tuned=True` finds,
+        whose bound is proved too. dp-htinf-experts stays far below its bound, so a tuned bound is
+        not a reason to prefer another policy (`balaclava reproduce asi2025-table2`).
 
     Args:
         arms: K.
         experts: N.
         horizon: T.
         epsilon: privacy loss.
-        delta: probability outside it, for dp-exp4 only; 1/horizon by default, and with 0 it is
-            left out.
-        tuned: find for each the learning rate whose bound is least; the paper's otherwise.
+        delta: probability outside it, for dp-exp4 only; 1/horizon by default, 0 excludes dp-exp4.
+        tuned: search for the learning rate with the least bound instead of taking the paper's.
+
+    Returns:
+        The policies with their bounds, least first.
+
+    Raises:
+        ParameterError: a number is out of its range.
 
     Example:
         >>> import balaclava as bl
@@ -119,29 +130,31 @@ def recommend_experts(
         "epsilon": check("epsilon", epsilon, Epsilon),
     }
     delta = 1.0 / shared["horizon"] if delta is None else check("delta", delta, Delta)
-    candidates = [
-        _candidate(name, shared, delta, LEARNING_RATE_SCALES if tuned else (1.0,))
-        for name in EXPERT_POLICIES
-    ]
+    scales = _LEARNING_RATE_SCALES if tuned else (1.0,)
+    candidates = [_expert_policy_bound(name, shared, delta, scales) for name in _EXPERT_POLICIES]
     candidates.sort(key=lambda one: (one.bound is None, one.bound or 0.0))
     return ExpertsRecommendation(shared["horizon"], tuple(candidates))
 
 
-def _candidate(
+def _expert_policy_bound(
     name: str, shared: dict[str, Any], delta: float, scales: Iterable[float]
 ) -> ExpertPolicyBound:
     """The policy at the scale with the least bound."""
     if name == "dp-exp4":
         shared = {**shared, "delta": delta}
-    best = ExpertPolicyBound(name, "", None, why_not="its theorem is for epsilon up to 1")
-    for scale in scales:
-        try:
-            policy = REGISTRY.create(name, {**shared, "learning_rate_scale": scale})
-        except ParameterError as error:
-            if best.bound is None:
-                best = ExpertPolicyBound(name, "", None, why_not=str(error))
-            continue
-        bound = policy.proved_bound(None, shared["horizon"])
-        if bound is not None and (best.bound is None or bound < best.bound):
-            best = ExpertPolicyBound(name, str(policy.guarantee), bound, scale)
-    return best
+    refusals: list[str] = []
+
+    def policies() -> Iterator[Policy]:
+        for scale in scales:
+            try:
+                yield REGISTRY.create(name, {**shared, "learning_rate_scale": scale})
+            except ParameterError as error:
+                refusals.append(str(error))
+
+    best = least_proved_bound(policies(), None, shared["horizon"])
+    if best is None:
+        why_not = refusals[-1] if refusals else "its theorem is for epsilon up to 1"
+        return ExpertPolicyBound(name, "", None, why_not=why_not)
+    policy, bound = best
+    scale = policy.parameters["learning_rate_scale"]
+    return ExpertPolicyBound(name, str(policy.guarantee), bound, scale)

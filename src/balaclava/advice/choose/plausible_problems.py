@@ -1,4 +1,4 @@
-"""Problems on which policies are tried where nothing better is known."""
+"""Environments to try policies on when nothing is known but the kind of rewards."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 
-_BEYOND = 1.05  # shape of the tail of the instance, as a multiple of the known moment's order
-
-
-def plausible(rewards: str, policy: Policy, rounds: int) -> tuple[Environment, str]:
-    """The problem on which regret is judged, and what it is, in words."""
-    return plausible_problems(rewards, policy, rounds)[0]
+# Tail index of Pareto rewards as a multiple of the known moment's order. Just above 1 the tail is
+# as heavy as the moment allows: the hardest problem that fits.
+_TAIL_PER_MOMENT_ORDER = 1.05
 
 
 def plausible_problems(rewards: str, policy: Policy, rounds: int) -> list[tuple[Environment, str]]:
-    """Problems that are plausible for such rewards; the first is the one that is reported."""
+    """Environments for such rewards, each with a description; the first is the one reported."""
     arms = policy.arms
     spread = np.linspace(0.3, 0.7, arms) if arms > 1 else np.array([0.7])
     if rewards != "bounded":
@@ -54,13 +51,13 @@ def _unbounded(
         if rewards == "adversarial":
             world = make_environment("stochastic-losses", means=losses)
             return world, f"losses 0 and 1, {spread}, the same chances in every round"
-        return _advised(policy, losses, rounds)
+        return _expert_problem(policy, losses, rounds)
     order = policy.moment_order or 1.5
-    shape = _BEYOND * order
+    shape = _TAIL_PER_MOMENT_ORDER * order
     plain = make_environment("pareto", means=means, shape=shape)
     bound = policy.moment_bound
     if bound is not None:
-        # The largest arms that the bound allows: for smaller ones there is more noise than need be.
+        # The largest means that the bound allows: smaller ones would drown in the noise.
         means = means * (bound / plain.moment(order)) ** (1 / order)
     world = make_environment("pareto", means=means, shape=shape)
     words = f"Pareto rewards of shape {shape:.3g}, {arms} arms with means from {means[0]:.3g} to "
@@ -73,7 +70,7 @@ def _unbounded(
     return world, words
 
 
-def _advised(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environment, str]:
+def _expert_problem(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environment, str]:
     count = policy.experts or 1
     draws = np.random.default_rng(1).random((rounds, losses.size)) < losses
     advice = np.full((count, losses.size), 0.1 / losses.size)
@@ -83,10 +80,10 @@ def _advised(policy: Policy, losses: np.ndarray, rounds: int) -> tuple[Environme
 
 
 class CalibrationProblems(NamedTuple):
-    """Problems that follow from an average and a difference, to calibrate on."""
+    """Environments to calibrate on."""
 
     worlds: dict[str, Environment]
-    held_out: dict[str, Environment]  # harder: to report on only
+    held_out: dict[str, Environment]  # harder ones, to report on only
     derivation: str
 
 
@@ -100,9 +97,9 @@ def problems_around(
 ) -> CalibrationProblems:
     """Problems in which a usual arm earns `average` and the best is `difference` ahead.
 
-    With an `index` rewards are Pareto with such a tail and the best arm has the average, so that a
-    moment that was derived for it holds for all arms. Otherwise they are the ends of
-    `reward_range`: no other rewards with these averages vary more.
+    With a tail `index` rewards are Pareto and the best arm has the average, so that a moment
+    derived for it holds for all arms. Otherwise rewards are the ends of `reward_range`, which have
+    the largest variance for their averages.
 
     Example:
         >>> around = problems_around(3, average=0.05, difference=0.02)
@@ -116,7 +113,7 @@ def problems_around(
     if difference <= 0 or not low <= top - difference < top <= high:
         raise ParameterError(
             f"average = {average:g} with a difference of {difference:g} leaves [{low:g}, {high:g}];"
-            " give an average in it, and a difference above 0 that leaves room for both arms"
+            " give an average in it, and a difference above 0 that keeps both arms in it"
         )
 
     def world(rest: Any, gap: float) -> Environment:

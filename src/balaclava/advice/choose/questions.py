@@ -1,4 +1,4 @@
-"""Questions that people can answer, and what would change an answer of ours."""
+"""From answers to parameters: moments from typical rewards, and which answers matter."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ from balaclava.advice.choose.plausible_problems import (
     plausible_problems,
     problems_around,
 )
-from balaclava.advice.choose.recommend import Recommendation, fitted, recommend
+from balaclava.advice.choose.recommend import Recommendation, policy_taking, recommend
 from balaclava.advice.choose.rules import RECOMMENDATION_RULES, find_rule
+from balaclava.advice.log.tail_index import (
+    MOMENT_ORDER_PER_INDEX,
+    MOMENT_ORDERS,
+    round_up_two_digits,
+)
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 
-_ORDERS = (1.05, 2.0)  # moments that policies for heavy tails take
-_SAFE = 0.95  # of the tail index: a moment of the index itself is not finite
-_OTHERWISE = {
+_WHEN_REWARDS = {  # when another kind of rewards would apply
     "bounded": "no reward can leave a range that you know",
     "heavy-tailed": "rewards are now and then very large",
     "outliers": "some rewards are wrong",
-    "adversarial": "rewards follow no law, or someone chooses them",
+    "adversarial": "rewards follow no law, or an adversary chooses them",
 }
 
 
-class Moments(NamedTuple):
-    """A moment that follows from a typical value and a rare large one."""
+class DerivedMoment(NamedTuple):
+    """A moment bound that follows from a typical reward and a rare large one."""
 
     order: float
     bound: float
     tail_index: float
-    average: float  # of its sizes
+    average: float  # of |reward|
     derivation: str
 
 
-def moments_from(typical: float, largest: float, one_in: float) -> Moments:
-    """What to tell a policy for heavy tails, from three answers.
+def derive_moment(typical: float, largest: float, one_in: float) -> DerivedMoment:
+    """A moment bound for a policy for heavy tails, from three answers.
 
     Half of the sizes |X| are above `typical` = m, and one in n above `largest` = L. A power law
     through both, P(|X| > x) = (s / x)^a, has index a = ln(n / 2) / ln(L / m) and scale
     s = m / 2^(1/a); its moment of order k < a is a s^k / (a - k). The order taken is 0.95 a, at
     most 2; the bound is rounded up to two digits.
 
-    >>> moments = moments_from(typical=20, largest=500, one_in=10_000)
-    >>> moments.order, moments.bound
+    >>> moment = derive_moment(typical=20, largest=500, one_in=10_000)
+    >>> moment.order, moment.bound
     (2.0, 980.0)
     """
     typical = check("typical", typical, Annotated[float, Range(0, open_low=True)])
@@ -53,39 +56,37 @@ def moments_from(typical: float, largest: float, one_in: float) -> Moments:
     one_in = check("one_in", one_in, Annotated[float, Range(2, open_low=True)])
     if largest <= typical:
         raise ParameterError(
-            f"largest = {largest:g} is not above typical = {typical:g}; give a typical value first"
+            f"largest = {largest:g} is not above typical = {typical:g}; give a rare, larger reward"
         )
     index = math.log(one_in / 2) / math.log(largest / typical)
-    low, high = _ORDERS
-    order = float(f"{min(_SAFE * index, high):.3g}")
+    low, high = MOMENT_ORDERS
+    order = float(f"{min(MOMENT_ORDER_PER_INDEX * index, high):.3g}")
     if order < low:
         raise ParameterError(
             f"one in {one_in:g} above {largest:g} beside a typical {typical:g} is a tail of index "
-            f"{index:.2f}: its average hardly exists; cap rewards (bounded, with a range), or say "
-            "that nothing is known of them (unknown-tails)"
+            f"{index:.2f}, whose average is nearly infinite; clip rewards (bounded, with a range), "
+            "or choose unknown-tails"
         )
     scale = typical / 2 ** (1 / index)
     moment = index * scale**order / (index - order)
-    step = 10.0 ** (math.floor(math.log10(moment)) - 1)
-    bound = float(f"{math.ceil(moment / step) * step:.2g}")
+    bound = round_up_two_digits(moment)
     derivation = (
         f"half of the rewards above {typical:g} and one in {one_in:,g} above {largest:g} make a "
-        f"power law of index ln({one_in:g}/2) / ln({largest:g}/{typical:g}) = {index:.3g}; of "
-        "order "
-        f"{order:g} its moment is {moment:.3g}, so that E|reward|^{order:g} is at most {bound:g}. "
-        "Signs do not matter. Privacy does not rest on it; regret does"
+        f"power law of index ln({one_in:g}/2) / ln({largest:g}/{typical:g}) = {index:.3g}. Its "
+        f"moment of order {order:g} is {moment:.3g}, so E|reward|^{order:g} is at most {bound:g}. "
+        "Signs do not matter. Regret depends on this bound; privacy does not"
     )
-    return Moments(order, bound, index, index * scale / (index - 1), derivation)
+    return DerivedMoment(order, bound, index, index * scale / (index - 1), derivation)
 
 
 def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list[str]:
-    """Which other answers would lead to another policy, in sentences."""
+    """Which other answers lead to another policy, in sentences."""
     rewards, name = advice.rewards, advice.policy.name
     sentences = []
     flipped = "local" if trust == "central" else "central"
     if any((rule.rewards, rule.trust) == (rewards, flipped) for rule in RECOMMENDATION_RULES):
         other = find_rule(rewards, flipped, scope)
-        who = "nobody may see the rewards" if flipped == "local" else "the operator is trusted"
+        who = "the operator is not trusted" if flipped == "local" else "the operator is trusted"
         sentences.append(f"{other.policy}, if {who}")
     if trust == "central":
         flipped = "decision" if scope == "trajectory" else "trajectory"
@@ -93,7 +94,7 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
         if other.scope == flipped and other.policy != name:
             what = "one decision only" if flipped == "decision" else "all decisions"
             sentences.append(f"{other.policy}, if an observer sees {what}")
-    for kind, when in _OTHERWISE.items():
+    for kind, when in _WHEN_REWARDS.items():
         if kind != rewards and any(
             (r.rewards, r.trust) == (kind, trust) for r in RECOMMENDATION_RULES
         ):
@@ -109,11 +110,11 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
 
 
 def policy_for(answers: dict[str, Any], name: str) -> Policy:
-    """The policy of that name for such answers; `outside` that of the advice, where that is it."""
+    """The policy of that name for such answers; exactly the recommended one if that is it."""
     advice = recommend(**answers, simulate=False)
     if advice.policy.name == name:
         return advice.policy
-    return fitted(name, answers)
+    return policy_taking(name, answers)
 
 
 def problems_for(
@@ -125,7 +126,7 @@ def problems_for(
     difference: float | None = None,
     index: float | None = None,
 ) -> CalibrationProblems:
-    """What to calibrate on: problems around an average, or those that `choose` plays."""
+    """Environments to calibrate on: around an average, or those that `choose` plays."""
     if average is not None and difference is not None:
         limits = answers.get("reward_range", (0.0, 1.0))
         return problems_around(policy.arms, average, difference, reward_range=limits, index=index)

@@ -1,4 +1,4 @@
-"""Which policy? A few answers about rewards and trust, and what follows from them."""
+"""Recommending a policy for given rewards, trust and scope."""
 
 from __future__ import annotations
 
@@ -22,90 +22,108 @@ from balaclava._core.declared import (
     RewardRange,
     check,
 )
-from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
-from balaclava.advice.choose.plausible_problems import plausible
-from balaclava.advice.choose.rules import Rewards, Rule, Trust, WantedScope, find_rule
+from balaclava.advice.choose.plausible_problems import plausible_problems
+from balaclava.advice.choose.rules import (
+    RecommendationRule,
+    Rewards,
+    Trust,
+    WantedScope,
+    find_rule,
+)
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.simulation.analysis.statistics import mean_of_regret
+from balaclava._core.number_format import rounded_up
+from balaclava.simulation.reward_delays import Delay
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.engine import simulate as play
-from balaclava.simulation.reward_delays import Delay
+from balaclava.simulation.analysis.statistics import mean_of_regret
 
-# The constants of a proof explore for long. A smaller radius mostly has less regret, unproved, and
-# the same privacy. A policy is recommended as it is proved. A baseline is tuned: of ten settings
-# (two estimators, five radii) at 20,000 rounds this one was the best on resampled Pareto samples
-# and the second on Pareto arms. So prices come out high, and are said to be against a tuned one.
-# What else fits where a policy is recommended, and does better at some horizons. Of the others
-# none beats playing at random by a margin that matters where these do not (short_trials.py).
-ALSO = {
+# Policies that fit too, and do better at some horizons. No other policy beats playing at random by
+# a relevant margin where these do not (benchmarks/short_trials.py).
+_ALTERNATIVES = {
     "dp-imed": ("dp-klucb",),
     "ldp-ucb-bernoulli": ("ldp-ucb-laplace",),
     "dp-htinf": ("dp-tsallis-inf",),
 }
-BOLDER = {"dpr-batch-ucb": {"radius_scale": 0.2}}
-_BASELINES: dict[str, dict[str, Any]] = {
+# A policy is recommended with the constants of its proof. A smaller radius mostly has less regret,
+# unproved, at the same privacy.
+_SMALLER_RADIUS_SCALE = {"dpr-batch-ucb": 0.2}
+# Settings of a baseline. Of ten (two estimators, five radii) at 20,000 rounds this one was the best
+# on resampled Pareto samples and the second best on Pareto arms.
+_BASELINE_SETTINGS: dict[str, dict[str, Any]] = {
     "robust-ucb": {"estimator": "median-of-means", "radius_scale": 0.03}
 }
 
-_ROUNDS_IN_ALL = 20_000_000  # that are simulated to say what a policy costs
-_REPETITIONS = (4, 20)
-_HARDLY = 0.8  # of the regret of choosing at random
+_EXPECTATION_ROUNDS = 20_000_000  # simulated rounds to estimate what a policy costs: seconds
+_EXPECTATION_REPETITIONS = (4, 20)  # fewest for an interval, most for speed
+# Share of the regret of playing at random, above which `expect` warns.
+_HARDLY_BETTER_SHARE = 0.8
 
 
 class Expectation(NamedTuple):
-    """Regret on a plausible instance, simulated."""
+    """Simulated regret on a plausible problem. Field names are those of the JSON output."""
 
     instance: str
     rounds: int
     regret: float
     plus_minus: float  # half the width of the 95 % interval for the mean
     baseline_regret: float
-    random_regret: float  # of choosing arms at random
+    random_regret: float  # of playing arms at random
 
     @property
     def in_vain(self) -> bool:
-        """Whether it is hardly better than choosing at random: too little is learned."""
-        return self.regret > _HARDLY * self.random_regret
+        """Whether the policy is hardly better than playing at random."""
+        return self.regret > _HARDLY_BETTER_SHARE * self.random_regret
 
     @property
     def price(self) -> float:
-        """How many times the regret without privacy."""
+        """Regret as a multiple of the baseline's; NaN if that is 0."""
         return self.regret / self.baseline_regret if self.baseline_regret > 0 else math.nan
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A policy, why it is, and what it promises; `expect` says what it costs."""
+    """A recommended policy and the reasons for it; `expect` simulates its regret.
+
+    Attributes:
+        policy: the recommended policy.
+        learner: the best policy that learns: `policy`, unless that is "random".
+        baseline: a policy for the same rewards without privacy.
+        why: the reason, in words.
+        rewards: the kind of rewards.
+        horizon: rounds.
+        notes: remarks, in sentences.
+        contest: the simulation behind the choice; None if nothing was simulated.
+    """
 
     policy: Policy
-    learner: Policy  # of those that learn, the one that did best: the policy, or it is "random"
+    learner: Policy
     baseline: Policy
     why: str
     rewards: Rewards
     horizon: int
     notes: tuple[str, ...] = ()
-    contest: Contest | None = None  # what was played to find it
+    contest: Contest | None = None
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the policy promises."""
+        """The guarantee of the policy."""
         return self.policy.guarantee
 
     @property
     def baseline_label(self) -> str:
-        """The name of the baseline, with the settings in which it was tuned."""
+        """The name of the baseline, with its tuned settings."""
         name = self.baseline.name
-        settings = ", ".join(f"{key}={value}" for key, value in _BASELINES.get(name, {}).items())
+        settings = ", ".join(f"{key}={value}" for key, value in _BASELINE_SETTINGS.get(name, {}).items())
         return f"{name}({settings})" if settings else name
 
     @property
     def code(self) -> str:
-        """The line of Python that makes the policy."""
-        return code_of(self.policy)
+        """A line of Python that creates the policy."""
+        return policy_code(self.policy)
 
     def expect(
         self,
@@ -115,15 +133,23 @@ class Recommendation:
         delay: Delay | None = None,
         patience: int | None = None,
     ) -> Expectation:
-        """Simulate the policy and its baseline on a plausible instance.
+        """Simulate the policy and its baseline on a plausible problem.
 
-        Up to 10^6 rounds are played as they are; of longer runs the first 10^6.
+        Args:
+            repetitions: runs of each; by default 4 to 20, so that it takes seconds.
+            seed: the same seed gives the same figures.
+            delay: how late rewards come, as in `bl.simulate`.
+            patience: rounds after which a decision is given up.
+
+        Returns:
+            The regret of the policy, of its baseline and of playing at random, over the horizon
+            or its first 10^6 rounds.
         """
         rounds = min(self.horizon, MAX_SIMULATED_ROUNDS)
-        world, words = plausible(self.rewards, self.learner, rounds)
+        world, words = plausible_problems(self.rewards, self.learner, rounds)[0]
         if repetitions is None:
-            low, high = _REPETITIONS
-            repetitions = min(max(_ROUNDS_IN_ALL // (2 * rounds), low), high)
+            low, high = _EXPECTATION_REPETITIONS
+            repetitions = min(max(_EXPECTATION_ROUNDS // (2 * rounds), low), high)
         both = {"policy": self.policy, "baseline": self.baseline}
         results = play(
             both,
@@ -174,35 +200,40 @@ def recommend(
     patience: int | None = None,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """The policy that fits the rewards and the need for privacy, and did best when tried.
+    """Recommend the policy that fits the rewards and the need for privacy, and did best in trials.
 
-    The table `RULES` names the policies that fit. They are played on plausible problems at this
-    horizon, epsilon and number of arms, which takes seconds, and the best is recommended. Where
-    none beats playing at random by a margin that matters, "random" is, and a note says from which
-    horizon or epsilon on one would.
+    The policies that fit are played on plausible problems at this horizon, epsilon and number of
+    arms, which takes seconds. If none beats playing at random by a relevant margin, "random" is
+    recommended, and a note tells from which horizon or epsilon on a policy would.
 
     Args:
         arms: number of arms, or their names.
         horizon: number of rounds.
         epsilon: privacy loss.
-        delta: probability outside it; left out, 0 where the policy can do without.
+        delta: probability outside it; by default 0 if the policy allows it.
         rewards: "bounded" (in `reward_range`), "heavy-tailed" (a moment is known),
             "unknown-tails", "outliers" (as heavy-tailed, and some rewards are wrong),
-            "adversarial" (losses in [0, 1], chosen by anyone) or "experts" (such losses, and
-            advice).
-        trust: "central" if the operator may see rewards, "local" if nobody may.
-        scope: what an observer sees: the whole "trajectory", or one "decision".
-        reward_range: the smallest and the largest reward, for bounded ones.
+            "adversarial" (losses in [0, 1] that an adversary chooses) or "experts" (such losses,
+            and advice).
+        trust: "central" if the operator may see rewards, "local" if devices add the noise.
+        scope: what an observer sees: the whole "trajectory" or one "decision".
+        reward_range: the smallest and the largest reward, for bounded rewards.
         outside: "refuse" rewards or losses outside the range, or "clip" them to it.
         moment_order: order of the known moment E|X|^k, for heavy tails and outliers.
         moment_bound: bound on that moment.
         contamination: bound on the share of outliers.
         experts: number of experts.
-        simulate: play the candidates; without it the first that fits is taken, untried.
+        simulate: play the candidates; without it the first that fits is taken.
         seed: a whole number; the same seed gives the same advice.
         delay: how late rewards come, as in `bl.simulate`.
         patience: rounds after which a decision is given up.
         progress: called with the rounds played and the rounds in all.
+
+    Returns:
+        The policy, the reason for it, and its baseline.
+
+    Raises:
+        ParameterError: a number is missing or out of its range, or no policy fits.
 
     Example:
         >>> import balaclava as bl
@@ -231,7 +262,7 @@ def recommend(
     }
     parameters = {name: value for name, value in parameters.items() if value is not None}
     if rewards == "unknown-tails":
-        # The baseline is told what the policy need not be.
+        # The baseline needs a moment; the policy does not.
         parameters = {"moment_order": 1.5, "moment_bound": 3.0} | parameters
     if rewards == "outliers" and "contamination" not in parameters:
         raise ParameterError(
@@ -239,56 +270,56 @@ def recommend(
         )
     advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
     if simulate and advice.policy.arms > 1:
-        arena = ContestRunner(rewards, delay, patience, seed, progress)
-        advice = _best_of_those_that_fit(advice, parameters, arena)
+        runner = ContestRunner(rewards, delay, patience, seed, progress)
+        advice = _best_that_fits(advice, parameters, runner)
     if isinstance(arms, list | tuple):
         values = {**advice.policy.parameters, "arms": list(arms)}
         advice = replace(advice, policy=type(advice.policy).create(values))
     return advice
 
 
-def _first_that_fits(rule: Rule, scope: WantedScope, parameters: dict[str, Any]) -> Recommendation:
-    """The policy that the table names, untried."""
+def _first_that_fits(rule: RecommendationRule, scope: WantedScope, parameters: dict[str, Any]) -> Recommendation:
+    """The policy of the rule, without a trial."""
     notes = []
     if rule.scope is not None and rule.scope != scope:
         notes.append(
-            "no policy here is made for single decisions on such rewards; this one protects all "
-            "decisions of a run together"
+            "no policy here is made for single decisions on such rewards; this one protects the "
+            "whole trajectory"
         )
-    if rule.policy in BOLDER:
+    if rule.policy in _SMALLER_RADIUS_SCALE:
         notes.append(
-            f"a smaller radius_scale, such as {BOLDER[rule.policy]['radius_scale']}, mostly has "
+            f"a smaller radius_scale, such as {_SMALLER_RADIUS_SCALE[rule.policy]}, mostly has "
             "less regret, which is not proved: a run may settle on a wrong arm; privacy is the same"
         )
     name, why = rule.policy, rule.why
-    baseline = fitted(rule.baseline, {**parameters, **_BASELINES.get(rule.baseline, {})})
+    baseline = policy_taking(rule.baseline, {**parameters, **_BASELINE_SETTINGS.get(rule.baseline, {})})
     if rule.rewards == "experts" and rule.trust == "central":
         name, why, more = _for_experts(rule, parameters)
         notes += more
-    policy = fitted(name, parameters)
+    policy = policy_taking(name, parameters)
     horizon = parameters["horizon"]
     return Recommendation(policy, policy, baseline, why, rule.rewards, horizon, tuple(notes))
 
 
-def _best_of_those_that_fit(
-    first: Recommendation, parameters: dict[str, Any], arena: ContestRunner
+def _best_that_fits(
+    first: Recommendation, parameters: dict[str, Any], runner: ContestRunner
 ) -> Recommendation:
-    """What did best when played, or "random" if none of them was worth it."""
+    """The policy that did best in simulation, or "random" if none pays."""
     name = first.policy.name
     candidates = {name: first.policy}
-    for each in ALSO.get(name, ()):
-        with contextlib.suppress(ParameterError):  # it does not take these numbers
-            candidates[each] = fitted(each, parameters)
-    contest = arena.contest(candidates, first.horizon)
+    for each in _ALTERNATIVES.get(name, ()):
+        with contextlib.suppress(ParameterError):  # it refuses these parameters
+            candidates[each] = policy_taking(each, parameters)
+    contest = runner.run(candidates, first.horizon)
     learner = contest.best.policy
     if not contest.pays:
         make = partial(_variant, name, parameters)
         return replace(
             first,
-            policy=fitted("random", parameters),
+            policy=policy_taking("random", parameters),
             learner=learner,
-            why="nothing that fits beats playing at random here by a margin that matters",
-            notes=(arena.in_vain(contest, make, parameters["epsilon"], first.horizon),),
+            why="nothing that fits beats playing at random here by a relevant margin",
+            notes=(runner.explain_failure(contest, make, parameters["epsilon"], first.horizon),),
             contest=contest,
         )
     if learner is first.policy:
@@ -298,11 +329,11 @@ def _best_of_those_that_fit(
 
 
 def _variant(name: str, parameters: dict[str, Any], **changes: Any) -> Policy:
-    return fitted(name, {**parameters, **changes})
+    return policy_taking(name, {**parameters, **changes})
 
 
-def _for_experts(rule: Rule, answers: dict[str, Any]) -> tuple[str, str, list[str]]:
-    """Which policy is best depends on the numbers here: the one with the least proved regret."""
+def _for_experts(rule: RecommendationRule, answers: dict[str, Any]) -> tuple[str, str, list[str]]:
+    """The policy for experts with the least proved regret, which depends on the numbers."""
     parameters = {name: answers[name] for name in ("arms", "experts", "horizon", "epsilon")}
     ranking = recommend_experts(**parameters, delta=answers.get("delta", 0.0))
     best = ranking.candidates[0]
@@ -310,19 +341,19 @@ def _for_experts(rule: Rule, answers: dict[str, Any]) -> tuple[str, str, list[st
         return rule.policy, rule.why, ["no bound on its regret is proved for these numbers"]
     answers["learning_rate_scale"] = best.learning_rate_scale
     least = rounded_up(best.bound, ",.0f")
-    why = f"{rule.why}; of such policies its proved regret is the least, {least}"
-    empty = "that is no less than the horizon: raise horizon or epsilon, or have fewer experts"
+    why = f"{rule.why}; its proved regret is the least of such policies, {least}"
+    empty = "that is no less than the horizon: raise horizon or epsilon, or use fewer experts"
     return best.policy, why, [empty] if ranking.empty else []
 
 
-def fitted(name: str, parameters: dict[str, Any]) -> Policy:
-    """The policy, given as much of what is offered as it takes."""
+def policy_taking(name: str, parameters: dict[str, Any]) -> Policy:
+    """The policy, with those of the parameters that it takes."""
     cls = REGISTRY.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
-def settings_of(policy: Policy) -> dict[str, Any]:
-    """The parameters that are not left at their defaults, as they were given."""
+def changed_parameters(policy: Policy) -> dict[str, Any]:
+    """The parameters that differ from their defaults."""
     defaults = {field.name: field.default for field in fields(policy)}
     return {
         name: policy.parameters[name] if name == "arms" else getattr(policy, name)
@@ -331,7 +362,7 @@ def settings_of(policy: Policy) -> dict[str, Any]:
     }
 
 
-def code_of(policy: Policy) -> str:
-    """The line of Python that makes a policy."""
-    arguments = [f"{name}={value!r}" for name, value in settings_of(policy).items()]
+def policy_code(policy: Policy) -> str:
+    """A line of Python that creates the policy."""
+    arguments = [f"{name}={value!r}" for name, value in changed_parameters(policy).items()]
     return f"bl.policy({', '.join([repr(policy.name), *arguments])})"

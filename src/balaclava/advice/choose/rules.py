@@ -11,76 +11,76 @@ Trust = Literal["central", "local"]
 WantedScope = Literal["trajectory", "decision"]
 
 
-class Rule(NamedTuple):
-    """For such rewards, such trust and such a scope: a policy, and the baseline beside it."""
+class RecommendationRule(NamedTuple):
+    """The policy for a kind of rewards, a trust model and a scope, and its baseline."""
 
     rewards: Rewards
     trust: Trust
-    scope: WantedScope | None  # None: whatever is wanted, a report covers it
+    scope: WantedScope | None  # None: any, because a report covers both
     policy: str
-    baseline: str  # takes the same rewards, and promises nothing
+    baseline: str  # takes the same rewards, without privacy
     why: str
 
 
-# The whole of the advice. The first line that fits holds; where no policy is made for single
-# decisions, the line for trajectories does.
+# The first rule that fits applies. If no policy is made for single decisions, the rule for
+# trajectories applies. Which policies do best is measured by benchmarks/short_trials.py.
 RECOMMENDATION_RULES = (
-    Rule(
+    RecommendationRule(
         *("bounded", "central", "trajectory", "dp-imed", "imed"),
-        "it had the lowest regret of all policies with this scope on most problems that we tried",
+        "it had the least regret of all policies with this scope on most problems that we tried",
     ),
-    Rule(
+    RecommendationRule(
         *("bounded", "central", "decision", "dp-ftpl-new", "imed"),
-        "it spends the privacy loss on each decision by itself, with the exact noise for that",
+        "it spends the privacy loss on each decision separately, with noise that is exact for it",
     ),
-    Rule(
+    RecommendationRule(
         *("bounded", "local", None, "ldp-ucb-bernoulli", "imed"),
-        "each person reports one random bit, which costs less than noise on a number",
+        "each participant reports one random bit, which costs less than noise on a number",
     ),
-    Rule(
+    RecommendationRule(
         *("heavy-tailed", "central", "trajectory", "dpr-batch-ucb", "robust-ucb"),
-        "it truncates rewards at a level that follows from the known moment, so that single large "
-        "ones neither mislead it nor need much noise",
+        "it truncates rewards at a level that follows from the known moment, so that large ones "
+        "neither mislead it nor need much noise",
     ),
-    Rule(
+    RecommendationRule(
         *("unknown-tails", "central", "trajectory", "dpr-adaptive-ucb", "robust-ucb"),
-        "it needs to be told nothing about the tails and finds a truncation level by itself",
+        "it needs no knowledge of the tails: it finds a truncation level itself",
     ),
-    Rule(
+    RecommendationRule(
         *("heavy-tailed", "local", None, "ldpr-batch-ucb", "robust-ucb"),
-        "each person truncates and randomises a reward before it leaves them",
+        "each device truncates and randomises a reward before it reports it",
     ),
-    Rule(
+    RecommendationRule(
         *("outliers", "central", "trajectory", "dpr-batch-ucb", "robust-ucb"),
-        "told a bound on the share of outliers, it widens its intervals by what they can do",
+        "given a bound on the share of outliers, it widens its intervals by their largest effect",
     ),
-    Rule(
+    RecommendationRule(
         *("outliers", "local", None, "ldpr-batch-ucb", "robust-ucb"),
-        "each person truncates and randomises a reward before it leaves them; told a bound on the "
+        "each device truncates and randomises a reward before it reports it; told a bound on the "
         "share of outliers, it widens its intervals by what they can do",
     ),
-    Rule(
+    RecommendationRule(
         *("adversarial", "central", "trajectory", "dp-htinf", "htinf"),
         "it assumes nothing about how losses are chosen",
     ),
-    Rule(
+    RecommendationRule(
         *("adversarial", "local", None, "ldp-exp3", "htinf"),
-        "each person randomises a loss before it leaves them, and it assumes nothing about how "
+        "each device randomises a loss before it reports it, and it assumes nothing about how "
         "losses are chosen",
     ),
-    Rule(
+    RecommendationRule(
         *("experts", "central", "trajectory", "dp-htinf-experts", "exp4"),
         "it follows the advice of the experts and assumes nothing about losses",
     ),
-    Rule(
+    RecommendationRule(
         *("experts", "local", None, "ldp-exp4", "exp4"),
-        "each person randomises a loss before it leaves them",
+        "each device randomises a loss before it reports it",
     ),
 )
 
 
-def find_rule(rewards: str, trust: str, scope: str) -> Rule:
-    """The line of the table that holds."""
+def find_rule(rewards: str, trust: str, scope: str) -> RecommendationRule:
+    """The rule that applies."""
     fitting = [
         rule for rule in RECOMMENDATION_RULES if (rule.rewards, rule.trust) == (rewards, trust)
     ]
@@ -92,6 +92,6 @@ def find_rule(rewards: str, trust: str, scope: str) -> Rule:
         sorted({rule.rewards for rule in RECOMMENDATION_RULES if rule.trust == trust})
     )
     raise ParameterError(
-        f"rewards = {rewards!r} with trust = {trust!r}: no policy here fits; with trust = "
-        f"{trust!r} there are policies for {kinds}"
+        f"no policy fits rewards = {rewards!r} with trust = {trust!r}; with trust = {trust!r} "
+        f"rewards may be {kinds}"
     )

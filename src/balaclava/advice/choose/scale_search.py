@@ -1,10 +1,10 @@
-"""The search for a scale: what each of them cost in each environment, and which to take."""
+"""Search for a policy's scale: the cost of each scale in each environment, and which to take."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,34 +14,60 @@ from balaclava.advice.choose.calibration import CalibrationRow, ScaleFinalist, S
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.feedback import Feedback
+from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
-_MOST_STEPS = 8  # by which the default grid is extended
-_WORST_WEIGHT = 0.1  # a run that locks onto a wrong arm is rare and costs hundreds of good ones
-_FINALISTS, _CAREFUL = 3, 2
+RADIUS_SCALE = "radius_scale"
+SCALE_PARAMETERS = (RADIUS_SCALE, "learning_rate_scale")  # parameters that never touch privacy
+# Weight of the worst run beside the mean regret. A run that locks onto a wrong arm is rare and
+# costs as much as hundreds of good ones; a guess, for 10 to 1,000 runs.
+_WORST_RUN_WEIGHT = 0.1
+_MAX_GRID_EXTENSIONS = 8  # factors of 2 beyond the default grid
+_BEST_FINALISTS, _CAREFUL_FINALISTS = 3, 2  # scales in the final, by cost and by caution
 
 
 def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:
-    """A copy with another scale; refused if that would change what is promised on privacy."""
+    """A copy with another scale.
+
+    Raises:
+        ParameterError: the scale would change the guarantee.
+    """
     copy = type(policy).create({**policy.parameters, parameter: scale})
     require_same_guarantee(policy, copy, parameter)
     return copy
 
 
 def require_same_guarantee(policy: Policy, other: Policy, parameter: str) -> None:
+    """Refuse a parameter that changes the guarantee."""
     if other.guarantee != policy.guarantee:
         raise ParameterError(
             f"{policy.name}: {parameter} changes the guarantee from {policy.guarantee} to "
-            f"{other.guarantee}; privacy is for you to choose, not for a simulation"
+            f"{other.guarantee}; choose privacy yourself, and calibrate a scale"
         )
+
+
+def regret_cost(final: np.ndarray) -> float:
+    """The mean final regret plus a share of the worst."""
+    return float(final.mean() + _WORST_RUN_WEIGHT * final.max())
+
+
+def least_proved_bound(
+    policies: Iterable[Policy], environment: Environment | None, horizon: int
+) -> tuple[Policy, float] | None:
+    """The first policy with the least proved regret, and its bound; None if nothing is proved."""
+    best: tuple[Policy, float] | None = None
+    for policy in policies:
+        bound = policy.proved_bound(environment, horizon)
+        if bound is not None and (best is None or bound < best[1]):
+            best = policy, bound
+    return best
 
 
 @dataclass
 class ScaleSearch:
-    """The final regret of every scale and environment that was played."""
+    """The final regret of every scale and environment played so far."""
 
     policy: Policy
     parameter: str
@@ -59,10 +85,10 @@ class ScaleSearch:
     finals: dict[tuple[int, float], list[np.ndarray]] = dataclasses.field(default_factory=dict)
 
     def play(
-        self, scales: Sequence[float], repetitions: int, *, skip: bool = False, fresh: int = 0
+        self, scales: Sequence[float], repetitions: int, *, skip: bool = False, seed_offset: int = 0
     ) -> None:
-        """Play scales that were not played so often; `skip` those that the policy refuses."""
-        seed = self.seed + fresh
+        """Play scales not yet played so often; with `skip`, leave out those that the policy refuses."""
+        seed = self.seed + seed_offset
         candidates: dict[str, Policy] = {}
         for scale in scales:
             if (repetitions, scale) in self.finals:
@@ -84,7 +110,7 @@ class ScaleSearch:
     def simulate(
         self, policies: dict[str, Policy], worlds: list[Environment], repetitions: int, seed: int
     ) -> list[dict[str, np.ndarray]]:
-        """In each world, the final regret of each policy in each run."""
+        """The final regret of each run, by world and policy."""
         before = self.played
 
         def report(rounds: int, total: int) -> None:
@@ -99,15 +125,15 @@ class ScaleSearch:
             feedback=self.feedback,
             device=self.device,
             progress=report,
-            warn=False,  # said once, of the policy as it was
+            warn=False,  # `calibrate` has warned once
         )
         finals = [{label: each.final_regret(label) for label in policies} for each in played]
         self.played += self.horizon * repetitions * len(policies) * len(worlds)
         return finals
 
     def extend(self, repetitions: int) -> None:
-        """Go on beyond the grid while the best is at its edge."""
-        for _ in range(_MOST_STEPS):
+        """Extend the grid while the best scale is at its edge."""
+        for _ in range(_MAX_GRID_EXTENSIONS):
             scales = sorted(scale for n, scale in self.finals if n == repetitions)
             best = self.best(repetitions)
             if len(scales) < 2 or best not in (scales[0], scales[-1]):
@@ -121,42 +147,40 @@ class ScaleSearch:
     def what_would_change(
         self, scale: float, repetitions: int, caution: float, current: float
     ) -> list[str]:
-        """What would lead to another scale."""
+        """Which other settings would lead to another scale, in sentences."""
         best = self.ranking(repetitions)[0]
         notes = []
         if best.scale != scale:
             notes.append(
                 f"with caution = 1 it would be {best.scale:.3g}, which did best here; caution = "
-                f"{caution:g} stays nearer to the scale as given, for environments harder than "
-                "these"
+                f"{caution:g} stays nearer to the given scale, for environments harder than these"
             )
         if self.risk is not None:
             cheapest = dataclasses.replace(self, risk=None).careful(repetitions, caution, current)[
                 0
             ]
             notes.append(
-                f"chosen by the {percent(self.risk, '.8g')} quantile of the regret; by the mean "
-                f"and the worst run it would be {cheapest:.3g}"
+                f"chosen by the {percent(self.risk, ".8g")} quantile of the regret; by the mean and the "
+                f"worst run it would be {cheapest:.3g}"
             )
         notes.append(
-            "closer arms, a longer horizon or a smaller epsilon would want a larger scale, arms "
-            "that lie further apart a smaller one: calibrate on the hardest that you consider "
-            "plausible"
+            "closer arms, a longer horizon or a smaller epsilon need a larger scale, arms further "
+            "apart a smaller one: calibrate on the hardest environments that you consider plausible"
         )
         return notes
 
     def trials(self, few: int, repetitions: int) -> tuple[ScaleTrial, ...]:
-        """Every scale once: with all runs where it was a finalist, with few otherwise."""
+        """Every scale once: with all runs if it was a finalist, with few otherwise."""
         final = {trial.scale: trial for trial in self.ranking(repetitions)}
         rest = [trial for trial in self.ranking(few) if trial.scale not in final]
         return tuple(sorted([*final.values(), *rest]))
 
     def ranking(self, repetitions: int) -> list[ScaleTrial]:
-        """The scales that were played so often, best first; of equals the larger, more careful."""
+        """The scales played so often, least cost first; among equals the larger one."""
         mine = {scale: finals for (n, scale), finals in self.finals.items() if n == repetitions}
         costs = np.array([[self.cost(final) for final in finals] for finals in mine.values()])
         least = costs.min(axis=0)
-        # A least cost of 0 (one arm, say) or below (losses) is no unit; then the largest is.
+        # A least cost of 0 (one arm) or below (losses) cannot be a unit; then the largest is.
         unit = np.where(least > 0, least, np.maximum(np.abs(costs).max(axis=0), 1e-300))
         scores = (1.0 + (costs - least) / unit).mean(axis=1)
         trials = [
@@ -166,13 +190,13 @@ class ScaleSearch:
         return sorted(trials, key=lambda trial: (trial.cost, -trial.scale))
 
     def best(self, repetitions: int) -> float:
-        """The scale of the lowest cost."""
+        """The scale of the least cost."""
         return self.ranking(repetitions)[0].scale
 
     def careful(self, repetitions: int, caution: float, current: float) -> list[float]:
         """The scales that cost at most `caution` times the least, nearest to the current first.
 
-        Where the current scale is 0 there is no nearness; then the best is first.
+        If the current scale is 0, the best is first.
         """
         ranking = self.ranking(repetitions)
         scales = [trial.scale for trial in ranking if trial.cost <= caution * ranking[0].cost]
@@ -181,25 +205,24 @@ class ScaleSearch:
         return scales
 
     def finalists(self, repetitions: int, caution: float, current: float) -> list[float]:
-        """The best three, and the two most careful ones: fresh runs may find the others out."""
-        best = [trial.scale for trial in self.ranking(repetitions)[:_FINALISTS]]
-        return list(dict.fromkeys([*best, *self.careful(repetitions, caution, current)[:_CAREFUL]]))
+        """The best three, and the two nearest to the current scale."""
+        best = [trial.scale for trial in self.ranking(repetitions)[:_BEST_FINALISTS]]
+        return list(dict.fromkeys([*best, *self.careful(repetitions, caution, current)[:_CAREFUL_FINALISTS]]))
 
     def final_rows(self, repetitions: int) -> tuple[ScaleFinalist, ...]:
-        """How each finalist did in each environment."""
+        """The regret of each finalist in each environment."""
         rows = []
         for (count, scale), finals in sorted(self.finals.items()):
             for label, final in zip(self.worlds, finals, strict=True):
                 if count == repetitions:
                     middle, high = np.quantile(final, [0.5, 0.95])
                     figures = (final.mean(), plus_minus(final), middle, high, final.max())
-                    tail = self.quantile(final)
                     row = ScaleFinalist(scale, label, *map(float, figures))
-                    rows.append(row._replace(risk=tail))
+                    rows.append(row._replace(risk=self.quantile(final)))
         return tuple(rows)
 
     def notes(self, scale: float, few: int) -> list[str]:
-        """What was refused, and whether the best scale is at the edge of what was tried."""
+        """Which scales were refused, and whether the best is at the edge of the grid."""
         notes = list(self.refused)
         if self.extended:
             notes.append(
@@ -218,7 +241,7 @@ class ScaleSearch:
     def report(
         self, others: Mapping[str, Environment], calibrated: Policy, repetitions: int
     ) -> tuple[CalibrationRow, ...]:
-        """Fresh runs, before and after: those that led to the choice flatter it."""
+        """The regret before and after, on runs that took no part in the choice."""
         policies = {"before": self.policy, "after": calibrated}
         worlds = {**self.worlds, **others}
         played = self.simulate(policies, list(worlds.values()), repetitions, self.seed + 2)
@@ -232,10 +255,10 @@ class ScaleSearch:
         return tuple(rows)
 
     def quantile(self, final: np.ndarray) -> float | None:
-        """That of the risk, if there is one."""
+        """The quantile of the risk, if there is one."""
         return None if self.risk is None else float(np.quantile(final, self.risk))
 
     def cost(self, final: np.ndarray) -> float:
-        """What a scale costs in an environment: the risk, or the mean with a share of the worst."""
-        tail = self.quantile(final)
-        return float(final.mean() + _WORST_WEIGHT * final.max()) if tail is None else tail
+        """The cost of a scale in an environment: the risk, or `regret_cost` without one."""
+        risk = self.quantile(final)
+        return regret_cost(final) if risk is None else risk

@@ -1,4 +1,4 @@
-"""Limits to clip rewards to: where they come from, and what they do to averages."""
+"""Limits for clipping rewards: where they come from, and how they bias the averages."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from balaclava.logs.cells import PIPE, ReadOptions, read_columns
 from balaclava.logs.reader import read_rewards
 from balaclava.simulation.analysis.statistics import plus_minus
 
-QUANTILES = (0.001, 0.999)
-_ENOUGH = 10  # rewards beyond a quantile, for it to be one
-_ARMS_SHOWN = 5
+# Default quantiles of a public file. One reward in 500 is clipped; a convention, `compare` shows
+# the bias of any other choice.
+CLIP_QUANTILES = (0.001, 0.999)
+# Rewards beyond a quantile, below which its estimate is called rough (relative error about 30 %).
+_MIN_REWARDS_BEYOND_QUANTILE = 10
+_ARMS_LISTED = 5  # most biased arms named in a sentence, so that it stays readable
 
 
 def public_limits(
-    path: str | os.PathLike[str], *, reward: str, quantiles: tuple[float, float], how: ReadOptions
+    path: str | os.PathLike[str],
+    *,
+    reward: str,
+    quantiles: tuple[float, float],
+    read_options: ReadOptions,
 ) -> tuple[tuple[float, float], str]:
-    """Quantiles of the rewards of a file that counts as public; and a sentence that says so.
-
-    They are rounded outwards to three digits.
+    """Quantiles of a public file's rewards, rounded outwards, and a sentence on their source.
 
     Example:
         >>> import tempfile
@@ -31,7 +36,7 @@ def public_limits(
         ...     _ = file.write(b"paid\\n" + b"".join(b"%d\\n" % i for i in range(1001)))
         ...     file.flush()
         ...     limits, _ = public_limits(
-        ...         file.name, reward="paid", quantiles=(0.1, 0.9), how=Reading())
+        ...         file.name, reward="paid", quantiles=(0.1, 0.9), read_options=ReadOptions())
         >>> limits
         (100.0, 900.0)
     """
@@ -43,26 +48,27 @@ def public_limits(
         )
     if source == PIPE:
         raise ParameterError("clip-from cannot be a pipe; give the path of a file")
-    columns = read_columns(source, {"reward": reward}, how.checked())
-    rewards, _ = read_rewards(source, columns, reward, how)
+    columns = read_columns(source, {"reward": reward}, read_options.checked())
+    rewards, _ = read_rewards(source, columns, reward, read_options)
     if rewards.size == 0:
-        raise ParameterError(f"{source} has no rows to take quantiles of")
+        raise ParameterError(f"{source} has no rows to take quantiles of; give another file")
     bottom, top = (float(each) for each in np.quantile(rewards, (low, high)))
-    limits = (_rounded(bottom, math.floor), _rounded(top, math.ceil))
+    limits = (_round_outwards(bottom, math.floor), _round_outwards(top, math.ceil))
     if limits[0] >= limits[1]:
         raise ParameterError(
             f"the quantiles {low:g} and {high:g} of {source} are one number; give others with "
             "--clip-quantiles, or limits with --clip"
         )
-    few = rewards.size * min(low or 1, 1 - high or 1) < _ENOUGH
+    few = rewards.size * min(low or 1, 1 - high or 1) < _MIN_REWARDS_BEYOND_QUANTILE
     return limits, (
         f"The limits of clipping are the {100 * low:g} % and {100 * high:g} % quantiles of "
-        f"{rewards.size:,} rewards in {source}, which must be public: nobody's rewards there are "
+        f"{rewards.size:,} rewards in {source}. That file must be public: its rewards are not "
         "protected." + (" They are few for such quantiles." if few else "")
     )
 
 
-def _rounded(value: float, outwards: Callable[[float], int]) -> float:
+def _round_outwards(value: float, outwards: Callable[[float], int]) -> float:
+    """Three significant digits."""
     if value == 0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
@@ -72,7 +78,7 @@ def _rounded(value: float, outwards: Callable[[float], int]) -> float:
 def clipping_findings(
     labels: list[str], samples: list[np.ndarray], limits: tuple[float, float]
 ) -> list[str]:
-    """What clipping does to the averages of the arms, in sentences.
+    """How clipping changes the averages of the arms, in sentences.
 
     >>> clipping_findings(["a", "b"], [np.array([1.0, 9, 1, 9]), np.array([4.0, 4, 6, 6])], (0, 5))
     ["Clipping to [0, 5] touches 50 % of the rewards. It moves the averages of 'a' by -2 ± 3.7 \
@@ -86,13 +92,13 @@ arm."]
         return [f"Clipping to [{low:g}, {high:g}] touches none of the rewards here."]
     means = np.array([rewards.mean() for rewards in samples])
     biases = np.array([shift.mean() for shift in shifts])
-    most = np.argsort(-np.abs(biases), kind="stable")[:_ARMS_SHOWN]
+    most = np.argsort(-np.abs(biases), kind="stable")[:_ARMS_LISTED]
     moves = ", ".join(
         f"{labels[i]!r} by {biases[i]:+.2g} ± {plus_minus(shifts[i]):.2g}"
         + (" (95 %)" if i == most[0] else "")
         for i in most
     )
-    which = "the averages of" if len(samples) <= _ARMS_SHOWN else "averages, most those of"
+    which = "the averages of" if len(samples) <= _ARMS_LISTED else "averages, most those of"
     best, after = labels[int(np.argmax(means))], labels[int(np.argmax(means + biases))]
     order = (
         "The arm with the highest average stays the same."

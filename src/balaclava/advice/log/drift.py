@@ -1,4 +1,4 @@
-"""Does a log change over time? Averages and shares of the arms in four periods."""
+"""Drift of a log over time: averages and shares of the arms in four periods."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
-from balaclava.logs.numerals import FIRST_ROW, first_row, to_array
+from balaclava.logs.numerals import ROW_NUMBERING, first_row, to_array
 
-PERIODS = 4  # with equally many rows
-_LEAST = 10  # rows of an arm in a period
-_CHANCE = (
-    0.025  # of seeing a drift where there is none: of rewards, of all arms together; of shares
-)
+DRIFT_PERIODS = 4  # with equally many rows; the sentences say "quarter"
+_MIN_ROWS_PER_PERIOD = 10  # of an arm; below it the normal approximation of its mean is poor
+# Probability of reporting a drift without one: once for the rewards of all arms together, once
+# for the shares of the arms, so 5 % in all.
+_FALSE_ALARM_PROBABILITY = 0.025
 
-UNFIT = (  # what is said where rewards drift
-    "Policies here expect averages that stay: what is simulated below has no drift in it. Policies "
-    "for adversarial losses (`balaclava policies --rewards loss`) do not mind it."
+DRIFT_WARNING = (
+    "Policies here expect averages that do not change: what is simulated below has no drift in it. "
+    "Policies for adversarial losses (`balaclava policies --rewards loss`) tolerate drift."
 )
 
 
 def read_times(where: str, column: Any) -> np.ndarray:
-    """Moments as numbers that grow: from numbers, dates, or text such as 2026-01-31 or ISO 8601."""
+    """Times as ascending numbers: from numbers, dates, or text in ISO 8601."""
     require_extra("pyarrow", "looking for drift")
     import pyarrow as pa
 
@@ -37,8 +37,8 @@ def read_times(where: str, column: Any) -> np.ndarray:
             continue
         if times.null_count:
             raise ParameterError(
-                f"{where} is empty in row {first_row(times.is_null())} {FIRST_ROW}; fill it, or "
-                "drop such rows (--drop-missing)"
+                f"{where} is empty in row {first_row(times.is_null())} {ROW_NUMBERING}; fill it, "
+                "or drop such rows with --drop-missing"
             )
         return to_array(times).astype(np.float64)
     raise ParameterError(f"{where} is not a time; write 2026-01-31, 2026-01-31T12:00 or numbers")
@@ -49,42 +49,51 @@ def drift_findings(
 ) -> list[str]:
     """What changes over time, in sentences."""
     require_extra("scipy", "looking for drift")
-    from scipy.stats import chi2, chi2_contingency
+    from scipy.stats import chi2_contingency
 
     order = np.argsort(times, kind="stable")
     periods = np.empty(rewards.size, np.int64)
-    periods[order] = np.arange(rewards.size) * PERIODS // rewards.size
+    periods[order] = np.arange(rewards.size) * DRIFT_PERIODS // rewards.size
     counts = np.array(
-        [np.bincount(periods[arms == i], minlength=PERIODS) for i in range(len(labels))]
+        [np.bincount(periods[arms == i], minlength=DRIFT_PERIODS) for i in range(len(labels))]
     )
     sentences = []
     for i, label in enumerate(labels):
-        mine = rewards[arms == i]
-        enough = counts[i] >= _LEAST
-        spread = float(mine.var(ddof=1))
-        if enough.sum() < 2 or spread == 0:
-            continue
-        sums = np.bincount(periods[arms == i], weights=mine, minlength=PERIODS)
-        means, sizes = sums[enough] / counts[i][enough], counts[i][enough]
-        centre = np.average(means, weights=sizes)
-        chance = chi2.sf(float((sizes * (means - centre) ** 2).sum()) / spread, enough.sum() - 1)
-        if chance < _CHANCE / len(labels):
+        means, p_value = _test_arm(rewards[arms == i], periods[arms == i], counts[i])
+        if p_value < _FALSE_ALARM_PROBABILITY / len(labels):
             steps = ", ".join(f"{mean:.3g}" for mean in means)
             sentences.append(
                 f"Arm {label!r} changes over time: its averages by quarter of the rows are {steps} "
-                f"(chance alone: p = {chance:.1g})."
+                f"(chance alone: p = {p_value:.1g})."
             )
     drifting = bool(sentences)
-    if chi2_contingency(counts).pvalue < _CHANCE:
+    if chi2_contingency(counts).pvalue < _FALSE_ALARM_PROBABILITY:
         first, last = counts[:, 0] / counts[:, 0].sum(), counts[:, -1] / counts[:, -1].sum()
         most = int(np.argmax(np.abs(last - first)))
         sentences.append(
             f"Which arm was played changes over time ({labels[most]!r}: {first[most]:.0%} of the "
-            f"first quarter, {last[most]:.0%} of the last): someone or something was learning, or "
-            "an arm came later."
+            f"first quarter, {last[most]:.0%} of the last): the logging policy was learning, or "
+            "an arm was added later."
         )
     if drifting:
-        sentences.append(UNFIT)
+        sentences.append(DRIFT_WARNING)
     return sentences or [
-        f"No drift over time was seen in {PERIODS} periods; a small or a late one may be there."
+        f"No drift over time was seen in {DRIFT_PERIODS} periods; it may be small or late."
     ]
+
+
+def _test_arm(
+    rewards: np.ndarray, periods: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """An arm's averages in the periods, and the p-value of their being equal (chi squared)."""
+    from scipy.stats import chi2
+
+    enough = counts >= _MIN_ROWS_PER_PERIOD
+    variance = float(rewards.var(ddof=1))
+    if enough.sum() < 2 or variance == 0:
+        return np.empty(0), 1.0
+    sums = np.bincount(periods, weights=rewards, minlength=DRIFT_PERIODS)
+    means, sizes = sums[enough] / counts[enough], counts[enough]
+    centre = np.average(means, weights=sizes)
+    statistic = float((sizes * (means - centre) ** 2).sum()) / variance
+    return means, float(chi2.sf(statistic, enough.sum() - 1))

@@ -1,4 +1,4 @@
-"""Columns of features in a log: read as numbers, and brought to rows that policies take."""
+"""Feature columns of a log: read as numbers, and scaled to rows that policies take."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from balaclava.errors import ParameterError
 from balaclava.logs.numerals import read_numbers
 from balaclava.logs.reader import as_labels
 
-FEATURE = "feature "  # before the number of a column, where a reader names what it is for
-_MOST_WORDS = 12  # different ones in a column
-_LONG = 0.95  # quantile of the lengths of rows that becomes length 1
+# Different words in a column, each but one becoming a feature. Regret grows with the number of
+# features, so that more would rarely pay; a guess.
+_MAX_CATEGORIES = 12
+# Quantile of the lengths of rows that is scaled to length 1; the 5 % of longer rows are shortened.
+_SCALED_LENGTH_QUANTILE = 0.95
 
 
 class FeatureColumns(NamedTuple):
-    """What is known of each row before its decision."""
+    """Features of each row, known before its decision."""
 
     names: tuple[str, ...]
     table: np.ndarray  # [row, feature]
 
-    def of(self, rows: np.ndarray) -> FeatureColumns:
-        """Those of some rows."""
+    def select(self, rows: np.ndarray) -> FeatureColumns:
+        """The features of some rows, given as a mask."""
         return self._replace(table=self.table[rows])
 
 
 class FeatureScaling(NamedTuple):
-    """How features become rows of length 1 at most, an intercept first: (1, u) / sqrt 2.
+    """Scaling of features to rows of length at most 1, an intercept first: (1, u) / sqrt 2.
 
-    u holds (feature - centre) / spread, divided by `length`, and is shortened to length 1 where it
-    is longer. Features are public: these numbers may be taken from the log.
+    u = (feature - centre) / (spread * length), shortened to length 1 if it is longer. Features are
+    public, so these numbers may be fitted to the log.
     """
 
     names: tuple[str, ...]
@@ -41,7 +43,7 @@ class FeatureScaling(NamedTuple):
     def rows(self, table: np.ndarray) -> np.ndarray:
         """The rows that a policy is given.
 
-        >>> scaling = Scaling(("age",), np.array([40.0]), np.array([10.0]), 2.0)
+        >>> scaling = FeatureScaling(("age",), np.array([40.0]), np.array([10.0]), 2.0)
         >>> scaling.rows(np.array([[40.0], [50.0], [90.0]])).round(3).tolist()
         [[0.707, 0.0], [0.707, 0.354], [0.707, 0.707]]
         """
@@ -50,30 +52,29 @@ class FeatureScaling(NamedTuple):
         return np.hstack([np.ones((len(table), 1)), scaled]) / np.sqrt(2.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The scaling as plain values."""
         pairs = zip(self.names, self.centres.tolist(), self.spreads.tolist(), strict=True)
         features = {name: {"centre": centre, "spread": spread} for name, centre, spread in pairs}
         return {"features": features, "length": self.length}
 
 
 def fit_scaling(features: FeatureColumns) -> FeatureScaling:
-    """Columns centred and scaled, and a length that 95 % of the rows do not exceed."""
+    """Centre and scale the columns, and find a length that 95 % of the rows do not exceed."""
     centres, spreads = features.table.mean(axis=0), features.table.std(axis=0)
     spreads = np.where(spreads > 0, spreads, 1.0)
     lengths = np.linalg.norm((features.table - centres) / spreads, axis=1)
-    return FeatureScaling(
-        features.names, centres, spreads, float(np.quantile(lengths, _LONG)) or 1.0
-    )
+    length = float(np.quantile(lengths, _SCALED_LENGTH_QUANTILE)) or 1.0
+    return FeatureScaling(features.names, centres, spreads, length)
 
 
 def read_features(
-    path: str, columns: dict[str, Any], *, commas_between_cells: bool, decimal: str | None
+    source: str, columns: dict[str, Any], *, commas_between_cells: bool, decimal: str | None
 ) -> FeatureColumns:
-    """Columns of numbers as they are; columns of a few words as one feature for each but one."""
+    """Read columns of numbers as they are, and columns of words as one 0/1 feature per word but one."""
     names: list[str] = []
     parts: list[np.ndarray] = []
     for column, cells in columns.items():
-        where = f"{path}: column {column!r}"
+        where = f"{source}: column {column!r}"
         try:
             numbers, _ = read_numbers(
                 where, cells, commas_between_cells=commas_between_cells, decimal=decimal
@@ -82,9 +83,9 @@ def read_features(
             parts.append(numbers[:, None])
         except ParameterError as error:
             labels, codes = as_labels(where, cells)
-            if not 2 <= len(labels) <= _MOST_WORDS:
+            if not 2 <= len(labels) <= _MAX_CATEGORIES:
                 raise ParameterError(
-                    f"{error}; or give a column of 2 to {_MOST_WORDS} different words"
+                    f"{error}; or give a column of 2 to {_MAX_CATEGORIES} different words"
                 ) from None
             words = labels.to_pylist()
             names += [f"{column}={word}" for word in words[1:]]

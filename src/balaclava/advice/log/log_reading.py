@@ -1,4 +1,4 @@
-"""A log for `compare`: rows that can be used, and further columns that say more of them."""
+"""Reading a log for `balaclava compare`: rows to use, and columns that describe them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.declared import Outside, RewardRange, check
-from balaclava.advice.log.clipping import QUANTILES, public_limits
+from balaclava.advice.log.clipping import CLIP_QUANTILES, public_limits
 from balaclava.advice.log.drift import read_times
-from balaclava.advice.log.feature_columns import FEATURE, read_features
+from balaclava.advice.log.feature_columns import read_features
 from balaclava.advice.log.log_summary import LogSummary
-from balaclava.advice.log.participants import read_participants
-from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import PIPE, ReadOptions
-from balaclava.logs.numerals import FIRST_ROW, first_row, read_numbers
-from balaclava.logs.reader import LoggedRewards, read_log
+from balaclava.logs.numerals import ROW_NUMBERING, first_row, read_numbers
+from balaclava.logs.reader import LoggedRewards, as_labels, read_log
 
-_LARGEST = 1e100  # of a reward: sums of squares stay finite
-_MANY = 20  # arms
-LEAST_ROWS = 20  # of an arm; with fewer an average is hardly one
+# Largest absolute reward. Squares up to 1e200 can be summed over 1e100 rows without overflow.
+MAX_ABSOLUTE_REWARD = 1e100
+# Arms. With more labels than this and fewer than two rows each, the column is hardly one of arms.
+# A guess; real logs are far from it on both sides.
+MANY_ARMS = 20
+# Rows per arm, by default. A rule of thumb for a normal interval of a mean; see --min-rows.
+MIN_ROWS_PER_ARM = 20
+_FEATURE = "feature "  # prefix of the purpose of a feature column, followed by its number
 
 
 def summarise_log(
@@ -35,56 +38,72 @@ def summarise_log(
     outside: Outside = "refuse",
     clip: tuple[float, float] | None = None,
     clip_from: str | os.PathLike[str] | None = None,
-    clip_quantiles: tuple[float, float] = QUANTILES,
+    clip_quantiles: tuple[float, float] = CLIP_QUANTILES,
     propensity: str | None = None,
     time: str | None = None,
     person: str | None = None,
     features: Sequence[str] = (),
     min_rows: int | None = None,
-    how: ReadOptions | None = None,
+    read_options: ReadOptions | None = None,
 ) -> LogSummary:
-    """Read a log; errors name rows and columns, never rewards.
+    """Read a log once. Errors name rows and columns, never rewards.
 
-    With outside = "clip" rewards may leave `reward_range`, and policies clip them to it; with
-    `clip` policies that do so are tried beside those that need no range; `clip_from` takes these
-    limits from quantiles of a public file. `features` are columns that were known before the
-    decision. Arms with fewer than `min_rows` rows are left out.
+    Args:
+        path: a CSV or Parquet file with one row per decision; "-" reads standard input.
+        arm: name of the column of arms.
+        reward: name of the column of rewards.
+        reward_range: smallest and largest possible reward.
+        outside: "refuse" rewards outside `reward_range`, or "clip" them to it.
+        clip: limits for policies that clip, tried beside policies that need no range.
+        clip_from: public file; its quantiles replace `clip`.
+        clip_quantiles: lower and upper quantile for `clip_from`.
+        propensity: column with the probability of the arm that was played.
+        time: column with the time of the decision.
+        person: column that identifies the participant.
+        features: columns that were known before the decision.
+        min_rows: leave out arms with fewer rows.
+        read_options: how to read the file; None detects everything.
+
+    Raises:
+        ParameterError: the file cannot be read, or its content does not fit the arguments.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
         raise ParameterError('outside = "clip" needs a range; give it with --range')
+    options = read_options or ReadOptions()
     clip_source = ""
     if clip_from is not None:
         _require_public(path, clip, clip_from)
         clip, clip_source = public_limits(
-            clip_from, reward=reward, quantiles=clip_quantiles, how=how or ReadOptions()
+            clip_from, reward=reward, quantiles=clip_quantiles, read_options=options
         )
     limits = {
         name: _checked_range(name, pair)
         for name, pair in (("range", reward_range), ("clip", clip))
         if pair is not None
     }
-    path = os.fspath(path)
-    columns = {"propensity": propensity, "time": time, "person": person}
-    wanted = {name: column for name, column in columns.items() if column is not None}
-    wanted |= {f"{FEATURE}{i + 1}": column for i, column in enumerate(features)}
-    rows = read_log(path, arm=arm, reward=reward, others=wanted, how=how)
-    path = "the pipe" if path == PIPE else path
-    _refuse_huge(f"{path}: column {reward!r}", rows.rewards)
-    log, kept = _with_enough_rows(path, arm, rows, min_rows)
-    log = dataclasses.replace(
-        log,
+    purposes = {"propensity": propensity, "time": time, "person": person}
+    columns = {purpose: column for purpose, column in purposes.items() if column is not None}
+    columns |= {f"{_FEATURE}{i}": column for i, column in enumerate(features, start=1)}
+    rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
+    source = "the pipe" if os.fspath(path) == PIPE else os.fspath(path)
+    _refuse_huge(f"{source}: column {reward!r}", rows.rewards)
+    rows, kept, left_out = _with_enough_rows(source, arm, rows, min_rows)
+    log = LogSummary(
+        source,
+        rows,
         given_range=limits.get("range"),
         outside=outside,
         clip=limits.get("clip"),
         clip_source=clip_source,
-        **_more(path, wanted, rows, kept, None if how is None else how.decimal),
+        left_out=left_out,
+        **_further_columns(source, columns, rows, kept, options.decimal),
     )
     if "range" in limits and outside == "refuse" and log.clipped:
         low, high = limits["range"]
         raise ParameterError(
-            f"range = ({low:g}, {high:g}) does not hold all rewards of {path}; widen it, or "
-            "have the others clipped to it (--outside clip)"
+            f"range = ({low:g}, {high:g}) does not hold all rewards of {source}; widen it, or "
+            "clip the others to it with --outside clip"
         )
     if log.clip is not None and log.kind == "bounded" and log.given_range is None:
         log = dataclasses.replace(log, given_range=log.clip, outside="clip", clip=None)
@@ -94,112 +113,125 @@ def summarise_log(
 def _require_public(
     path: str | os.PathLike[str], clip: object, clip_from: str | os.PathLike[str]
 ) -> None:
-    """One source of limits, and another file than the log, whose rewards are to be protected."""
+    """Refuse two sources of limits, and limits from the log, whose rewards need protection."""
     if clip is not None:
-        raise ParameterError("give --clip or --clip-from, and not both")
+        raise ParameterError("--clip and --clip-from are both given; give one of them")
     if os.path.exists(path) and os.path.exists(clip_from) and os.path.samefile(path, clip_from):
         raise ParameterError(
-            f"clip-from = {os.fspath(clip_from)!r} is the log itself, whose rewards are to be "
-            "protected; give a file that is public"
+            f"clip-from = {os.fspath(clip_from)!r} is the log itself, whose rewards need "
+            "protection; give a public file"
         )
 
 
 def _refuse_huge(where: str, rewards: np.ndarray) -> None:
-    beyond = np.abs(rewards) > _LARGEST
+    beyond = np.abs(rewards) > MAX_ABSOLUTE_REWARD
     if beyond.any():
         raise ParameterError(
-            f"{where} is beyond {_LARGEST:g} in row {first_row(beyond)} {FIRST_ROW}; is it a mark "
-            "for what is missing? Remove or replace it"
+            f"{where} is beyond {MAX_ABSOLUTE_REWARD:g} in row {first_row(beyond)} "
+            f"{ROW_NUMBERING}; if it marks a missing value, remove or replace it"
         )
 
 
 def _checked_range(name: str, pair: tuple[float, float]) -> tuple[float, float]:
     low, high = check(name, pair, RewardRange)
     if not low < high:
-        raise ParameterError(f"{name} = ({low:g}, {high:g}) is empty; give smallest, then largest")
+        raise ParameterError(
+            f"{name} = ({low:g}, {high:g}) is empty; give the smaller limit first"
+        )
     return low, high
 
 
 def _with_enough_rows(
-    path: str, arm: str, rows: LoggedRewards, min_rows: int | None
-) -> tuple[LogSummary, np.ndarray]:
-    """The log without arms that are too rare, and which rows are left."""
-    left_out = []
-    if rows.dropped:
-        total = rows.dropped + rows.rewards.size
-        left_out.append(
-            f"{rows.dropped:,} of {total:,} rows ({rows.dropped / total:.1%}) lack a value and "
-            "were dropped: if they are not missing by chance, averages are biased."
-        )
+    source: str, arm: str, rows: LoggedRewards, min_rows: int | None
+) -> tuple[LoggedRewards, np.ndarray, tuple[str, ...]]:
+    """The log without rare arms, a mask of the rows kept, and sentences on what was left out."""
     labels = list(rows.by_arm)
     counts = np.bincount(rows.arms, minlength=len(labels))
-    rare = int(np.argmin(counts))
-    if len(labels) > _MANY and rows.rewards.size < 2 * len(labels):
-        raise ParameterError(
-            f"{path}: column {arm!r} has {len(labels):,} different cells in {rows.rewards.size:,} "
-            "rows; does it name the arm? Give the column that says which option was taken"
-        )
-    if len(labels) > 1 and min_rows is None and counts[rare] < LEAST_ROWS:
-        raise ParameterError(
-            f"{path}: arm {labels[rare]!r} has {counts[rare]} rows; give at least {LEAST_ROWS} for "
-            f"each arm, leave out such arms with --min-rows {LEAST_ROWS}, or take what there is, "
-            "which says little, with --min-rows 2"
-        )
+    _require_arms(source, arm, labels, counts, min_rows)
     enough = counts >= (min_rows or 1)
     kept = enough[rows.arms]
+    sentences = [] if not rows.dropped else [_missing_rows(rows)]
     if not enough.all():
-        left_out.append(
+        sentences.append(
             f"{int((~enough).sum())} of {len(labels)} arms have fewer than {min_rows} rows and "
             f"were left out, {int((~kept).sum()):,} rows ({(~kept).mean():.1%})."
         )
-        by_arm = {
-            label: rows.by_arm[label]
-            for label, is_kept in zip(labels, enough, strict=True)
-            if is_kept
-        }
         rows = dataclasses.replace(
             rows,
-            by_arm=by_arm,
+            by_arm={
+                label: rows.by_arm[label] for label, keep in zip(labels, enough, strict=True) if keep
+            },
             arms=(np.cumsum(enough) - 1)[rows.arms[kept]],
             rewards=rows.rewards[kept],
         )
     if len(rows.by_arm) < 2:
         names = "one arm only" if len(labels) == 1 else "fewer than two arms with enough rows"
         raise ParameterError(
-            f"{path}: column {arm!r} names {names}; a bandit needs two or more to choose from"
+            f"{source}: column {arm!r} names {names}; a bandit needs at least two"
         )
-    world = make_environment("empirical", samples=rows.by_arm)
-    return LogSummary(path, world, rows, left_out=tuple(left_out)), kept
+    return rows, kept, tuple(sentences)
 
 
-def _more(
-    path: str, wanted: dict[str, str], rows: LoggedRewards, kept: np.ndarray, decimal: str | None
+def _missing_rows(rows: LoggedRewards) -> str:
+    total = rows.dropped + rows.rewards.size
+    return (
+        f"{rows.dropped:,} of {total:,} rows ({rows.dropped / total:.1%}) lack a value and were "
+        "dropped: averages are biased unless values are missing at random."
+    )
+
+
+def _require_arms(
+    source: str, arm: str, labels: list[Any], counts: np.ndarray, min_rows: int | None
+) -> None:
+    """Refuse a column that hardly names arms, and arms with too few rows."""
+    rows, rare = int(counts.sum()), int(np.argmin(counts))
+    if len(labels) > MANY_ARMS and rows < 2 * len(labels):
+        raise ParameterError(
+            f"{source}: column {arm!r} has {len(labels):,} different cells in {rows:,} rows; give "
+            "the column that names the arm"
+        )
+    if len(labels) > 1 and min_rows is None and counts[rare] < MIN_ROWS_PER_ARM:
+        raise ParameterError(
+            f"{source}: arm {labels[rare]!r} has {counts[rare]} rows; give at least "
+            f"{MIN_ROWS_PER_ARM} for each arm, leave out rare arms with --min-rows "
+            f"{MIN_ROWS_PER_ARM}, or accept wide intervals with --min-rows 2"
+        )
+
+
+def _further_columns(
+    source: str, columns: dict[str, str], rows: LoggedRewards, kept: np.ndarray, decimal: str | None
 ) -> dict[str, Any]:
-    """The further columns, as numbers, for the rows that are left."""
-    more: dict[str, Any] = {}
-    columns = {
-        column: rows.others[name] for name, column in wanted.items() if name.startswith(FEATURE)
+    """Propensities, times, participants and features of the rows kept."""
+    cells = {column: rows.others[purpose] for purpose, column in columns.items()}
+    read_as: dict[str, Any] = {
+        "commas_between_cells": rows.commas_between_cells,
+        "decimal": decimal,
     }
-    if columns:
-        more["features"] = read_features(
-            path, columns, commas_between_cells=rows.commas_between_cells, decimal=decimal
-        ).of(kept)
-    for name, column in wanted.items():
-        where = f"{path}: column {column!r}"
-        cells = rows.others[name]
-        if name == "propensity":
-            chances, _ = read_numbers(
-                where, cells, commas_between_cells=rows.commas_between_cells, decimal=decimal
-            )
-            wrong = (chances <= 0) | (chances > 1)
-            if wrong.any():
-                raise ParameterError(
-                    f"{where} is not above 0 and at most 1 in row {first_row(wrong)} {FIRST_ROW}; "
-                    "give the probability with which the arm of that row was played"
-                )
-            more["propensities"] = chances[kept]
-        elif name == "time":
-            more["times"] = read_times(where, cells)[kept]
-        elif name == "person":
-            more["people"] = read_participants(where, cells)[kept]
-    return more
+    further: dict[str, Any] = {}
+    features = {
+        column: cells[column]
+        for purpose, column in columns.items()
+        if purpose.startswith(_FEATURE)
+    }
+    if features:
+        further["features"] = read_features(source, features, **read_as).select(kept)
+    for purpose, column in columns.items():
+        where = f"{source}: column {column!r}"
+        if purpose == "propensity":
+            further["propensities"] = _read_propensities(where, cells[column], read_as)[kept]
+        elif purpose == "time":
+            further["times"] = read_times(where, cells[column])[kept]
+        elif purpose == "person":
+            further["participants"] = as_labels(where, cells[column])[1][kept]
+    return further
+
+
+def _read_propensities(where: str, cells: Any, read_as: dict[str, Any]) -> np.ndarray:
+    propensities, _ = read_numbers(where, cells, **read_as)
+    wrong = (propensities <= 0) | (propensities > 1)
+    if wrong.any():
+        raise ParameterError(
+            f"{where} is not above 0 and at most 1 in row {first_row(wrong)} {ROW_NUMBERING}; "
+            "give the probability with which the arm of that row was played"
+        )
+    return propensities

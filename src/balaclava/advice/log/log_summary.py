@@ -1,266 +1,274 @@
-"""What a log says: its arms, its tails, and which kind of policies it is for."""
+"""Summary of a log: its arms, its rewards, and the kind of policies that fit them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from balaclava._core.declared import Outside
-from balaclava.advice.choose.rules import Rewards
 from balaclava.advice.log.arm_estimates import (
     ArmEstimate,
     BestArmTest,
     WeightedArmEstimate,
     compare_best_arm,
     estimate_arm,
+    estimate_weighted_arms,
     is_binary,
 )
-from balaclava.advice.log.arm_estimates import estimate_weighted_arms as weigh
 from balaclava.advice.log.clipping import clipping_findings
-from balaclava.advice.log.drift import UNFIT, drift_findings
+from balaclava.advice.log.drift import DRIFT_WARNING, drift_findings
 from balaclava.advice.log.feature_columns import FeatureColumns
 from balaclava.advice.log.participants import Participants, count_participants
-from balaclava.advice.log.tail_index import TailIndex, hill_estimate
-from balaclava.environments.base import Environment
+from balaclava.advice.log.tail_index import (
+    MOMENT_ORDER_PER_INDEX,
+    MOMENT_ORDERS,
+    TailIndex,
+    hill_estimate,
+    round_up_two_digits,
+)
 from balaclava.logs.reader import LoggedRewards
 from balaclava.privacy.guarantee import Guarantee
 
-_LIGHT = 3.0  # a tail index that is surely above it: noise for a range costs less than truncation
-_FEW_VALUES = 20  # distinct rewards that make a scale of grades
-_ORDERS = (1.05, 2.0)  # moments that policies for heavy tails take
-_UNEVEN = 3.0  # times as many rows on one arm as on another
-_WRONG = 4.0  # standard errors
+# Tail index. If it is surely larger, noise for the whole range costs less than truncation. A guess:
+# `compare` shows both sides of it with --clip.
+_LIGHT_TAIL_INDEX = 3.0
+_MAX_GRADES = 20  # different rewards that are taken for a rating scale; a guess
+_UNEVEN_RATIO = 3.0  # rows of the commonest arm per row of the rarest, above which bias is mentioned
+_WRONG_PROPENSITY_ERRORS = 4.0  # standard errors; by chance 1 arm in 16,000
 
 
 @dataclass(frozen=True)
 class LogSummary:
-    """A log, and what was seen in it. It never shows a reward."""
+    """A log and the figures that describe it. No sentence repeats a reward."""
 
     path: str
-    world: Environment
-    rows_read: LoggedRewards
+    logged: LoggedRewards
     given_range: tuple[float, float] | None = None
-    outside: Outside = "refuse"  # what happens to rewards outside that range
-    clip: tuple[float, float] | None = None  # a range to which they may be clipped instead
-    clip_source: str = ""  # where its limits come from, in a sentence
+    outside: Outside = "refuse"  # what to do with rewards outside `given_range`
+    clip: tuple[float, float] | None = None  # limits for policies that clip instead of truncate
+    clip_source: str = ""  # where these limits come from, in a sentence
     left_out: tuple[str, ...] = ()  # what was dropped, in sentences
     propensities: np.ndarray | None = None  # of the arm that was played, for each row
     times: np.ndarray | None = None
-    people: np.ndarray | None = None  # the number of each row's person
-    features: FeatureColumns | None = None  # what was known before each decision
+    participants: np.ndarray | None = None  # number of each row's participant
+    features: FeatureColumns | None = None  # known before each decision
 
     @cached_property
     def _rewards(self) -> np.ndarray:
-        rewards: np.ndarray = self.world.constants().rewards
-        return rewards
+        return np.concatenate(self.samples)
 
     @property
     def rows(self) -> int:
-        """How many decisions it holds."""
+        """Number of decisions."""
         return self._rewards.size
 
     @property
     def labels(self) -> list[str]:
-        """The arms."""
-        return [str(label) for label in self.world.arm_labels or ()]
+        """The names of the arms."""
+        return [str(label) for label in self.logged.by_arm]
 
     @property
     def samples(self) -> list[np.ndarray]:
         """The rewards of each arm."""
-        return list(self.rows_read.by_arm.values())
+        return list(self.logged.by_arm.values())
 
     @property
     def counts(self) -> dict[str, int]:
         """The rows of each arm."""
-        return {
-            label: rewards.size for label, rewards in zip(self.labels, self.samples, strict=True)
-        }
+        return {str(label): rewards.size for label, rewards in self.logged.by_arm.items()}
 
     @cached_property
-    def chances(self) -> list[np.ndarray | None]:
-        """Of each row of each arm, how much it weighs; None where all weigh the same."""
+    def observed_range(self) -> tuple[float, float]:
+        """The smallest and the largest reward."""
+        return float(self._rewards.min()), float(self._rewards.max())
+
+    @cached_property
+    def weights(self) -> list[np.ndarray | None]:
+        """The weights of each arm's rows: 1 / propensity, or None if all are equal."""
         if self.propensities is None:
             return [None] * len(self.labels)
         weights = 1 / self.propensities
-        return [weights[self.rows_read.arms == i] for i in range(len(self.labels))]
+        return [weights[self.logged.arms == i] for i in range(len(self.labels))]
 
     @cached_property
     def arms(self) -> list[ArmEstimate]:
         """Rows, mean and interval of each arm."""
-        whose = self.people
+        people = self.participants
         return [
             estimate_arm(
                 label,
                 self.samples[i],
-                self.chances[i],
-                None if whose is None else whose[self.rows_read.arms == i],
+                self.weights[i],
+                None if people is None else people[self.logged.arms == i],
             )
             for i, label in enumerate(self.labels)
         ]
 
     @cached_property
-    def telling(self) -> BestArmTest:
+    def best_arm_test(self) -> BestArmTest:
         """Whether the best arm can be told from the others."""
         return compare_best_arm(self.arms, binary=is_binary(self._rewards))
 
     @cached_property
-    def weighted(self) -> list[WeightedArmEstimate]:
-        """Each arm by inverse propensity weights, where there are propensities."""
+    def weighted_arms(self) -> list[WeightedArmEstimate]:
+        """Each arm by inverse propensity weights; empty without propensities."""
         if self.propensities is None:
             return []
-        rows = self.rows_read
-        return weigh(self.labels, rows.arms, rows.rewards, self.propensities, self.people)
+        rows = self.logged
+        return estimate_weighted_arms(
+            self.labels, rows.arms, rows.rewards, self.propensities, self.participants
+        )
 
-    def per_person(self, guarantee: Guarantee) -> Participants | None:
-        """Rewards per person, and what they make of a guarantee for one."""
-        if self.people is None:
+    def per_participant(self, guarantee: Guarantee) -> Participants | None:
+        """Rewards per participant, and what they make of a guarantee for one reward."""
+        if self.participants is None:
             return None
-        rows = self.rows_read
-        return count_participants(self.labels, rows.arms, rows.rewards, self.people, guarantee)
+        rows = self.logged
+        return count_participants(
+            self.labels, rows.arms, rows.rewards, self.participants, guarantee
+        )
 
     @cached_property
     def tail(self) -> TailIndex | None:
-        """The tail index, where it can be estimated."""
+        """The tail index of the rewards, if it can be estimated."""
         return hill_estimate(self._rewards)
 
     @cached_property
-    def kind(self) -> Rewards:
-        """Which policies it is for."""
+    def kind(self) -> Literal["bounded", "heavy-tailed"]:
+        """The kind of rewards, which decides the policies that fit."""
         bounded = self.given_range is not None or self._in_unit_interval or self._graded
-        light = self.tail is None or self.tail.low > _LIGHT
+        light = self.tail is None or self.tail.low > _LIGHT_TAIL_INDEX
         return "bounded" if bounded or light else "heavy-tailed"
 
     @property
     def _in_unit_interval(self) -> bool:
-        low, high = self.world.reward_range
+        low, high = self.observed_range
         return low >= 0.0 and high <= 1.0
 
     @cached_property
     def _graded(self) -> bool:
-        beginning = self._rewards[: 100 * _FEW_VALUES]  # which is mostly enough to tell
-        return all(np.unique(part).size <= _FEW_VALUES for part in (beginning, self._rewards))
+        beginning = self._rewards[: 100 * _MAX_GRADES]  # mostly enough to decide, and fast
+        return all(np.unique(part).size <= _MAX_GRADES for part in (beginning, self._rewards))
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The range that was given, or one around the rewards, rounded outwards."""
+        """The given range, or the observed one rounded outwards."""
         if self.given_range is not None:
             return self.given_range
         if self._in_unit_interval:
             return (0.0, 1.0)
-        low, high = self.world.reward_range
-        return (0.0 - _outwards(-low), _outwards(high))  # 0, not -0
+        low, high = self.observed_range
+        return (0.0 - _round_up(-low), _round_up(high))  # 0, not -0
 
     @property
     def clipped(self) -> float:
         """The share of rewards outside the range."""
-        return self.outside_of(self.reward_range)
-
-    @property
-    def _much_too_wide(self) -> bool:
-        low, high = self.world.reward_range
-        return low < high and high - low < 0.1 * (self.reward_range[1] - self.reward_range[0])
+        low, high = self.reward_range
+        return float(((self._rewards < low) | (self._rewards > high)).mean())
 
     @property
     def moment_order(self) -> float:
         """The highest order, up to 2, of a moment that is surely finite by the tail index."""
-        low, high = _ORDERS
+        low, high = MOMENT_ORDERS
         if self.tail is None:
             return high
-        return float(f"{min(max(0.95 * self.tail.low, low), high):.3g}")
+        return float(f"{min(max(MOMENT_ORDER_PER_INDEX * self.tail.low, low), high):.3g}")
+
+    def moment(self, order: float) -> float:
+        """The largest E|X|^order over the arms."""
+        return max(float((np.abs(rewards) ** order).mean()) for rewards in self.samples)
 
     @property
     def moment_bound(self) -> float:
-        """The largest moment of that order over the arms, rounded up to two digits."""
-        moment = self.world.moment(self.moment_order) or 1.0
-        step = 10.0 ** (math.floor(math.log10(moment)) - 1)
-        return float(f"{math.ceil(moment / step) * step:.2g}")
+        """The largest moment of order `moment_order`, rounded up to two digits."""
+        return round_up_two_digits(self.moment(self.moment_order) or 1.0)
+
+    @property
+    def drifts(self) -> bool:
+        """Whether averages change over time."""
+        return DRIFT_WARNING in self._drift_findings
+
+    @cached_property
+    def _drift_findings(self) -> list[str]:
+        if self.times is None:
+            return []
+        return drift_findings(self.labels, self.logged.arms, self.logged.rewards, self.times)
 
     def findings(self) -> list[str]:
-        """What was seen, in sentences."""
-        counts = self.counts
-        usual = "UTF-8, commas between cells, decimal points"
-        written = ", ".join(self.rows_read.detected) or usual
-        kind = self.rows_read.kind
+        """The summary, in sentences."""
+        counts = self.counts.values()
+        kind = self.logged.kind
+        written = ", ".join(self.logged.detected) or "UTF-8, commas between cells, decimal points"
         return [
-            f"{self.rows:,} rows, {len(counts)} arms, {min(counts.values()):,} to "
-            f"{max(counts.values()):,} rows an arm.",
+            f"{self.rows:,} rows, {len(counts)} arms, {min(counts):,} to {max(counts):,} rows an "
+            "arm.",
             f"Read as {kind}{'' if kind == 'Parquet' else f': {written}'}.",
             *self.left_out,
-            *self._bias(),
-            *self._over_time,
-            *self._rewards_in_words(),
+            *self._bias_findings(),
+            *self._drift_findings,
+            *self._reward_findings(),
         ]
 
-    def _bias(self) -> list[str]:
-        """Who chose the arms, and what that does to averages."""
+    def _bias_findings(self) -> list[str]:
+        """Signs that the logging policy biases the averages."""
         counts = self.counts
         rare, often = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         if self.propensities is None:
-            if counts[often] <= _UNEVEN * counts[rare]:
+            if counts[often] <= _UNEVEN_RATIO * counts[rare]:
                 return []
             return [
                 f"Rows are uneven: {counts[often]:,} of {often!r}, {counts[rare]:,} of {rare!r}. "
-                "If whatever chose the arms looked at rewards, averages of arms that it gave up "
-                "are too low; if it looked at people, arms were tried on different people. Then "
-                "differences here are not what the arms would do. Where the chance of each choice "
-                "was logged, give its column with --propensity."
+                "If the logging policy looked at rewards, averages of arms that it dropped are too "
+                "low. If it looked at people, arms were tried on different people. Either way "
+                "differences here are not what the arms would do. If the chance of each choice was "
+                "logged, give its column with --propensity."
             ]
         wrong = [
             row.label
-            for row in self.weighted
-            if abs(row.total_weight - 1) > _WRONG * max(row.weight_error, 1e-9)
+            for row in self.weighted_arms
+            if abs(row.total_weight - 1) > _WRONG_PROPENSITY_ERRORS * max(row.weight_error, 1e-9)
         ]
         if not wrong:
             return []
         return [
             f"The propensities do not fit the rows of {', '.join(map(repr, wrong))}: 1 / "
-            "propensity "
-            "should add up to the number of rows. Is it the probability of the arm that was played?"
+            "propensity should add up to the number of rows. Is it the probability of the arm that "
+            "was played?"
         ]
 
-    @property
-    def drifts(self) -> bool:
-        """Whether averages change over time, where that can be seen."""
-        return UNFIT in self._over_time
-
-    @cached_property
-    def _over_time(self) -> list[str]:
-        if self.times is None:
-            return []
-        return drift_findings(self.labels, self.rows_read.arms, self.rows_read.rewards, self.times)
-
-    def _rewards_in_words(self) -> list[str]:
-        """Bounded or heavy-tailed, and what policies are told."""
+    def _reward_findings(self) -> list[str]:
+        """Whether rewards are bounded or heavy-tailed, and what policies are given."""
         if float(np.ptp(self._rewards)) == 0.0:
             return ["All rewards are the same: there is nothing to learn from this log."]
         if self.kind == "bounded":
             sentences = [f"Rewards are taken as bounded: {self._why_bounded()}."]
-            if self._much_too_wide:
+            low, high = self.observed_range
+            if low < high and high - low < 0.1 * (self.reward_range[1] - self.reward_range[0]):
                 sentences.append(
-                    "The rewards fill a small part of that range, and the noise is made for all of "
-                    "it: give a narrower one with --range if you know that no reward leaves it."
+                    "The rewards fill a small part of that range, and the noise scales with all of "
+                    "it: give a narrower range with --range if you know that no reward leaves it."
                 )
-            return sentences + self._clipping()
+            return sentences + self._clipping_findings()
         sentences = []
         if self.tail is not None:
             sentences = [
-                f"Rewards look heavy-tailed: tail index {self.tail.index:.2f}, 95 % confidence "
-                f"interval {self.tail.low:.2f} to {self.tail.high:.2f} (Hill, the {self.tail.used} "
-                f"largest); {_LIGHT:g} or less cannot be excluded. Noise for the whole range would "
-                "drown what is to be learned, so that the policies below truncate. Intervals of "
-                "averages, and worlds resampled from the rows, are rough for such rewards.",
+                f"Rewards look heavy-tailed: {self.tail.describe('.2f')}; {_LIGHT_TAIL_INDEX:g} "
+                "or less cannot be excluded. Noise for the whole range would drown the signal, so "
+                "the policies below truncate. Intervals of averages, and worlds resampled from the "
+                "rows, are rough for such rewards.",
                 f"Policies are told that E|reward|^{self.moment_order:g} is at most "
-                f"{self.moment_bound:g}, which was computed from the log. In production give a "
-                "bound from what you know instead. If there is a range that no reward can leave, "
-                "give it with --range; to have rewards clipped to one, --clip.",
+                f"{self.moment_bound:g}, computed from the log. In production give a bound from "
+                "what you know instead. If there is a range that no reward can leave, give it with "
+                "--range; to clip rewards to one, use --clip.",
             ]
-        return sentences + self._clipping()
+        return sentences + self._clipping_findings()
 
-    def _clipping(self) -> list[str]:
-        """What clipping does to averages, where it is asked for."""
+    def _clipping_findings(self) -> list[str]:
+        """The bias of clipping, if rewards are to be clipped."""
         limits = self.given_range if self.outside == "clip" else self.clip
         if limits is None:
             return []
@@ -270,11 +278,6 @@ class LogSummary:
         )
         return [*clipping_findings(self.labels, self.samples, limits), source]
 
-    def outside_of(self, limits: tuple[float, float]) -> float:
-        """The share of rewards outside a range."""
-        low, high = limits
-        return float(((self._rewards < low) | (self._rewards > high)).mean())
-
     def _why_bounded(self) -> str:
         low, high = self.reward_range
         interval = f"[{low:g}, {high:g}]"
@@ -282,9 +285,9 @@ class LogSummary:
             if not self.clipped:
                 return f"you gave the range {interval}"
             return (
-                f"you gave the range {interval} and have rewards outside it clipped, here "
-                f"{self.clipped:.2g} of them. Regret is counted in rewards as they were logged, so "
-                "that it shows what clipping misses"
+                f"you gave the range {interval}, and rewards outside it are clipped, here a share "
+                f"of {self.clipped:.2g}. Regret is counted in rewards as they were logged, so it "
+                "includes what clipping misses"
             )
         if self._in_unit_interval:
             return "all lie in [0, 1]"
@@ -293,18 +296,14 @@ class LogSummary:
             "give a range from what you know instead (--range): a range from data is not private"
         )
         if self._graded:
-            return f"there are at most {_FEW_VALUES} different ones; {source}"
+            return f"there are at most {_MAX_GRADES} different ones; {source}"
         if self.tail is None:
-            return f"the largest rewards are no tail; {source}"
-        return (
-            f"the tail is light, index {self.tail.index:.3g} with 95 % confidence interval "
-            f"{self.tail.low:.3g} to {self.tail.high:.3g} (Hill, the {self.tail.used} largest); "
-            f"{source}"
-        )
+            return f"the largest rewards do not form a tail; {source}"
+        return f"the tail is light, {self.tail.describe('.3g')}; {source}"
 
 
-def _outwards(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten that is not below; 0 for what is not above 0."""
+def _round_up(value: float) -> float:
+    """The next 1, 2 or 5 times a power of ten; 0 for a value that is not positive."""
     if value <= 0:
         return 0.0
     size = 10.0 ** math.floor(math.log10(value))

@@ -1,9 +1,8 @@
-"""What another policy would have earned on a log: IPS, SNIPS and doubly robust estimates.
+"""Off-policy evaluation on a log: IPS, SNIPS and doubly robust estimates of two policies.
 
-Two policies are fitted on one half of the log and evaluated on the other, both ways: the best
-single arm, and the arm with the highest prediction of a linear model of its own. What is estimated
-is the average reward of the policies that were fitted so; no row is judged by a model that it took
-part in.
+The policies are the best single arm, and the arm with the highest prediction of its own linear
+model. Both are fitted on one half of the log and evaluated on the other, both ways, so that no row
+is judged by a model that was fitted to it.
 """
 
 from __future__ import annotations
@@ -13,14 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.extras import require_extra
+from balaclava.advice.log.arm_estimates import clustered_root
 from balaclava.simulation.analysis.statistics import NORMAL_REACH
 
 OFF_POLICY_METHODS = ("doubly robust", "SNIPS", "IPS")
 ONE_ARM, BY_FEATURES = "best single arm", "linear, by features"
-_PRIOR = 2.0  # ridge by which an arm's coefficients are pulled to those of all arms
-_FLOOR = 0.01  # of an estimated propensity
-_MOST_ROWS = 50_000  # that propensities are fitted to
-_CHUNK = 100_000
+# Ridge, in rows, that pulls an arm's coefficients to those of all arms. Off-policy evaluation
+# judges the fit on the other half, so this number affects power, not validity; a guess.
+_RIDGE_ROWS = 2.0
+_PROPENSITY_FLOOR = 0.01  # of an estimated propensity: caps a weight at 100
+_PROPENSITY_FIT_ROWS = 50_000  # rows that propensities are fitted to, for speed
+_PREDICTION_CHUNK_ROWS = 100_000  # rows predicted at once, for memory
+_TINY = 1e-300  # avoids division by 0
 
 
 class IntervalEstimate(NamedTuple):
@@ -32,7 +35,7 @@ class IntervalEstimate(NamedTuple):
 
 
 class PolicyValue(NamedTuple):
-    """What a policy would have earned a decision, by each method."""
+    """Mean reward per decision that a policy would have earned, by each method."""
 
     policy: str
     effective: float  # rows that would be as good if all of them had followed the policy
@@ -40,11 +43,11 @@ class PolicyValue(NamedTuple):
 
 
 class OffPolicyEvaluation(NamedTuple):
-    """Both policies, and what features gain over none."""
+    """The values of both policies, and the gain of features over the best single arm."""
 
     values: tuple[PolicyValue, PolicyValue]
     gain: dict[str, IntervalEstimate]
-    estimated: bool  # whether propensities were
+    estimated: bool  # whether propensities were estimated
 
 
 def evaluate_off_policy(
@@ -52,38 +55,38 @@ def evaluate_off_policy(
     rewards: np.ndarray,
     rows: np.ndarray,
     propensities: np.ndarray | None,
-    people: np.ndarray | None = None,
+    participants: np.ndarray | None = None,
     seed: int = 1,
 ) -> OffPolicyEvaluation:
-    """Evaluate both policies; `rows` are those of `Scaling`, an intercept first.
+    """Evaluate both policies; `rows` are those of `FeatureScaling`, an intercept first.
 
-    All rows of a person are in the same half, and count as one in the intervals.
+    All rows of a participant are in the same half, and count as one in the intervals.
 
     Example:
         >>> rng = np.random.default_rng(1)
         >>> x, arms = rng.choice([-1.0, 1.0], 4_000), rng.integers(0, 2, 4_000)
         >>> rewards = (rng.random(4_000) < 0.5 + 0.2 * x * (2 * arms - 1)).astype(float)
         >>> rows = np.column_stack([np.ones(4_000), x])
-        >>> done = evaluate(arms, rewards, rows, np.full(4_000, 0.5))
-        >>> gain = done.gain["doubly robust"]
-        >>> gain.low < 0.2 < gain.high, round(gain.value, 2)
+        >>> gain = evaluate_off_policy(arms, rewards, rows, np.full(4_000, 0.5)).gain
+        >>> each = gain["doubly robust"]
+        >>> each.low < 0.2 < each.high, round(each.value, 2)
         (True, 0.21)
     """
-    groups = np.arange(rewards.size) if people is None else people
+    groups = np.arange(rewards.size) if participants is None else participants
     sides = np.random.default_rng(seed).permutation(int(groups.max()) + 1) % 2
     half = sides[groups]
     weights = {name: np.zeros(rewards.size) for name in (ONE_ARM, BY_FEATURES)}
     robust = {name: np.zeros(rewards.size) for name in weights}
     count = int(arms.max()) + 1
     for side in (0, 1):
-        past, now = half != side, half == side
+        fitting, now = half != side, half == side
         if propensities is None:
-            model = fit_propensities(rows[past], arms[past], count)
-            chances = np.maximum(model.chances(rows, arms), _FLOOR)
+            model = fit_propensities(rows[fitting], arms[fitting], count)
+            chances = np.maximum(model.chances(rows, arms), _PROPENSITY_FLOOR)
         else:
             chances = propensities
-        theta = fit_arms(rows[past], arms[past], rewards[past], count)
-        best = _best_arm(arms[past], rewards[past], 1 / chances[past], count)
+        theta = fit_arms(rows[fitting], arms[fitting], rewards[fitting], count)
+        best = _best_arm(arms[fitting], rewards[fitting], 1 / chances[fitting], count)
         choices = {
             ONE_ARM: np.full(int(now.sum()), best),
             BY_FEATURES: _highest(rows[now], theta),
@@ -98,23 +101,23 @@ def evaluate_off_policy(
     values = [
         PolicyValue(
             name,
-            float(weights[name].sum() ** 2 / max((weights[name] ** 2).sum(), 1e-300)),
-            {method: _estimate(*terms[name][method], people) for method in OFF_POLICY_METHODS},
+            float(weights[name].sum() ** 2 / max((weights[name] ** 2).sum(), _TINY)),
+            {method: _estimate(*terms[name][method], participants) for method in OFF_POLICY_METHODS},
         )
         for name in weights
     ]
     gain = {}
     for method in OFF_POLICY_METHODS:
-        (after, moves), (before, moves_2) = terms[BY_FEATURES][method], terms[ONE_ARM][method]
-        gain[method] = _estimate(after - before, moves - moves_2, people)
+        linear, single = terms[BY_FEATURES][method], terms[ONE_ARM][method]
+        gain[method] = _estimate(linear[0] - single[0], linear[1] - single[1], participants)
     return OffPolicyEvaluation((values[0], values[1]), gain, propensities is None)
 
 
 def _terms(
     weights: np.ndarray, rewards: np.ndarray, robust: np.ndarray
 ) -> dict[str, tuple[float, np.ndarray]]:
-    """By each method the estimate, and by how much each row moves it (times the rows)."""
-    total = max(float(weights.mean()), 1e-300)
+    """By method: the estimate, and the influence of each row on it (times the rows)."""
+    total = max(float(weights.mean()), _TINY)
     ips = weights * rewards
     snips = float(ips.mean()) / total
     return {
@@ -124,15 +127,15 @@ def _terms(
     }
 
 
-def _estimate(value: float, moves: np.ndarray, people: np.ndarray | None) -> IntervalEstimate:
-    sums = moves if people is None else np.bincount(people, weights=moves)
-    reach = NORMAL_REACH * float(np.sqrt((sums**2).sum())) / moves.size
+def _estimate(
+    value: float, influence: np.ndarray, participants: np.ndarray | None) -> IntervalEstimate:
+    reach = NORMAL_REACH * clustered_root(influence, participants) / influence.size
     return IntervalEstimate(value, value - reach, value + reach)
 
 
 def fit_arms(rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, count: int) -> np.ndarray:
-    """Coefficients [arm, feature]: ridge regression towards that of all arms together."""
-    ridge = _PRIOR * np.eye(rows.shape[1])
+    """Coefficients [arm, feature] by ridge regression towards those of all arms together."""
+    ridge = _RIDGE_ROWS * np.eye(rows.shape[1])
     shared = np.linalg.solve(rows.T @ rows + 1e-6 * ridge, rows.T @ rewards)
     theta = np.empty((count, rows.shape[1]))
     for arm in range(count):
@@ -145,39 +148,43 @@ def fit_arms(rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, count: int
 def coefficient_posterior(
     rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients of each arm, and a root of the covariance that their fit leaves open."""
+    """Coefficients of each arm, and a root of the covariance of their errors."""
     theta = fit_arms(rows, arms, rewards, count)
     roots = np.empty((count, rows.shape[1], rows.shape[1]))
     usual = float(rewards.var())
     for arm in range(count):
         mine = rows[arms == arm]
         errors = rewards[arms == arm] - mine @ theta[arm]
-        gram = mine.T @ mine + _PRIOR * np.eye(rows.shape[1])
-        # One error of the usual size more: an arm without a success may yet have some.
+        gram = mine.T @ mine + _RIDGE_ROWS * np.eye(rows.shape[1])
+        # One more error of the usual size: an arm without a success may still have some.
         spread = float((errors**2).sum() + usual) / (errors.size + 1)
         roots[arm] = np.linalg.cholesky((spread + 1e-12) * np.linalg.inv(gram))
     return theta, roots
 
 
 def _best_arm(arms: np.ndarray, rewards: np.ndarray, weights: np.ndarray, count: int) -> int:
-    """The arm with the highest weighted mean, pulled to that of all rows as models are."""
+    """The arm with the highest weighted mean, shrunk to that of all rows as the models are."""
     sums = np.bincount(arms, weights * rewards, count)
     totals = np.bincount(arms, weights, count)
     each = np.bincount(arms, minlength=count)
-    means = sums / np.maximum(totals, 1e-300)
+    means = sums / np.maximum(totals, _TINY)
     overall = float((weights * rewards).sum() / weights.sum())
-    pull = 2 * _PRIOR  # an intercept of (1, u) / sqrt 2 has half the weight of a row
+    pull = 2 * _RIDGE_ROWS  # an intercept of (1, u) / sqrt 2 has half the weight of a row
     return int(np.argmax((each * means + pull * overall) / (each + pull)))
 
 
 def _highest(rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """The arm with the highest prediction, for each row."""
-    starts = range(0, len(rows), _CHUNK)
-    return np.concatenate([np.argmax(rows[i : i + _CHUNK] @ theta.T, axis=1) for i in starts])
+    return np.concatenate([np.argmax(rows[part] @ theta.T, axis=1) for part in _chunks(rows)])
+
+
+def _chunks(rows: np.ndarray) -> list[slice]:
+    size = _PREDICTION_CHUNK_ROWS
+    return [slice(i, i + size) for i in range(0, len(rows), size)]
 
 
 class PropensityModel(NamedTuple):
-    """Chances of the arms given a row: softmax of linear scores."""
+    """Probabilities of the arms given a row: softmax of linear scores."""
 
     scores: np.ndarray  # [feature, arm]
 
@@ -189,9 +196,10 @@ class PropensityModel(NamedTuple):
         return shares
 
     def chances(self, rows: np.ndarray, arms: np.ndarray) -> np.ndarray:
-        """Those of one arm in each row."""
-        parts = [slice(i, i + _CHUNK) for i in range(0, len(rows), _CHUNK)]
-        picked = [np.take_along_axis(self(rows[part]), arms[part, None], 1) for part in parts]
+        """The probability of one arm in each row."""
+        picked = [
+            np.take_along_axis(self(rows[part]), arms[part, None], 1) for part in _chunks(rows)
+        ]
         return np.concatenate(picked)[:, 0]
 
 
@@ -200,13 +208,13 @@ def fit_propensities(rows: np.ndarray, arms: np.ndarray, count: int) -> Propensi
     require_extra("scipy", "estimating propensities")
     from scipy.optimize import minimize
 
-    rows, arms = rows[:_MOST_ROWS], arms[:_MOST_ROWS]
+    rows, arms = rows[:_PROPENSITY_FIT_ROWS], arms[:_PROPENSITY_FIT_ROWS]
     chosen = arms[:, None] == np.arange(count)
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         scores = flat.reshape(rows.shape[1], count)
         shares = PropensityModel(scores)(rows)
-        likely = np.log(np.maximum(shares[np.arange(arms.size), arms], 1e-300)).sum()
+        likely = np.log(np.maximum(shares[np.arange(arms.size), arms], _TINY)).sum()
         slope = rows.T @ (shares - chosen) + scores
         return float(0.5 * (scores**2).sum() - likely), slope.ravel()
 

@@ -1,68 +1,63 @@
-"""How many rewards a person gives, what that makes of epsilon, and what a cap does."""
+"""Rewards per participant: their effect on epsilon, and the effect of a cap."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.logs.reader import as_labels
 from balaclava.privacy.guarantee import Guarantee
 
-_CAPS = (1, 2, 3, 5, 10, 20, 50, 100)
+_CAPS_SHOWN = (1, 2, 3, 5, 10, 20, 50, 100)  # rewards; roughly evenly spaced on a log scale
 
 
 class RewardCap(NamedTuple):
-    """The first rewards of each person are used, and no others."""
+    """A cap: only the first `rewards` rewards of each participant are used."""
 
     rewards: int
-    guarantee: str  # for all rewards of a person together
+    guarantee: str  # for all rewards of a participant together
     rows_kept: float  # as a share
     people_cut: float
-    best: str  # the arm with the highest average among the rows that are left
+    best: str  # the arm with the highest average among the rows kept
 
 
 class Participants(NamedTuple):
-    """Rewards per person in a log."""
+    """Rewards per participant in a log."""
 
     people: int
     rows: int
     median: float
     most: int
-    guarantee: str  # of the person with most
+    guarantee: str  # of the participant with most rewards
     caps: tuple[RewardCap, ...]
 
     def findings(self) -> list[str]:
-        """In sentences."""
-        mean = self.rows / self.people
+        """The counts, in sentences."""
         if self.most == 1:
             return [
-                f"{self.people:,} people, one row each: a guarantee for one reward is one each."
+                f"{self.people:,} people, one row each: a guarantee for one reward covers each of "
+                "them."
             ]
         return [
-            f"{self.people:,} people gave {self.rows:,} rewards: {mean:.3g} each on average, half "
-            f"of them at most {self.median:g}, one of them {self.most:,}. A guarantee covers one "
-            f"reward: who gave {self.most:,} has {self.guarantee}.",
-            "Rows of one person are not independent: the intervals take them as one.",
+            f"{self.people:,} people gave {self.rows:,} rewards: {self.rows / self.people:.3g} "
+            f"each on average, with a median of {self.median:g} and a maximum of {self.most:,}. A "
+            f"guarantee covers one reward: the participant with {self.most:,} has "
+            f"{self.guarantee}.",
+            "Rows of one person are not independent: the intervals count them as one.",
         ]
 
 
-def read_participants(where: str, column: Any) -> np.ndarray:
-    """The number of each row's person."""
-    return as_labels(where, column)[1]
-
-
-def rank_within(people: np.ndarray) -> np.ndarray:
-    """Which of a person's rewards each row is, counted from 0 in the order of the rows.
+def rank_within(participants: np.ndarray) -> np.ndarray:
+    """The ordinal of each row among its participant's rows, from 0.
 
     >>> rank_within(np.array([0, 1, 0, 0, 1])).tolist()
     [0, 0, 1, 2, 1]
     """
-    order = np.argsort(people, kind="stable")
-    counts = np.bincount(people)
+    order = np.argsort(participants, kind="stable")
+    counts = np.bincount(participants)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
-    ranks = np.empty(people.size, np.int64)
-    ranks[order] = np.arange(people.size) - starts
+    ranks = np.empty(participants.size, np.int64)
+    ranks[order] = np.arange(participants.size) - starts
     return ranks
 
 
@@ -70,16 +65,16 @@ def count_participants(
     labels: list[str],
     arms: np.ndarray,
     rewards: np.ndarray,
-    people: np.ndarray,
+    participants: np.ndarray,
     guarantee: Guarantee,
 ) -> Participants:
-    """How many rewards a person gives; `guarantee` is that of one reward."""
-    counts = np.bincount(people)
+    """Count the rewards of each participant; `guarantee` covers one reward."""
+    counts = np.bincount(participants)
     counts = counts[counts > 0]
     most = int(counts.max())
-    ranks = rank_within(people)
+    ranks = rank_within(participants)
     caps = []
-    for cap in sorted({*(each for each in _CAPS if each < most), most}):
+    for cap in sorted({*(each for each in _CAPS_SHOWN if each < most), most}):
         keep = ranks < cap
         sizes = np.bincount(arms[keep], minlength=len(labels))
         sums = np.bincount(arms[keep], weights=rewards[keep], minlength=len(labels))
@@ -93,7 +88,11 @@ def count_participants(
                 labels[int(np.argmax(means))],
             )
         )
-    worst = str(guarantee.for_rewards(most))
     return Participants(
-        counts.size, people.size, float(np.median(counts)), most, worst, tuple(caps)
+        counts.size,
+        participants.size,
+        float(np.median(counts)),
+        most,
+        str(guarantee.for_rewards(most)),
+        tuple(caps),
     )

@@ -1,4 +1,4 @@
-"""`balaclava compare`: from a log of decisions to a report on which policies would suit it."""
+"""From the summary of a log to a ranking of the policies that fit it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import numpy as np
 from balaclava._core.declared import Delta, Epsilon, Range, check
 from balaclava.advice.choose.recommend import code_of, recommend
 from balaclava.advice.choose.rules import RECOMMENDATION_RULES, Rewards
-from balaclava.advice.choose.scale_search import with_scale
+from balaclava.advice.choose.scale_search import RADIUS_SCALE, regret_cost, with_scale
+from balaclava.advice.log.feature_gain import FeatureGain, estimate_feature_gain
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.log.participants import Participants
-from balaclava.advice.log.worlds import draw_worlds
-from balaclava.advice.trial.feature_trial import FeatureGain, measure_feature_gain
+from balaclava.advice.log.worlds import draw_worlds, log_environment
+from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice, play_with_features
 from balaclava.advice.trial.log_trial import LogTrial
-from balaclava.advice.trial.standings import (
-    AT_RANDOM,
-    RADIUS_SCALE,
-    Standing,
-    make_standing,
-    mean_ratio,
-)
+from balaclava.advice.trial.standings import AT_RANDOM, Standing, mean_ratio, rank_policies
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.engine import Progress
@@ -33,19 +28,22 @@ from balaclava.simulation.reward_delays import Delay
 
 LOG_NOT_PRIVATE = (
     "Looking at a log is not itself private: what is printed and drawn here tells something about "
-    "the rewards in it, and is as confidential as the log. Whatever is chosen by it (a policy, a "
-    "range, a scale) was chosen by looking at those rewards, outside epsilon."
+    "its rewards, and is as confidential as the log. A policy, a range or a scale that is chosen "
+    "here was chosen by looking at those rewards, outside epsilon."
 )
-_SCALES = tuple(2.0**-k for k in range(8))  # that are tried, for private policies and baselines
-_TRIALS = (4, 8)  # worlds to choose a scale on; the fewer the longer the runs
-_TRIAL_ROUNDS = 200_000
-_WORST = 0.1  # weight of the worst run, as in `bl.calibrate`
-_NAMED = 12  # arms, at most, that are named in a line of code
-_ROUNDS = (1_000, 50_000)  # by default: seconds, for a million rows
+# Radius scales tried for private policies and baselines: factors of 2 down from the proof's
+# constant. Finer steps change regret by a few per cent, less than its spread over worlds.
+_RADIUS_SCALES = tuple(2.0**-k for k in range(8))
+_TUNING_WORLDS = (4, 8)  # fewest and most worlds to choose a scale on
+_TUNING_ROUNDS = 200_000  # rounds per policy and scale, divided among the worlds: seconds in all
+_TUNING_STREAM = 2  # of worlds, apart from stream 1 that policies are ranked on
+_MAX_NAMED_ARMS = 12  # arms named in a line of code; more make it unreadable
+# Fewest and most rounds by default. With 30 repetitions the most take seconds on two cores.
+_DEFAULT_ROUNDS = (1_000, 50_000)
 
 
 class Candidate(NamedTuple):
-    """A private policy that takes such rewards, why it is here, and the baseline beside it."""
+    """A private policy that takes such rewards, why it fits, and its baseline."""
 
     policy: Policy
     why: str
@@ -53,7 +51,7 @@ class Candidate(NamedTuple):
 
 
 class Price(NamedTuple):
-    """How many times the regret of its baseline a private policy has; both chosen the same way."""
+    """Regret of a private policy as a multiple of its baseline's; both are tuned the same way."""
 
     label: str
     baseline: str
@@ -63,19 +61,20 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies that take the rewards of a log, and how they did on worlds drawn from it."""
+    """Policies that take the rewards of a log, ranked on worlds drawn from it."""
 
     log: LogSummary
     candidates: dict[str, Candidate]
     results: Results
     standings: tuple[Standing, ...]
     prices: tuple[Price, ...]
-    people: Participants | None
-    context: FeatureGain | None = None  # what features are worth, where there are some
+    participants: Participants | None
+    feature_gain: FeatureGain | None = None  # if the log has features
+    feature_trial: FeatureTrial | None = None  # if they help
 
     @property
     def fitting(self) -> dict[str, str]:
-        """Those that clearly beat playing at random, and why they are there; the best first."""
+        """The private policies that clearly beat playing at random, best first, and why they fit."""
         return {
             row.label: self.candidates[row.label].why
             for row in self.standings
@@ -84,38 +83,38 @@ class Comparison:
 
     @property
     def others(self) -> list[str]:
-        """Private policies that do not."""
+        """The other private policies."""
         return [label for label in self.candidates if label not in self.fitting]
 
     @property
     def best(self) -> str | None:
-        """The label of the policy with the least regret, of those that fit.
+        """The fitting policy with the least regret; None if no policy fits.
 
-        Policies that protect all decisions together come first: what an observer sees of a run is
-        for its owner to say, and until then this is the safe assumption.
+        Policies that protect the whole trajectory come first: only the operator knows what an
+        observer sees, and this is the safe assumption.
         """
         scopes = {label: self.candidates[label].policy.guarantee.scope for label in self.fitting}
         return min(scopes, key=lambda label: scopes[label] != "trajectory", default=None)
 
     def named(self, label: str) -> Policy:
-        """A candidate with the arms' names, unless they are many."""
+        """A candidate with the names of the arms, unless they are many."""
         policy = self.candidates[label].policy
-        if len(self.log.labels) > _NAMED:
+        if len(self.log.labels) > _MAX_NAMED_ARMS:
             return policy
         return type(policy).create({**policy.parameters, "arms": self.log.labels})
 
     def findings(self) -> list[str]:
-        """What to make of it, in sentences."""
+        """A warning if no policy fits, in a sentence."""
         if self.fitting:
             return []
         return [
             "No private policy clearly beats playing at random here: at this epsilon and horizon "
-            "there is too little to learn, or the log leaves too much open. A longer run "
+            "there is too little to learn, or the log is too uncertain. A longer run "
             "(--horizon), a larger epsilon or more rows may change that."
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON. It holds averages of the log: as confidential as the log."""
+        """Everything as plain values, for JSON; as confidential as the log."""
         log = self.log
         return {
             "confidential": LOG_NOT_PRIVATE,
@@ -123,17 +122,15 @@ class Comparison:
                 "path": log.path,
                 "rows": log.rows,
                 "kind": log.kind,
-                "format": log.rows_read.kind,
-                "detected": list(log.rows_read.detected),
+                "format": log.logged.kind,
+                "detected": list(log.logged.detected),
                 "left_out": list(log.left_out),
                 "arms": [row._asdict() for row in log.arms],
-                "weighted": [row._asdict() for row in log.weighted],
-                "best": {**log.telling._asdict(), "told": log.telling.told},
+                "weighted": [row._asdict() for row in log.weighted_arms],
+                "best": {**log.best_arm_test._asdict(), "told": log.best_arm_test.conclusive},
                 "findings": log.findings(),
             },
-            "people": None
-            if self.people is None
-            else {**self.people._asdict(), "caps": [cap._asdict() for cap in self.people.caps]},
+            "people": _participants_to_dict(self.participants),
             "horizon": self.results.horizon,
             "seed": self.results.seed,
             "policies": [
@@ -145,11 +142,28 @@ class Comparison:
                 }
                 for row in self.standings
             ],
-            "context": None if self.context is None else self.context.to_dict(),
+            "context": self._features_to_dict(),
             "prices": [price._asdict() for price in self.prices],
             "findings": self.findings(),
             "use": None if self.best is None else code_of(self.named(self.best)),
         }
+
+    def _features_to_dict(self) -> dict[str, Any] | None:
+        gain, trial = self.feature_gain, self.feature_trial
+        if gain is None:
+            return None
+        return {
+            **gain.to_dict(),
+            "advised": trial.label if trial is not None and trial.pays else None,
+            "private": None if trial is None else trial.to_dict(),
+            "findings": [*gain.findings(), *feature_advice(gain, trial)],
+        }
+
+
+def _participants_to_dict(participants: Participants | None) -> dict[str, Any] | None:
+    if participants is None:
+        return None
+    return {**participants._asdict(), "caps": [cap._asdict() for cap in participants.caps]}
 
 
 def compare(
@@ -165,68 +179,76 @@ def compare(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Play the policies that take such rewards on worlds that the log leaves possible.
+    """Play the policies that take such rewards on worlds drawn from the log.
 
-    Each repetition has a world of its own, drawn from the log's uncertainty; all policies meet the
-    same worlds. Scales of confidence radii, of private policies and of baselines alike, are chosen
-    on other draws. The horizon is by default the number of rows, within 1,000 and 50,000. `delta`
-    is for policies with features, which are played where the log has features that clearly help.
-    `delay` and `patience` are those of `bl.simulate`: how late rewards come, and how long they are
-    waited for.
+    Each repetition has its own world, drawn from the log's uncertainty; all policies meet the same
+    worlds. Radius scales, of private policies and baselines alike, are chosen on other worlds.
+
+    Args:
+        log: the log's summary.
+        epsilon: privacy loss.
+        delta: probability outside it, for policies with features only.
+        horizon: rounds; by default the rows of the log, within 1,000 and 50,000.
+        repetitions: worlds to play in.
+        seed: the same seed gives the same comparison.
+        delay: how late rewards come, as in `bl.simulate`.
+        patience: rounds after which a decision is given up.
+        workers: threads; by default one per core.
+        progress: called with the rounds played and the rounds in all.
+
+    Raises:
+        ParameterError: a number is out of its range.
 
     Example:
         >>> import tempfile, pathlib
-        >>> from balaclava.advice.log.log_reading import read
+        >>> from balaclava.advice.log.log_reading import summarise_log
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = pathlib.Path(folder, "log.csv")
         ...     _ = file.write_text("ad,click\\n" + "a,0\\nb,1\\n" * 30 + "a,1\\nb,0\\n" * 10)
-        ...     log = read(file, arm="ad", reward="click")
-        >>> log.kind, log.counts, log.telling.told
+        ...     log = summarise_log(file, arm="ad", reward="click")
+        >>> log.kind, log.counts, log.best_arm_test.conclusive
         ('bounded', {'a': 40, 'b': 40}, True)
     """
     epsilon = check("epsilon", epsilon, Epsilon)
     delta = check("delta", delta, Delta)
     repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
-    low, high = _ROUNDS
+    low, high = _DEFAULT_ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
     candidates, baselines = _candidates(log, epsilon, rounds)
-    arena = LogTrial(
+    trial = LogTrial(
         lambda number: draw_worlds(log, number),
-        log.world,
+        log_environment(log),
         rounds,
         seed,
         Feedback.create(delay, patience),
         workers,
     )
-    candidates, baselines = _with_scales(arena, candidates, baselines)
+    candidates, baselines = _tune_scales(trial, candidates, baselines)
     policies = {
-        AT_RANDOM: make_policy("random", arms=log.world.arms),
+        AT_RANDOM: make_policy("random", arms=len(log.labels)),
         **baselines,
         **{label: candidate.policy for label, candidate in candidates.items()},
     }
-    results, at_random = arena.play(policies, repetitions, progress)
-    standings = tuple(
-        sorted(
-            (make_standing(results, label, at_random) for label in policies), key=lambda r: r.mean
-        )
-    )
-    promise = next(iter(candidates.values())).policy.guarantee
+    results, random_regret = trial.play(policies, repetitions, progress)
+    standings = rank_policies(results, random_regret)
+    gain = estimate_feature_gain(log, seed)
     return Comparison(
         log,
         candidates,
         results,
         standings,
         tuple(_prices(results, candidates, standings)),
-        log.per_person(promise),
-        measure_feature_gain(log, arena, repetitions, epsilon, delta),
+        log.per_participant(next(iter(candidates.values())).policy.guarantee),
+        gain,
+        gain and play_with_features(log, gain, trial, repetitions, epsilon, delta),
     )
 
 
 def _candidates(
     log: LogSummary, epsilon: float, rounds: int
 ) -> tuple[dict[str, Candidate], dict[str, Policy]]:
-    """Private policies by label and the baselines beside them, at their proofs' constants."""
-    known: dict[str, Any] = {"arms": log.world.arms, "horizon": rounds, "epsilon": epsilon}
+    """Private policies by label, and their baselines, at the constants of their proofs."""
+    known: dict[str, Any] = {"arms": len(log.labels), "horizon": rounds, "epsilon": epsilon}
     ranged = {"reward_range": log.reward_range, "outside": log.outside}
     groups: list[tuple[tuple[Rewards, ...], dict[str, Any], str]] = [(("bounded",), ranged, "")]
     if log.kind != "bounded":
@@ -265,59 +287,74 @@ def _labelled(label: str, setting: str) -> str:
     return f"{label[:-1]}, {setting})" if label.endswith(")") else f"{label}({setting})"
 
 
-def _with_scales(
-    arena: LogTrial, candidates: dict[str, Candidate], baselines: dict[str, Policy]
+class _TunedScale(NamedTuple):
+    """The radius scale with the least cost; fields in the order in which candidates compare."""
+
+    cost: float
+    label: str  # with the scale
+    scale: float
+
+
+def _tune_scales(
+    trial: LogTrial, candidates: dict[str, Candidate], baselines: dict[str, Policy]
 ) -> tuple[dict[str, Candidate], dict[str, Policy]]:
-    """Each scale that did best on other draws; private policies are kept as proved, too."""
+    """Add the best radius scale of each private policy, and replace that of each baseline."""
     policies = {**baselines, **{label: each.policy for label, each in candidates.items()}}
     variants = {
         (label, scale): with_scale(policy, RADIUS_SCALE, scale)
         for label, policy in policies.items()
         if RADIUS_SCALE in policy.annotations
-        for scale in _SCALES
+        for scale in _RADIUS_SCALES
     }
     if not variants:
         return candidates, baselines
-    labels = {
-        _labelled(label, f"{RADIUS_SCALE}={scale:g}"): (label, scale) for label, scale in variants
-    }
-    few, many = _TRIALS
-    trial, at_random = arena.play(
-        {text: variants[key] for text, key in labels.items()},
-        min(max(_TRIAL_ROUNDS // arena.rounds, few), many),
-        None,
-        stream=2,
-    )
-    best: dict[str, tuple[float, str, float]] = {}
-    for text, (label, scale) in labels.items():
-        regret = trial.final_regret(text) / max(float(at_random.mean()), 1e-300)
-        cost = float(regret.mean() + _WORST * regret.max())
-        best[label] = min(best.get(label, (np.inf, "", 0.0)), (cost, text, scale))
-    renamed = {label: text for label, (_, text, scale) in best.items() if scale != 1.0}
+    best = _best_scales(trial, variants)
+    renamed = {label: each.label for label, each in best.items() if each.scale != 1.0}
     tuned_baselines = {
-        renamed.get(label, label): variants.get((label, best[label][2]), policy)
-        if label in best
-        else policy
+        renamed.get(label, label): variants[label, best[label].scale] if label in best else policy
         for label, policy in baselines.items()
     }
     tuned: dict[str, Candidate] = {}
     for label, each in candidates.items():
-        other = renamed.get(each.baseline, each.baseline)
-        tuned[label] = each._replace(baseline=other)
+        baseline = renamed.get(each.baseline, each.baseline)
+        tuned[label] = each._replace(baseline=baseline)
         if label in renamed:
-            scale = best[label][2]
-            why = f"{each.why}; its {RADIUS_SCALE} was chosen on other draws, which gives up the "
-            why += "proof of regret, not that of privacy"
-            tuned[renamed[label]] = Candidate(variants[label, scale], why, other)
-            # The proof's constants beside a baseline that was tuned would say nothing.
+            why = (
+                f"{each.why}; its {RADIUS_SCALE} was chosen on other draws, which gives up the "
+                "proof of regret, not that of privacy"
+            )
+            tuned[renamed[label]] = Candidate(variants[label, best[label].scale], why, baseline)
+            # A price of the proof's constants against a tuned baseline would mislead.
             tuned[label] = tuned[label]._replace(baseline="")
     return tuned, tuned_baselines
+
+
+def _best_scales(
+    trial: LogTrial, variants: Mapping[tuple[str, float], Policy]
+) -> dict[str, _TunedScale]:
+    """The scale of each policy that costs least on worlds of their own."""
+    labels = {
+        _labelled(label, f"{RADIUS_SCALE}={scale:g}"): (label, scale) for label, scale in variants
+    }
+    few, many = _TUNING_WORLDS
+    results, random_regret = trial.play(
+        {text: variants[key] for text, key in labels.items()},
+        min(max(_TUNING_ROUNDS // trial.rounds, few), many),
+        None,
+        stream=_TUNING_STREAM,
+    )
+    best: dict[str, _TunedScale] = {}
+    for text, (label, scale) in labels.items():
+        shares = results.final_regret(text) / max(float(random_regret.mean()), 1e-300)
+        tuned = _TunedScale(regret_cost(shares), text, scale)
+        best[label] = min(best.get(label, tuned), tuned)
+    return best
 
 
 def _prices(
     results: Results, candidates: Mapping[str, Candidate], standings: Iterable[Standing]
 ) -> Iterable[Price]:
-    """The price of each that clearly learns, against a baseline that does."""
+    """The price of each private policy that clearly learns, if its baseline does too."""
     learns = {row.label for row in standings if row.beats_random}
     for label, candidate in candidates.items():
         if label in learns and candidate.baseline in learns:

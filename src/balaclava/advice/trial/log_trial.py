@@ -1,4 +1,4 @@
-"""Playing policies on worlds that a log leaves possible: one world a repetition."""
+"""Playing policies on worlds drawn from a log, one world per repetition."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from balaclava.simulation.engine import (
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
 
+_CHECKPOINTS = 200  # of a curve; the default of `bl.simulate`
+
 
 @dataclass(eq=False)
 class _Game(RepetitionJob):
@@ -33,10 +35,10 @@ class _Game(RepetitionJob):
 
 @dataclass
 class LogTrial:
-    """Where policies are played. All of them meet the same worlds, which follow from the seed."""
+    """Plays policies. All of them meet the same worlds, which follow from the seed."""
 
-    worlds: Callable[[int], Iterator[DrawnWorld]]  # of a seed, without end
-    shown: Environment  # what results are of
+    worlds: Callable[[int], Iterator[DrawnWorld]]  # an endless iterator for a seed
+    environment: Environment  # the log, which the results refer to
     rounds: int
     seed: int
     feedback: Feedback
@@ -45,22 +47,25 @@ class LogTrial:
     def play(
         self, policies: Mapping[str, Policy], count: int, progress: Progress | None, stream: int = 1
     ) -> tuple[Results, np.ndarray]:
-        """The runs in that many worlds, and the expected regret at random in each."""
+        """Play in `count` worlds; return the runs, and the regret of random play in each world.
+
+        Different streams draw different worlds.
+        """
         results = Results.empty(
             policies,
-            self.shown,
+            self.environment,
             horizon=self.rounds,
             seed=self.seed,
-            checkpoints=checkpoint_rounds(200, self.rounds),
+            checkpoints=checkpoint_rounds(_CHECKPOINTS, self.rounds),
             feedback=self.feedback,
         )
-        at_random = np.empty(count)
+        random_regret = np.empty(count)
 
         def games() -> Iterator[_Game]:
-            worlds = itertools.islice(self.worlds(_number(self.seed, stream)), count)
-            for i, (world, order, loss) in enumerate(worlds):
-                at_random[i] = self.rounds * loss
-                seed = _number(self.seed, stream, i)
+            worlds = itertools.islice(self.worlds(_derived_seed(self.seed, stream)), count)
+            for i, (world, order, mean_gap) in enumerate(worlds):
+                random_regret[i] = self.rounds * mean_gap
+                seed = _derived_seed(self.seed, stream, i)
                 for label, policy in policies.items():
                     play = repetition_player(
                         label, policy, world, results.checkpoints, seed, self.feedback
@@ -73,9 +78,8 @@ class LogTrial:
                 pulls = np.empty_like(run.pulls)
                 pulls[game.order] = run.pulls
                 results.add(run._replace(repetition=game.number, pulls=pulls))
-        return results, at_random
+        return results, random_regret
 
 
-def _number(*words: int) -> int:
-    """A seed that follows from others."""
+def _derived_seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""How policies did over worlds that were drawn from a log."""
+"""Regret of policies over worlds drawn from a log, against playing at random there."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from balaclava.advice.choose.contest import RELEVANT_SHARE
 from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.results import Results
 
-AT_RANDOM = "at random"
-RADIUS_SCALE = "radius_scale"
+AT_RANDOM = "at random"  # label of the policy that plays arms uniformly
+_SPREAD_QUANTILES = (0.05, 0.95)  # of the regret over worlds, as displayed
 
 
 class Standing(NamedTuple):
-    """How a policy did: its regret over worlds that the log leaves possible."""
+    """The regret of a policy over drawn worlds. Field names are those of the JSON output."""
 
     label: str
     guarantee: str
     mean: float
     plus_minus: float  # half the width of the 95 % interval for the mean
-    low: float  # 5 % of the worlds
-    high: float  # 95 % of them
+    low: float  # 5 % quantile over worlds
+    high: float  # 95 % quantile
     share: float  # of the regret of playing at random in the same worlds
     share_plus_minus: float
-    beats_random: bool  # by a margin that matters, beyond chance
+    beats_random: bool  # by a relevant margin, beyond chance
 
 
-def make_standing(results: Results, label: str, at_random: np.ndarray) -> Standing:
-    """How a policy did against playing at random in the same worlds."""
+def rank_policies(results: Results, random_regret: np.ndarray) -> tuple[Standing, ...]:
+    """The standings of all policies, least mean regret first."""
+    standings = [_standing(results, label, random_regret) for label in results.labels]
+    return tuple(sorted(standings, key=lambda row: row.mean))
+
+
+def _standing(results: Results, label: str, random_regret: np.ndarray) -> Standing:
     regret = results.final_regret(label)
-    unit = float(at_random.mean())
-    share, reach = mean_ratio(regret, at_random)
-    margin = regret - RELEVANT_SHARE * at_random
-    low, high = np.quantile(regret, (0.05, 0.95))
+    share, reach = mean_ratio(regret, random_regret)
+    margin = regret - RELEVANT_SHARE * random_regret
+    low, high = np.quantile(regret, _SPREAD_QUANTILES)
     return Standing(
         label,
         results.guarantee(label),
@@ -44,14 +48,14 @@ def make_standing(results: Results, label: str, at_random: np.ndarray) -> Standi
         float(high),
         share,
         reach,
-        bool(unit > 0 and margin.mean() + plus_minus(margin) < 0),
+        bool(random_regret.mean() > 0 and margin.mean() + plus_minus(margin) < 0),
     )
 
 
 def mean_ratio(values: np.ndarray, units: np.ndarray) -> tuple[float, float]:
-    """The ratio of two means over the same worlds, and its plus-minus; NaN for one that is 0."""
+    """The ratio of two means over the same worlds, and its plus-minus; NaN if the unit is 0."""
     unit = float(units.mean())
     if unit <= 0:
         return np.nan, np.nan
-    mean_ratio = float(values.mean()) / unit
-    return mean_ratio, float(plus_minus(values - mean_ratio * units)) / unit
+    ratio = float(values.mean()) / unit
+    return ratio, float(plus_minus(values - ratio * units)) / unit
