@@ -10,7 +10,7 @@ import balaclava as bl
 from balaclava import errors
 from balaclava.advice.choose.calibration import Calibration
 from balaclava.advice.choose.plausible_problems import problems_around
-from balaclava.advice.choose.questions import moments_from
+from balaclava.advice.choose.questions import derive_moment
 from balaclava.advice.choose.scale_search import ScaleSearch, with_scale
 from balaclava.cli import main
 from balaclava.errors import DeviceError, IncompatibleError, ParameterError
@@ -317,7 +317,7 @@ def test_command_refuses_answers_that_do_not_fit(arguments, message):
 
 def test_problems_around_an_average():
     """A derived moment holds on every arm; ends of any range give the averages."""
-    moments = moments_from(typical=20, largest=500, one_in=10_000)
+    moments = derive_moment(typical=20, largest=500, one_in=10_000)
     around = problems_around(3, 24.7, 4.0, index=moments.tail_index)
     for world in (*around.worlds.values(), *around.held_out.values()):
         assert world.means.max() == pytest.approx(24.7)

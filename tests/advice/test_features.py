@@ -18,7 +18,7 @@ from balaclava.advice.log.off_policy import (
     evaluate_off_policy,
     fit_propensities,
 )
-from balaclava.advice.trial.feature_trial import draw_linear_worlds
+from balaclava.advice.log.worlds import draw_linear_worlds
 from balaclava.cli import main
 from balaclava.errors import ParameterError
 
@@ -75,7 +75,8 @@ def test_rows_of_a_person_count_as_one() -> None:
     people = np.repeat(np.arange(ROWS), 3)
     once = evaluate_off_policy(arms, rewards, rows, chances)
     thrice = evaluate_off_policy(
-        *(np.repeat(each, 3, axis=0) for each in (arms, rewards, rows, chances)), people=people
+        *(np.repeat(each, 3, axis=0) for each in (arms, rewards, rows, chances)),
+        participants=people,
     )
     width = {each: g.high - g.low for each, g in once.gain.items()}
     for method, gain in thrice.gain.items():
@@ -190,7 +191,7 @@ def test_rows_left_out_are_left_out_of_features(tmp_path: Path) -> None:
 
     log = summarise_log(
         path, arm="text", reward="came", features=["age"], min_rows=20,
-        how=ReadOptions(drop_missing=True),
+        read_options=ReadOptions(drop_missing=True),
     )  # fmt: skip
     assert log.features is not None
     assert log.features.table[:, 0].tolist() == [*range(30), *range(30)]

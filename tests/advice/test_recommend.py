@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.advice.choose.questions import moments_from
+from balaclava.advice.choose.questions import derive_moment
 from balaclava.advice.choose.rules import RECOMMENDATION_RULES, Rewards, Trust, find_rule
 from balaclava.cli import main
 from balaclava.errors import ParameterError
@@ -42,7 +42,7 @@ def test_the_table_answers_each_question_once() -> None:
 @pytest.mark.parametrize("trust", get_args(Trust))
 def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
     if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RECOMMENDATION_RULES):
-        with pytest.raises(ParameterError, match="no policy here fits; with trust = 'local'"):
+        with pytest.raises(ParameterError, match=r"no policy fits .*; with trust = 'local'"):
             bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust, simulate=False)
         return
     advice = bl.recommend(
@@ -237,7 +237,7 @@ def test_what_is_assumed_and_what_is_unused_is_said() -> None:
     assumed, _, _ = " ".join(output.split()).partition("; give options")
     usual = "rewards=bounded, trust=central, scope=trajectory, horizon=10000, epsilon=1.0"
     assert assumed.endswith(f"assumed: {usual}")
-    assert "unused:   contamination, as dp-imed does not take it" in output
+    assert "unused:   contamination: dp-imed does not take it" in output
     assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 8)
 
 
@@ -254,7 +254,7 @@ def test_local_policies_are_found(rewards: Any, name: str) -> None:
         **MORE.get(rewards, {}),
     )
     assert advice.policy.name == name
-    assert getattr(advice.policy, "contamination", 0.05) == 0.05
+    assert advice.policy.contamination == MORE.get(rewards, {}).get("contamination")
 
 
 def test_one_arm_has_no_price() -> None:
@@ -265,7 +265,7 @@ def test_one_arm_has_no_price() -> None:
 
 def test_a_moment_from_questions_that_people_can_answer() -> None:
     """The power law with that moment has half of its rewards above m and one in n above L."""
-    moments = moments_from(typical=3.0, largest=60.0, one_in=500.0)
+    moments = derive_moment(typical=3.0, largest=60.0, one_in=500.0)
     index = np.log(250) / np.log(20)
     assert moments.order == pytest.approx(0.95 * index, rel=0.01)
     scale = 3.0 / 2 ** (1 / index)
@@ -274,7 +274,7 @@ def test_a_moment_from_questions_that_people_can_answer() -> None:
     assert f"= {index:.3g}" in moments.derivation
     for wrong in ((3.0, 2.0, 500.0), (3.0, 60.0, 2.0), (1.0, 1e9, 3.0), (0.0, 1.0, 9.0)):
         with pytest.raises(ParameterError):
-            moments_from(*wrong)
+            derive_moment(*wrong)
     answer = CliRunner().invoke(
         main,
         [
@@ -284,7 +284,7 @@ def test_a_moment_from_questions_that_people_can_answer() -> None:
     )
     assert f"moment_bound={moments.bound!r}" in answer.output
     assert "power law of index" in answer.output
-    assert "instead:  ldpr-batch-ucb, if nobody may see the rewards" in answer.output
+    assert "instead:  ldpr-batch-ucb, if the operator is not trusted" in answer.output
     for options, message in (
         (["--typical", "3"], "heavy-tailed rewards, instead of"),
         (["--rewards", "outliers", "--typical", "3"], "together"),

@@ -165,23 +165,23 @@ def test_policy_of_ones_own(experiment: Path, tmp_path: Path) -> None:
 
 
 def test_demo_policies_fit_together() -> None:
-    from balaclava.cli.commands.demo_command import _HORIZON, _MEANS, _demo_policies
+    from balaclava.cli.commands.demo_command import DEMO_HORIZON, DEMO_MEANS, demo_policies
     from balaclava.simulation.engine import require_compatible
 
-    baseline, *private = _demo_policies()
+    baseline, *private = demo_policies()
     assert baseline.name == "imed"
     assert [policy.guarantee.epsilon for policy in private] == [1.0] * 6
     assert {policy.scope for policy in private} == {"trajectory", "decision", "report"}
     assert {policy.rewards for policy in private} == {"bounded", "real"}
-    world = bl.environment("bernoulli", means=_MEANS)
+    world = bl.environment("bernoulli", means=DEMO_MEANS)
     for policy in (baseline, *private):
-        require_compatible(policy.name, policy, world, _HORIZON)
+        require_compatible(policy.name, policy, world, DEMO_HORIZON)
 
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two policies for speed: which are chosen is tested above."""
     few = {"imed": {}, "ldp-ucb-bernoulli": {"epsilon": 1.0}}
-    monkeypatch.setattr("balaclava.cli.commands.demo_command._POLICIES", few)
+    monkeypatch.setattr("balaclava.cli.commands.demo_command._DEMO_POLICIES", few)
     out = tmp_path / "pictures"
     answer = invoke("demo", "--out", out)
     assert answer.exit_code == 0, answer.output

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava._core.number_format import tick_label
 from balaclava.cli import main
-from balaclava.cli.commands.audit_command import parameter
+from balaclava.cli.commands.audit_command import parse_parameter
 from balaclava.errors import ResultsFileError
 from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, read_experiment
 from balaclava.experiments.sweep_runner import run_sweep
@@ -346,7 +346,7 @@ def test_the_audit_command_names_what_is_not_usual() -> None:
     names, values = words[3::2], words[4::2]
     given = {}
     for name, value in zip(names, values, strict=True):
-        key, number = parameter(value if name == "--set" else f"{name[2:]}={value}")
+        key, number = parse_parameter(value if name == "--set" else f"{name[2:]}={value}")
         given[key] = number
     assert set(given) == {"arms", "epsilon", "horizon", "radius_scale", "reward_range"}
     assert bl.policy("dp-se", **given) == policy

@@ -11,7 +11,7 @@ from balaclava.errors import ParameterError
 
 
 class ArmsOption(click.ParamType):  # type: ignore[type-arg]
-    """How many arms there are, or their names, with commas between."""
+    """The number of arms, or their names separated by commas."""
 
     name = "NUMBER|NAMES"
 
@@ -28,28 +28,31 @@ class ArmsOption(click.ParamType):  # type: ignore[type-arg]
             )
 
 
-ARMS = ArmsOption()
+ARMS_TYPE = ArmsOption()
 
 device_option = click.option(
     "--device",
     type=click.Choice(["cpu", "cuda", "auto"]),
-    help="Where to play: cuda is a GPU; by default what the file says, or the CPU.",
+    help="Where to simulate: cuda is a GPU. By default as in the file, else the CPU.",
+)
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), help="Threads; by default one per core."
 )
 
 
 def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--delay, --law, --lost and --patience."""
+    """Add --delay, --law, --lost and --patience to a command."""
     for option in (
         click.option(
             "--patience",
             type=int,
-            help="Decisions after which one is given up; by default it is found.",
+            help="Rounds after which a decision is given up; by default estimated from the delays.",
         ),
-        click.option("--lost", type=float, help="Share of rewards that never come."),
+        click.option("--lost", type=float, help="Share of rewards that never arrive."),
         click.option(
             "--law",
             type=click.Choice(["geometric", "fixed", "uniform"]),
-            help="Law of the delay; by default geometric.",
+            help="Distribution of the delay; by default geometric.",
         ),
         click.option("--delay", type=float, help="Mean delay of a reward, in rounds."),
     ):
@@ -57,16 +60,16 @@ def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def lateness(
+def delay_arguments(
     delay: float | None, law: str | None, lost: float | None, patience: int | None
 ) -> dict[str, Any]:
-    """What the options ask for, as `bl.simulate` takes it; {} where they ask for nothing."""
+    """The delay options as arguments of `bl.simulate`; empty if none is given."""
     from balaclava.simulation.reward_delays import Delay
 
     if law is not None and delay is None:
-        raise ParameterError(f"--law {law} goes with a mean delay; give --delay as well")
+        raise ParameterError(f"--law {law} needs a mean delay; give --delay as well")
     arguments: dict[str, Any] = {}
-    if delay is not None or law is not None or lost is not None:
+    if delay is not None or lost is not None:
         settings = {"law": law, "lost": lost}
         settings = {name: value for name, value in settings.items() if value is not None}
         arguments["delay"] = Delay.create({"mean": delay or 0, **settings})

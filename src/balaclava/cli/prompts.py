@@ -1,28 +1,28 @@
-"""Questions about rewards, trust and size: asked on a terminal, or answered by options."""
+"""Questions about rewards, trust and size: answered by options, or on a terminal."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from balaclava.cli.options import ARMS
+from balaclava.cli.options import ARMS_TYPE
 
 if TYPE_CHECKING:
     from balaclava._core.declared import Range
-    from balaclava.advice.choose.questions import Moments
+    from balaclava.advice.choose.questions import DerivedMoment
 
-_QUESTIONS: dict[str, tuple[str, dict[str, str]]] = {
+# Multiple-choice questions: {parameter: (question, {answer: meaning})}; the first is the default.
+_CHOICES: dict[str, tuple[str, dict[str, str]]] = {
     "rewards": (
         "What is a reward?",
         {
-            "bounded": "a number in a range known beforehand (a click, a rating, yes or no)",
-            "heavy-tailed": "any number, now and then very large; you know about how often",
-            "unknown-tails": "any number, now and then very large; nothing is known of it",
-            "outliers": "any number, and some of them are wrong (bots, broken sensors)",
-            "adversarial": "a loss from 0 to 1 that follows no law, or that someone chooses",
+            "bounded": "a number in a known range (a click, a rating, yes or no)",
+            "heavy-tailed": "any number, sometimes very large; you know about how often",
+            "unknown-tails": "any number, sometimes very large; you do not know how often",
+            "outliers": "any number, and some are wrong (bots, broken sensors)",
+            "adversarial": "a loss from 0 to 1 that follows no law, or that an adversary chooses",
             "experts": "such a loss, and experts advise on each decision",
         },
     ),
@@ -30,7 +30,7 @@ _QUESTIONS: dict[str, tuple[str, dict[str, str]]] = {
         "Who may see the rewards?",
         {
             "central": "the operator, who is trusted with them",
-            "local": "nobody: each person's device adds noise before anything leaves it",
+            "local": "no one: each participant's device adds noise before it reports",
         },
     ),
     "scope": (
@@ -41,31 +41,43 @@ _QUESTIONS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
-_NUMBERS: dict[str, tuple[str, type, Any]] = {
+_NUMBERS_ASKED: dict[str, tuple[str, type, Any]] = {  # question, type, default
     "arms": ("How many arms (options) are there?", int, 5),
     "horizon": ("How many decisions will be made?", int, 10_000),
     "epsilon": ("Which privacy loss, epsilon? (0.1 strict, 1 usual, 5 lax)", float, 1.0),
 }
 _TAILED = ("heavy-tailed", "outliers")
-# From which a moment follows: nobody knows one by heart.
-_TAIL: dict[str, tuple[str, float]] = {
-    "typical": ("How large is a typical reward, signs aside? (half are larger)", 1.0),
-    "largest": ("And a very large one, such as the largest of a month?", 100.0),
+# Three numbers that users know, from which a moment follows; defaults are examples.
+_TAIL_QUESTIONS: dict[str, tuple[str, float]] = {
+    "typical": ("How large is a typical reward, ignoring its sign? (half are larger)", 1.0),
+    "largest": ("How large is a very large one, such as the largest of a month?", 100.0),
     "one_in": ("One reward in how many is as large as that?", 10_000.0),
 }
-# What is asked only where the rewards call for it.
-MORE: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
+# Asked only for some rewards: {parameter: (kinds of rewards, question, type, default)}.
+SPECIAL_QUESTIONS: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
     "moment_order": (_TAILED, "The known moment E|reward|^k: which k, above 1?", float, 2.0),
     "moment_bound": (_TAILED, "And what is it at most?", float, 1.0),
     "contamination": (("outliers",), "At most which share of rewards is wrong?", float, 0.05),
     "experts": (("experts",), "How many experts?", int, 10),
 }
 
-_OPTIONS = (
-    click.option("--rewards", type=click.Choice(list(_QUESTIONS["rewards"][1]))),
-    click.option("--trust", type=click.Choice(list(_QUESTIONS["trust"][1]))),
-    click.option("--scope", type=click.Choice(list(_QUESTIONS["scope"][1]))),
-    click.option("--arms", type=ARMS, help="Number of arms, or their names: plain,friendly,map."),
+_ANSWER_OPTIONS = (
+    click.option(
+        "--rewards", type=click.Choice(list(_CHOICES["rewards"][1])), help="Kind of rewards."
+    ),
+    click.option(
+        "--trust",
+        type=click.Choice(list(_CHOICES["trust"][1])),
+        help="central: the operator may see rewards. local: devices add the noise.",
+    ),
+    click.option(
+        "--scope",
+        type=click.Choice(list(_CHOICES["scope"][1])),
+        help="What an observer sees: the whole trajectory, or one decision.",
+    ),
+    click.option(
+        "--arms", type=ARMS_TYPE, help="Number of arms, or their names: plain,friendly,map."
+    ),
     click.option("--horizon", type=int, help="Number of decisions."),
     click.option("--epsilon", type=float, help="Privacy loss."),
     click.option("--delta", type=float, help="Probability outside it."),
@@ -74,76 +86,77 @@ _OPTIONS = (
     ),
     click.option("--moment-order", type=float, help="Order of the known moment, for heavy tails."),
     click.option("--moment-bound", type=float, help="Bound on that moment."),
-    click.option("--typical", type=float, help="Or a typical size of a reward,"),
-    click.option("--largest", type=float, help="a very large one,"),
-    click.option("--one-in", type=float, help="and one reward in how many is as large."),
+    click.option("--typical", type=float, help="Instead of a moment: a typical size of a reward."),
+    click.option("--largest", type=float, help="With --typical: a very large reward."),
+    click.option("--one-in", type=float, help="With --largest: one reward in how many exceeds it."),
     click.option("--contamination", type=float, help="Bound on the share of outliers."),
     click.option("--experts", type=int, help="Number of experts."),
     click.option(
         "--ask/--no-ask",
         default=None,
-        help="Ask what no option says, or take the usual; by default asks on a terminal.",
+        help="Ask for what no option gives, or assume defaults. By default asks on a terminal.",
     ),
 )
 
 
 def answer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """An option for each question, and whether to ask."""
-    for option in reversed(_OPTIONS):
+    """Add an option for each question, and --ask, to a command."""
+    for option in reversed(_ANSWER_OPTIONS):
         command = option(command)
     return command
 
 
-def usual_answers(
-    options: dict[str, Any], answers: dict[str, Any], moments: Moments | None
+def assumed_answers(
+    options: dict[str, Any], answers: dict[str, Any], moment: DerivedMoment | None
 ) -> list[str]:
-    """What was assumed where no option said it, in a sentence."""
-    usual = [f"{name}={value}" for name, value in answers.items() if options[name] is None]
-    if moments is not None:  # whose derivation says more
-        usual = [each for each in usual if not each.startswith("moment_")]
-    return [f"{', '.join(usual)}; give options where that is wrong, or --ask"] if usual else []
+    """The defaults that were assumed, in a sentence; empty if there are none."""
+    assumed = [f"{name}={value}" for name, value in answers.items() if options[name] is None]
+    if moment is not None:  # its derivation is printed instead
+        assumed = [each for each in assumed if not each.startswith("moment_")]
+    return [f"{', '.join(assumed)}; give options to change that, or --ask"] if assumed else []
 
 
-def read_kind(from_options: dict[str, Any], ask: bool) -> dict[str, Any]:
-    """What options say, and which rewards, whose trust and which scope they leave open."""
-    answers = {name: value for name, value in from_options.items() if value is not None}
-    for name, (question, options) in _QUESTIONS.items():
+def read_choices(options: dict[str, Any], ask: bool) -> dict[str, Any]:
+    """The options given, and rewards, trust and scope by answer or default."""
+    answers = {name: value for name, value in options.items() if value is not None}
+    for name, (question, choices) in _CHOICES.items():
         if name == "scope" and answers["trust"] == "local":
             continue  # a report covers both
         if name not in answers:
-            answers[name] = _pick(question, options) if ask else next(iter(options))
+            answers[name] = _pick(question, choices) if ask else next(iter(choices))
     return answers
 
 
-def read_answers(from_options: dict[str, Any], ask: bool) -> tuple[dict[str, Any], Moments | None]:
-    """What options say, then answers, then what is usual; and the moments that follow, if any."""
-    answers = read_kind(from_options, ask)
-    questions = dict(_NUMBERS)
-    for name, (kinds, question, kind, usual) in MORE.items():
+def read_answers(options: dict[str, Any], ask: bool) -> tuple[dict[str, Any], DerivedMoment | None]:
+    """All parameters, by option, answer or default; and the derived moment, if any."""
+    answers = read_choices(options, ask)
+    questions = dict(_NUMBERS_ASKED)
+    for name, (kinds, question, kind, default) in SPECIAL_QUESTIONS.items():
         if answers["rewards"] in kinds:
-            questions[name] = (question, kind, usual)
+            questions[name] = (question, kind, default)
     if ask and answers["rewards"] == "bounded" and "reward_range" not in answers:
-        from balaclava._core.declared import Range
-
-        low = ask_number("The smallest reward?", float, 0.0, Range())
-        above = Range(low, open_low=True)
-        answers["reward_range"] = (
-            low,
-            ask_number("The largest?", float, max(1.0, low + 1.0), above),
-        )
-    moments = _moments(answers, ask)
-    for name, (question, kind, usual) in questions.items():
+        answers["reward_range"] = _ask_range()
+    moment = _derive_moment(answers, ask)
+    for name, (question, kind, default) in questions.items():
         if name not in answers:
-            answers[name] = ask_number(question, kind, usual, _allowed(name)) if ask else usual
-    return answers, moments
+            answers[name] = ask_number(question, kind, default, _allowed(name)) if ask else default
+    return answers, moment
 
 
-def _moments(answers: dict[str, Any], ask: bool) -> Moments | None:
-    """A moment from a typical reward and a rare one, where the rewards call for it."""
+def _ask_range() -> tuple[float, float]:
     from balaclava._core.declared import Range
-    from balaclava.advice.choose.questions import moments_from
 
-    tail = {name: answers.pop(name) for name in _TAIL if name in answers}
+    low = ask_number("The smallest reward?", float, 0.0, Range())
+    above = Range(low, open_low=True)
+    return low, ask_number("The largest?", float, max(1.0, low + 1.0), above)
+
+
+def _derive_moment(answers: dict[str, Any], ask: bool) -> DerivedMoment | None:
+    """A moment from a typical reward and a rare one, for heavy-tailed rewards."""
+    from balaclava._core.declared import Range
+    from balaclava.advice.choose.questions import derive_moment
+
+    tail = {name: answers.pop(name) for name in _TAIL_QUESTIONS if name in answers}
     direct = "moment_order" in answers or "moment_bound" in answers
     if tail and (direct or answers["rewards"] not in _TAILED):
         raise click.UsageError(
@@ -152,21 +165,20 @@ def _moments(answers: dict[str, Any], ask: bool) -> Moments | None:
         )
     if answers["rewards"] not in _TAILED or direct or not (ask or tail):
         return None
-    if not ask and len(tail) < len(_TAIL):
+    if not ask and len(tail) < len(_TAIL_QUESTIONS):
         raise click.UsageError("give --typical, --largest and --one-in together")
     low = 0.0
-    for name, (question, usual) in _TAIL.items():
+    for name, (question, default) in _TAIL_QUESTIONS.items():
         if name not in tail:
             above = Range(2 if name == "one_in" else low, open_low=True)
-            tail[name] = ask_number(question, float, usual if usual > low else 10 * low, above)
+            tail[name] = ask_number(question, float, default if default > low else 10 * low, above)
         low = tail[name]
-    moments = moments_from(**tail)
-    answers |= {"moment_order": moments.order, "moment_bound": moments.bound}
-    return moments
+    moment = derive_moment(**tail)
+    answers |= {"moment_order": moment.order, "moment_bound": moment.bound}
+    return moment
 
 
 def _allowed(name: str) -> Range:
-    """The numbers that the advice is given on."""
     from balaclava._core.declared import Range
 
     return {
@@ -180,8 +192,8 @@ def _allowed(name: str) -> Range:
     }[name]
 
 
-def ask_number(question: str, kind: type, usual: Any, allowed: Range) -> Any:
-    """A number that is allowed: after any other answer the question is asked again."""
+def ask_number(question: str, kind: type, default: Any, allowed: Range) -> Any:
+    """Ask for a number until the answer is allowed."""
     from balaclava._core.declared import check
     from balaclava.errors import ParameterError
 
@@ -194,21 +206,14 @@ def ask_number(question: str, kind: type, usual: Any, allowed: Range) -> Any:
             whole = "whole " if kind is int else ""
             raise click.UsageError(f"{answer!r} is not a {whole}number") from None
 
-    return click.prompt(question, default=usual, value_proc=read)
+    return click.prompt(question, default=default, value_proc=read)
 
 
-def _pick(question: str, options: dict[str, str]) -> str:
+def _pick(question: str, choices: dict[str, str]) -> str:
     from balaclava._core.declared import Range
 
     click.echo(question)
-    for i, (_, meaning) in enumerate(options.items(), start=1):
+    for i, meaning in enumerate(choices.values(), start=1):
         click.echo(f"  {i}  {meaning}")
-    number: int = ask_number("Number", int, 1, Range(1, len(options)))
-    return list(options)[number - 1]
-
-
-def say(what: str, text: str) -> None:
-    """A line, or several, beginning with what it is about."""
-    click.echo(
-        textwrap.fill(text, 96, initial_indent=f"{what + ':':<10}", subsequent_indent=" " * 10)
-    )
+    number: int = ask_number("Number", int, 1, Range(1, len(choices)))
+    return list(choices)[number - 1]

@@ -1,10 +1,12 @@
-"""Tables that fit the terminal, and a line there while something takes long."""
+"""Output on the terminal: tables, sentences, JSON, and progress."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +16,26 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-
-_BETWEEN = 2  # spaces between columns
+_COLUMN_GAP = 2  # spaces between the columns of a table
+_LINE_WIDTH = 96  # characters of a line of prose, if the terminal is wide enough
+_LABEL_WIDTH = 10  # characters of "policy:" and other labels, with the space after them
+_NO_BREAK_SPACE = "\u00a0"
+_WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns side by side, folded between words; a row a paragraph where that does not fit."""
+    """Print columns, wrapped between words; on a narrow terminal a paragraph per row."""
     from rich.table import Table
 
     console = _console()
     widths = [
-        max(_word(cell) if i else len(cell) for cell in column)
+        max(_longest_word(cell) if i else len(cell) for cell in column)
         for i, column in enumerate(zip(header, *rows, strict=True))
     ]
-    if sum(widths) + _BETWEEN * len(widths) > console.width:
+    if sum(widths) + _COLUMN_GAP * len(widths) > console.width:
         _print_paragraphs(header, rows, console.width)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, _BETWEEN, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
     for i, (title, width) in enumerate(zip(header, widths, strict=True)):
         table.add_column(title, no_wrap=i == 0, overflow="fold", min_width=width)
     for row in rows:
@@ -40,23 +45,29 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
-def _word(cell: str) -> int:
-    """The length of the longest word."""
+def print_cells(cells: Sequence[Sequence[str]]) -> None:
+    """Print a table whose first row is the header, and an empty line."""
+    header, *rows = cells
+    print_table(header, rows)
+    click.echo()
+
+
+def _longest_word(cell: str) -> int:
     return max(map(len, cell.split()), default=0)
 
 
 def _print_paragraphs(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
-    """Each row as its first cell, and below it the others under their names."""
-    indent = {"initial_indent": "  ", "subsequent_indent": "  "}
+    """Print each row as its first cell, and the others below it with their titles."""
     for first, *others in rows:
         click.echo(first)
         parts = [f"{title}: {cell}" for title, cell in zip(header[1:], others, strict=True)]
-        text = "; ".join(part.replace(" ", "\u00a0") for part in parts)
-        click.echo(textwrap.fill(text, width, **indent).replace("\u00a0", " "))  # type: ignore[arg-type]
+        text = "; ".join(part.replace(" ", _NO_BREAK_SPACE) for part in parts)
+        lines = textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
+        click.echo(lines.replace(_NO_BREAK_SPACE, " "))
 
 
 def _console() -> Console:
-    """As wide as the terminal; without bound, and without colour, on a pipe."""
+    """A console as wide as the terminal; on a pipe unlimited and without colour."""
     from rich.console import Console
 
     # Brackets in a docstring are intervals, not markup.
@@ -66,10 +77,44 @@ def _console() -> Console:
     return Console(width=100_000, color_system=None, force_terminal=False, **plain)
 
 
-def waiting(words: str) -> Status:
-    """A line that moves while something takes long, on a terminal only.
+def print_labelled(label: str, text: str) -> None:
+    """Print a paragraph after its label."""
+    start, indent = f"{label + ':':<{_LABEL_WIDTH}}", " " * _LABEL_WIDTH
+    click.echo(textwrap.fill(text, _LINE_WIDTH, initial_indent=start, subsequent_indent=indent))
 
-    rich takes a notebook's cells for terminals, which keep every frame of it.
+
+def print_code(label: str, code: str) -> None:
+    """Print a line of code after its label, without wrapping it."""
+    click.echo(f"{label + ':':<{_LABEL_WIDTH}}{code}")
+
+
+def print_sentences(sentences: Iterable[str], indent: str = "") -> None:
+    """Print each sentence on its own lines, and keep a number with its percent sign."""
+    width = min(_LINE_WIDTH, shutil.get_terminal_size((_LINE_WIDTH, 24)).columns)
+    for sentence in sentences:
+        text = sentence.replace(" %", f"{_NO_BREAK_SPACE}%")
+        lines = textwrap.fill(text, width, subsequent_indent=indent, **_WHOLE_WORDS)
+        click.echo(lines.replace(_NO_BREAK_SPACE, " "))
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, with null for numbers that are not finite."""
+    click.echo(json.dumps(finite_json(value), indent=2, ensure_ascii=False, default=str))
+
+
+def finite_json(value: Any) -> Any:
+    """The same value with None for numbers that are not finite, which JSON cannot express."""
+    if isinstance(value, dict):
+        return {key: finite_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_json(each) for each in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
+def waiting(words: str) -> Status:
+    """A spinner while something takes long, on a terminal only.
+
+    rich treats the cells of a notebook as terminals, and they keep every frame.
     """
     from rich.console import Console
 
@@ -78,7 +123,7 @@ def waiting(words: str) -> Status:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[..., None] | None]:
-    """A line with the pace and the time left, where somebody can see it."""
+    """A line with the pace and the time left; None if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

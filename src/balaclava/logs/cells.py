@@ -135,7 +135,9 @@ def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Column
     return Columns(cells, "Parquet")
 
 
-def _from_text(source: str, data: bytes, wanted: Mapping[str, str], options: ReadOptions) -> Columns:
+def _from_text(
+    source: str, data: bytes, wanted: Mapping[str, str], options: ReadOptions
+) -> Columns:
     text, encoding = _decoded(source, data, options.encoding)
     mark = _EXCEL_MARK.match(text)  # a first line that says what stands between cells
     text = text[mark.end() :] if mark else text

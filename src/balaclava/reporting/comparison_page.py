@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 
 from balaclava._core.number_format import significant
-from balaclava.advice.choose.recommend import code_of
+from balaclava.advice.choose.recommend import policy_code
+from balaclava.advice.choose.scale_search import RADIUS_SCALE
 from balaclava.advice.log.arm_estimates import is_binary
+from balaclava.advice.log.feature_gain import FeatureGain
 from balaclava.advice.log.off_policy import OFF_POLICY_METHODS
 from balaclava.advice.log.worlds import WORLD_LAWS
 from balaclava.advice.trial.compare import Comparison
-from balaclava.advice.trial.feature_trial import FeatureGain
-from balaclava.advice.trial.standings import AT_RANDOM, RADIUS_SCALE
+from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice
+from balaclava.advice.trial.standings import AT_RANDOM
 from balaclava.reporting.report_data import PageData, ResultsPanel
 from balaclava.reporting.report_page import write_page
 
@@ -33,7 +35,7 @@ def write_comparison(
     title = f"Policies for {Path(comparison.log.path).name}"
     panel = ResultsPanel(title, comparison.results, worlds=True)
     data = PageData(title, [panel], {}, {}, [], command or "balaclava compare")
-    context = comparison.context
+    gain, trial = comparison.feature_gain, comparison.feature_trial
     return write_page(
         data,
         out,
@@ -42,8 +44,9 @@ def write_comparison(
         arms=arm_table(comparison),
         caps=cap_table(comparison),
         standings=standing_table(comparison),
-        values=None if context is None else value_table(context),
-        with_features=None if context is None else context_table(context),
+        values=None if gain is None else value_table(gain),
+        with_features=None if trial is None else feature_table(trial),
+        feature_advice=[] if gain is None else feature_advice(gain, trial),
         how_played=how_played(comparison),
         prices=price_sentences(comparison),
         steps=next_steps(comparison),
@@ -58,9 +61,9 @@ def arm_table(comparison: Comparison) -> list[tuple[str, ...]]:
         [row.label, f"{row.rows:,}", f"{row.mean:.4g}", f"{row.low:.4g} to {row.high:.4g}"]
         for row in log.arms
     ]
-    if log.weighted:
+    if log.weighted_arms:
         header[2:] = ["plain mean", "SNIPS", "95 % interval", "IPS", "95 % interval", "worth rows"]
-        for row, weighted, samples in zip(cells, log.weighted, log.samples, strict=True):
+        for row, weighted, samples in zip(cells, log.weighted_arms, log.samples, strict=True):
             row[2:] = [
                 f"{samples.mean():.4g}",
                 f"{weighted.snips:.4g}",
@@ -90,13 +93,13 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
     return [header, *rows]
 
 
-def value_table(context: FeatureGain) -> list[tuple[str, ...]]:
+def value_table(gain: FeatureGain) -> list[tuple[str, ...]]:
     """Off-policy estimates of each policy's reward, as strings; the header first."""
     header = ["policy"]
     for method in OFF_POLICY_METHODS:
         header += [method, "95 % interval"]
     rows = []
-    for value in context.off_policy.values:
+    for value in gain.off_policy.values:
         cells = [value.policy]
         for method in OFF_POLICY_METHODS:
             each = value.estimates[method]
@@ -105,10 +108,9 @@ def value_table(context: FeatureGain) -> list[tuple[str, ...]]:
     return [(*header, "worth rows"), *rows]
 
 
-def context_table(context: FeatureGain) -> list[tuple[str, ...]]:
+def feature_table(trial: FeatureTrial) -> list[tuple[str, ...]]:
     """Policies with features and without, best first, as strings; the header first."""
     header = ("policy", "privacy", "regret", "± (95 %)", "of random")
-    rows = () if context.extra is None else context.extra.standings
     return [
         header,
         *(
@@ -116,14 +118,14 @@ def context_table(context: FeatureGain) -> list[tuple[str, ...]]:
                 *(row.label, row.guarantee, significant(row.mean), significant(row.plus_minus)),
                 f"{row.share:.0%} ± {row.share_plus_minus:.0%}",
             )
-            for row in rows
+            for row in trial.standings
         ),
     ]
 
 
 def cap_table(comparison: Comparison) -> list[tuple[str, ...]]:
     """Effect of a cap on the rewards of a person, as strings; the header first."""
-    caps = () if comparison.people is None else comparison.people.caps
+    caps = () if comparison.participants is None else comparison.participants.caps
     header = ("rewards used", "a person's guarantee", "rows kept", "people cut", "best arm")
     return [
         header,
@@ -166,7 +168,7 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
     drift = "averages drift in this log but not in the simulation: expect more regret"
     return [
         *([("warning", drift)] if comparison.log.drifts else []),
-        ("use", code_of(comparison.named(best))),
+        ("use", policy_code(comparison.named(best))),
         ("promise", comparison.candidates[best].policy.guarantee.explain()),
         (
             "risk",

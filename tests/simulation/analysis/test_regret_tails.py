@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.cli.commands.summary_command import print_json, print_summary
+from balaclava.cli.commands.summary_command import print_summary, results_json
+from balaclava.cli.terminal import print_json
 from balaclava.errors import ParameterError, UnknownNameError
 from balaclava.simulation.analysis.regret_tails import tails_of
 from balaclava.simulation.analysis.statistics import clopper_pearson, share_interval
@@ -78,7 +79,7 @@ def test_a_terminal_and_a_script_are_told_of_tails(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     print_summary(many)
     assert f"{tail.high:,.5g}" in capsys.readouterr().out
-    print_json([("it", many)])
+    print_json(results_json([("it", many)]))
     ((row,),) = (setting["policies"] for setting in json.loads(capsys.readouterr().out))
     assert row["tails"][1] == {"level": 0.999, **tail._asdict()}
 

@@ -199,7 +199,9 @@ def _label_both(
     others = label_environments("held_out", held_out) if held_out is not None else {}
     for label in others:
         if label in worlds:
-            raise ParameterError(f"held_out: {label!r} is in `environments` too; give another label")
+            raise ParameterError(
+                f"held_out: {label!r} is in `environments` too; give another label"
+            )
     return worlds, others
 
 

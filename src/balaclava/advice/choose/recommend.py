@@ -22,6 +22,7 @@ from balaclava._core.declared import (
     RewardRange,
     check,
 )
+from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import plausible_problems
@@ -35,11 +36,10 @@ from balaclava.advice.choose.rules import (
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava._core.number_format import rounded_up
-from balaclava.simulation.reward_delays import Delay
+from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.engine import simulate as play
-from balaclava.simulation.analysis.statistics import mean_of_regret
+from balaclava.simulation.reward_delays import Delay
 
 # Policies that fit too, and do better at some horizons. No other policy beats playing at random by
 # a relevant margin where these do not (benchmarks/short_trials.py).
@@ -117,7 +117,9 @@ class Recommendation:
     def baseline_label(self) -> str:
         """The name of the baseline, with its tuned settings."""
         name = self.baseline.name
-        settings = ", ".join(f"{key}={value}" for key, value in _BASELINE_SETTINGS.get(name, {}).items())
+        settings = ", ".join(
+            f"{key}={value}" for key, value in _BASELINE_SETTINGS.get(name, {}).items()
+        )
         return f"{name}({settings})" if settings else name
 
     @property
@@ -278,7 +280,9 @@ def recommend(
     return advice
 
 
-def _first_that_fits(rule: RecommendationRule, scope: WantedScope, parameters: dict[str, Any]) -> Recommendation:
+def _first_that_fits(
+    rule: RecommendationRule, scope: WantedScope, parameters: dict[str, Any]
+) -> Recommendation:
     """The policy of the rule, without a trial."""
     notes = []
     if rule.scope is not None and rule.scope != scope:
@@ -292,7 +296,9 @@ def _first_that_fits(rule: RecommendationRule, scope: WantedScope, parameters: d
             "less regret, which is not proved: a run may settle on a wrong arm; privacy is the same"
         )
     name, why = rule.policy, rule.why
-    baseline = policy_taking(rule.baseline, {**parameters, **_BASELINE_SETTINGS.get(rule.baseline, {})})
+    baseline = policy_taking(
+        rule.baseline, {**parameters, **_BASELINE_SETTINGS.get(rule.baseline, {})}
+    )
     if rule.rewards == "experts" and rule.trust == "central":
         name, why, more = _for_experts(rule, parameters)
         notes += more

@@ -14,9 +14,9 @@ from balaclava.advice.choose.calibration import CalibrationRow, ScaleFinalist, S
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
+from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
 RADIUS_SCALE = "radius_scale"
@@ -87,7 +87,7 @@ class ScaleSearch:
     def play(
         self, scales: Sequence[float], repetitions: int, *, skip: bool = False, seed_offset: int = 0
     ) -> None:
-        """Play scales not yet played so often; with `skip`, leave out those that the policy refuses."""
+        """Play scales not yet played so often; `skip` those that the policy refuses."""
         seed = self.seed + seed_offset
         candidates: dict[str, Policy] = {}
         for scale in scales:
@@ -160,8 +160,8 @@ class ScaleSearch:
                 0
             ]
             notes.append(
-                f"chosen by the {percent(self.risk, ".8g")} quantile of the regret; by the mean and the "
-                f"worst run it would be {cheapest:.3g}"
+                f"chosen by the {percent(self.risk, '.8g')} quantile of the regret; by the mean "
+                f"and the worst run it would be {cheapest:.3g}"
             )
         notes.append(
             "closer arms, a longer horizon or a smaller epsilon need a larger scale, arms further "
@@ -207,7 +207,11 @@ class ScaleSearch:
     def finalists(self, repetitions: int, caution: float, current: float) -> list[float]:
         """The best three, and the two nearest to the current scale."""
         best = [trial.scale for trial in self.ranking(repetitions)[:_BEST_FINALISTS]]
-        return list(dict.fromkeys([*best, *self.careful(repetitions, caution, current)[:_CAREFUL_FINALISTS]]))
+        return list(
+            dict.fromkeys(
+                [*best, *self.careful(repetitions, caution, current)[:_CAREFUL_FINALISTS]]
+            )
+        )
 
     def final_rows(self, repetitions: int) -> tuple[ScaleFinalist, ...]:
         """The regret of each finalist in each environment."""

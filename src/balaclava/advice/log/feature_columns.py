@@ -70,7 +70,7 @@ def fit_scaling(features: FeatureColumns) -> FeatureScaling:
 def read_features(
     source: str, columns: dict[str, Any], *, commas_between_cells: bool, decimal: str | None
 ) -> FeatureColumns:
-    """Read columns of numbers as they are, and columns of words as one 0/1 feature per word but one."""
+    """Read columns of numbers, and columns of words as one 0/1 feature per word but one."""
     names: list[str] = []
     parts: list[np.ndarray] = []
     for column, cells in columns.items():

@@ -135,9 +135,7 @@ def _refuse_huge(where: str, rewards: np.ndarray) -> None:
 def _checked_range(name: str, pair: tuple[float, float]) -> tuple[float, float]:
     low, high = check(name, pair, RewardRange)
     if not low < high:
-        raise ParameterError(
-            f"{name} = ({low:g}, {high:g}) is empty; give the smaller limit first"
-        )
+        raise ParameterError(f"{name} = ({low:g}, {high:g}) is empty; give the smaller limit first")
     return low, high
 
 
@@ -159,16 +157,16 @@ def _with_enough_rows(
         rows = dataclasses.replace(
             rows,
             by_arm={
-                label: rows.by_arm[label] for label, keep in zip(labels, enough, strict=True) if keep
+                label: rows.by_arm[label]
+                for label, keep in zip(labels, enough, strict=True)
+                if keep
             },
             arms=(np.cumsum(enough) - 1)[rows.arms[kept]],
             rewards=rows.rewards[kept],
         )
     if len(rows.by_arm) < 2:
         names = "one arm only" if len(labels) == 1 else "fewer than two arms with enough rows"
-        raise ParameterError(
-            f"{source}: column {arm!r} names {names}; a bandit needs at least two"
-        )
+        raise ParameterError(f"{source}: column {arm!r} names {names}; a bandit needs at least two")
     return rows, kept, tuple(sentences)
 
 
@@ -209,9 +207,7 @@ def _further_columns(
     }
     further: dict[str, Any] = {}
     features = {
-        column: cells[column]
-        for purpose, column in columns.items()
-        if purpose.startswith(_FEATURE)
+        column: cells[column] for purpose, column in columns.items() if purpose.startswith(_FEATURE)
     }
     if features:
         further["features"] = read_features(source, features, **read_as).select(kept)

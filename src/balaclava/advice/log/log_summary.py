@@ -37,7 +37,9 @@ from balaclava.privacy.guarantee import Guarantee
 # `compare` shows both sides of it with --clip.
 _LIGHT_TAIL_INDEX = 3.0
 _MAX_GRADES = 20  # different rewards that are taken for a rating scale; a guess
-_UNEVEN_RATIO = 3.0  # rows of the commonest arm per row of the rarest, above which bias is mentioned
+_UNEVEN_RATIO = (
+    3.0  # rows of the commonest arm per row of the rarest, above which bias is mentioned
+)
 _WRONG_PROPENSITY_ERRORS = 4.0  # standard errors; by chance 1 arm in 16,000
 
 

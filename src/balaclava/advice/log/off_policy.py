@@ -102,7 +102,10 @@ def evaluate_off_policy(
         PolicyValue(
             name,
             float(weights[name].sum() ** 2 / max((weights[name] ** 2).sum(), _TINY)),
-            {method: _estimate(*terms[name][method], participants) for method in OFF_POLICY_METHODS},
+            {
+                method: _estimate(*terms[name][method], participants)
+                for method in OFF_POLICY_METHODS
+            },
         )
         for name in weights
     ]
@@ -128,7 +131,8 @@ def _terms(
 
 
 def _estimate(
-    value: float, influence: np.ndarray, participants: np.ndarray | None) -> IntervalEstimate:
+    value: float, influence: np.ndarray, participants: np.ndarray | None
+) -> IntervalEstimate:
     reach = NORMAL_REACH * clustered_root(influence, participants) / influence.size
     return IntervalEstimate(value, value - reach, value + reach)
 

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-
 from balaclava._core.declared import Delta, Epsilon, Range, check
-from balaclava.advice.choose.recommend import code_of, recommend
+from balaclava.advice.choose.recommend import policy_code, recommend
 from balaclava.advice.choose.rules import RECOMMENDATION_RULES, Rewards
 from balaclava.advice.choose.scale_search import RADIUS_SCALE, regret_cost, with_scale
 from balaclava.advice.log.feature_gain import FeatureGain, estimate_feature_gain
@@ -74,7 +72,7 @@ class Comparison:
 
     @property
     def fitting(self) -> dict[str, str]:
-        """The private policies that clearly beat playing at random, best first, and why they fit."""
+        """Private policies that clearly beat playing at random, best first, and why they fit."""
         return {
             row.label: self.candidates[row.label].why
             for row in self.standings
@@ -145,7 +143,7 @@ class Comparison:
             "context": self._features_to_dict(),
             "prices": [price._asdict() for price in self.prices],
             "findings": self.findings(),
-            "use": None if self.best is None else code_of(self.named(self.best)),
+            "use": None if self.best is None else policy_code(self.named(self.best)),
         }
 
     def _features_to_dict(self) -> dict[str, Any] | None:

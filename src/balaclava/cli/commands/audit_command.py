@@ -1,4 +1,4 @@
-"""`balaclava audit`: put a policy's claim to the test from the command line."""
+"""`balaclava audit`: test a policy's guarantee."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 import click
 
 from balaclava.cli.commands.catalogue import complete_policy
-from balaclava.cli.options import ARMS, device_option
-from balaclava.cli.terminal import waiting
+from balaclava.cli.options import ARMS_TYPE, device_option
+from balaclava.cli.terminal import print_json, waiting
 
 
-def parameter(text: str) -> tuple[str, Any]:
-    """`name=value` as a name and a number, a list or a word."""
+def parse_parameter(text: str) -> tuple[str, Any]:
+    """Parse `name=value`; the value is JSON, or else a string."""
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise click.BadParameter(f"{text!r} is not of the form name=value")
+        raise click.BadParameter(
+            f"{text!r} is not of the form name=value, such as radius_scale=0.5"
+        )
     try:
         return name.replace("-", "_"), json.loads(value)
     except json.JSONDecodeError:
@@ -25,45 +27,56 @@ def parameter(text: str) -> tuple[str, Any]:
 
 @click.command()
 @click.argument("policy", shell_complete=complete_policy)
-@click.option("--epsilon", type=float, help="Privacy loss to claim.")
+@click.option("--epsilon", type=float, help="Privacy loss that the policy claims.")
 @click.option("--delta", type=float, help="Probability outside it, for policies that take one.")
 @click.option(
-    "--arms", type=ARMS, default=2, show_default=True, help="Number of arms, or their names."
+    "--arms", type=ARMS_TYPE, default=2, show_default=True, help="Number of arms, or their names."
 )
-@click.option("--horizon", type=int, help="Rounds, for policies that need to know.")
+@click.option("--horizon", type=int, help="Rounds, for policies that need them; by default 1,000.")
 @click.option(
     "--set",
     "others",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other parameter of the policy; may be repeated.",
+    help="Another parameter of the policy; may be repeated.",
 )
-@click.option("--trials", type=int, help="Games to play; by default what takes a few seconds.")
-@click.option("--pairs", type=int, help="Streams to replay; by default what takes a few seconds.")
+@click.option("--trials", type=int, help="Games to play; by default a few seconds' worth.")
+@click.option(
+    "--pairs",
+    type=int,
+    help="Pairs of neighbouring streams to replay; by default a few seconds' worth.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Repeats the audit exactly.")
-@click.option("--confidence", type=float, default=0.95, show_default=True)
-@click.option("--quick", is_flag=True, help="Bet against the claim instead of measuring epsilon.")
+@click.option(
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="Confidence of the lower bound on epsilon.",
+)
+@click.option(
+    "--quick", is_flag=True, help="Bet against the guarantee instead of measuring epsilon."
+)
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Try to refute the privacy claim of POLICY, four ways.
+    """Try to refute the privacy guarantee of POLICY, four ways.
 
-    Exit status: 0 when nothing was found, 1 when the claim is violated, unproved or not examined.
+    Exit status: 0 if nothing was found, 1 if the guarantee is violated, unproved or not examined.
 
     \b
-    Example:
-      balaclava audit dp-se --epsilon 1 --horizon 10000
+    Example: balaclava audit dp-se --epsilon 1 --horizon 10000
+    Example: balaclava audit dp-se --epsilon 1 --set radius_scale=0.5 --json
     """
-
     from balaclava.auditing.audit import audit as run_audit
     from balaclava.policies.base import REGISTRY
 
     cls = REGISTRY.get(policy)
-    shortcuts = {name: options[name] for name in ("arms", "epsilon", "delta", "horizon")}
-    parameters = {name: value for name, value in shortcuts.items() if value is not None}
+    names = ("arms", "epsilon", "delta", "horizon")
+    parameters = {name: options[name] for name in names if options[name] is not None}
     if "horizon" in cls.annotations:
         parameters.setdefault("horizon", 1_000)
-    parameters |= dict(parameter(text) for text in others)
+    parameters |= dict(parse_parameter(text) for text in others)
     subject = cls.create(parameters)
     with waiting(f"trying to refute {policy} ..."):
         report = run_audit(
@@ -75,6 +88,9 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
             quick=options["quick"],
             device=options["device"] or "cpu",
         )
-    click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        click.echo(str(report))
     if report.verdict not in ("consistent", "not private"):
         raise SystemExit(1)

@@ -1,20 +1,19 @@
-"""What there is: policies, environments, and what each takes."""
+"""`balaclava policies` and `balaclava environments`: lists, and the parameters of one entry."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.terminal import print_table
+from balaclava.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
     from balaclava._core.declared import Declared
 
 
 def complete_policy(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """The policies whose name begins so, for the shell."""
+    """Policy names for the completion of the shell."""
     from balaclava.policies.base import REGISTRY
 
     return [name for name in REGISTRY.classes() if name.startswith(text)]
@@ -23,7 +22,7 @@ def complete_policy(context: click.Context, parameter: click.Parameter, text: st
 def complete_environment(
     context: click.Context, parameter: click.Parameter, text: str
 ) -> list[str]:
-    """The environments whose name begins so, for the shell."""
+    """Environment names for the completion of the shell."""
     from balaclava.environments.base import REGISTRY
 
     return [name for name in REGISTRY.classes() if name.startswith(text)]
@@ -31,7 +30,7 @@ def complete_environment(
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_policy)
-@click.option("--private/--not-private", default=None, help="Only those that are, or are not.")
+@click.option("--private/--not-private", default=None, help="Only private ones, or only others.")
 @click.option(
     "--rewards",
     type=click.Choice(["bounded", "real", "loss", "any"]),
@@ -66,7 +65,7 @@ def policies(
         and scope in (None, entry.policy.scope)
     ]
     if as_json:
-        _print_json([_plain(entry, "policy") for entry in entries])
+        print_json([_plain(entry, "policy") for entry in entries])
         return
     rows = [(e.name, e.title, e.rewards, e.guarantee, e.reference) for e in entries]
     print_table(("policy", "what it does", "rewards", "privacy", "reference"), rows)
@@ -88,23 +87,19 @@ def environments(name: str | None, as_json: bool) -> None:
         _show(REGISTRY.get(name), as_json)
         return
     if as_json:
-        _print_json([_plain(entry, "environment") for entry in list_environments()])
+        print_json([_plain(entry, "environment") for entry in list_environments()])
         return
     rows = [(entry.name, entry.title, entry.parameters) for entry in list_environments()]
     print_table(("environment", "what it is", "parameters"), rows)
 
 
 def _plain(entry: Any, kind: str) -> dict[str, Any]:
-    """A line of a list, without the class in it."""
+    """An entry without its class."""
     return {name: value for name, value in entry._asdict().items() if name != kind}
 
 
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
-
-
 def _show(cls: type[Declared], as_json: bool) -> None:
-    """The docstring, and every parameter with its range."""
+    """Print the docstring, and every parameter with its range."""
     import inspect
 
     from balaclava._core.declared import brief
@@ -112,7 +107,7 @@ def _show(cls: type[Declared], as_json: bool) -> None:
 
     if as_json:
         listed = [each._asdict() for each in cls.parameter_list()]
-        _print_json({"name": cls.name, "help": inspect.getdoc(cls), "parameters": listed})
+        print_json({"name": cls.name, "help": inspect.getdoc(cls), "parameters": listed})
         return
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
     if issubclass(cls, Policy) and cls.lost_reward:
@@ -127,5 +122,7 @@ def _show(cls: type[Declared], as_json: bool) -> None:
         for each in cls.parameter_list()
     ]
     if cls.kind == "policy" and "horizon" not in cls.annotations:
-        rows.append(("horizon", "-", "any", "needed by others: bl.policy takes and ignores it"))
+        rows.append(
+            ("horizon", "-", "any", "ignored: other policies need it, so bl.policy accepts it")
+        )
     print_table(("parameter", "default", "allowed", "meaning"), rows)

@@ -1,8 +1,7 @@
-"""`balaclava choose`: a few questions, and a policy."""
+"""`balaclava choose`: a policy from a few answers."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava._core.number_format import significant
-from balaclava.cli.options import delay_options, lateness
-from balaclava.cli.prompts import MORE, answer_options, read_answers, say, usual_answers
-from balaclava.cli.terminal import progress_bar
+from balaclava.cli.options import delay_arguments, delay_options
+from balaclava.cli.prompts import (
+    SPECIAL_QUESTIONS,
+    answer_options,
+    assumed_answers,
+    read_answers,
+)
+from balaclava.cli.terminal import print_code, print_json, print_labelled, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.advice.choose.recommend import Recommendation
 
-# Options that not every policy has a use for.
-_ONLY_SOME = ("delta", "reward_range", *MORE)
+# Parameters that only some policies take.
+_SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)
 
 
 @click.command()
@@ -26,7 +30,7 @@ _ONLY_SOME = ("delta", "reward_range", *MORE)
 @click.option(
     "--simulate/--no-simulate",
     default=True,
-    help="Try the policies that fit on plausible problems.",
+    help="Play the policies that fit on plausible problems.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @delay_options
@@ -40,18 +44,21 @@ def choose(
     patience: int | None,
     **options: Any,
 ) -> None:
-    """Answer a few questions and get a policy, what it promises and what it costs.
+    """Recommend a policy, with its guarantee and its expected regret.
+
+    Asks a few questions about rewards, trust and size. Options answer them in advance.
 
     \b
     Example: balaclava choose
     Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1
+    Example: balaclava choose --rewards heavy-tailed --typical 20 --largest 500 --one-in 10000
     """
     from balaclava.advice.choose.questions import what_would_change
     from balaclava.advice.choose.recommend import recommend
 
     ask = sys.stdin.isatty() and not as_json if ask is None else ask
-    answers, moments = read_answers(options, ask)
-    late = lateness(delay, law, lost, patience)
+    answers, moment = read_answers(options, ask)
+    late = delay_arguments(delay, law, lost, patience)
     with progress_bar() as progress:
         advice = recommend(**answers, simulate=simulate, progress=progress, **late)
     changes = what_would_change(
@@ -59,31 +66,31 @@ def choose(
     )
     if as_json:
         outlook = advice.expect(**late) if simulate else None
-        click.echo(json.dumps(_as_json(advice, answers, changes, outlook), indent=2))
+        print_json(_as_json(advice, answers, changes, outlook))
         return
-    click.echo(f"policy:   {advice.policy.name}, {advice.guarantee}")
-    say("why", advice.why)
+    print_code("policy", f"{advice.policy.name}, {advice.guarantee}")
+    print_labelled("why", advice.why)
     for note in advice.notes:
-        say("note", note)
-    if moments is not None:
-        say("moment", moments.derivation)
+        print_labelled("note", note)
+    if moment is not None:
+        print_labelled("moment", moment.derivation)
     if not ask:
-        for sentence in usual_answers(options, answers, moments):
-            say("assumed", sentence)
-    unused = [name for name in _ONLY_SOME if options[name] is not None]
+        for sentence in assumed_answers(options, answers, moment):
+            print_labelled("assumed", sentence)
+    unused = [name for name in _SPECIAL_PARAMETERS if options[name] is not None]
     unused = [name for name in unused if name not in advice.learner.annotations]
     if unused:
-        say("unused", f"{', '.join(unused)}, as {advice.learner.name} does not take it")
-    say("promise", advice.guarantee.explain())
-    click.echo(f"use:      {advice.code}")
+        print_labelled("unused", f"{', '.join(unused)}: {advice.learner.name} does not take it")
+    print_labelled("promise", advice.guarantee.explain())
+    print_code("use", advice.code)
     if simulate:
-        _expectation(advice, **late)
+        _print_expectation(advice, **late)
     for change in changes:
-        say("instead", change)
-    say(
+        print_labelled("instead", change)
+    print_labelled(
         "more",
-        f"`balaclava policies {advice.policy.name}` shows its rule and its parameters; `balaclava "
-        "audit` tests its claim",
+        f"`balaclava policies {advice.policy.name}` shows its rule and parameters; `balaclava "
+        "audit` tests its guarantee",
     )
 
 
@@ -110,33 +117,35 @@ def _as_json(
     }
 
 
-def _expectation(advice: Recommendation, **late: Any) -> None:
+def _print_expectation(advice: Recommendation, **late: Any) -> None:
     outlook = advice.expect(**late)
-    say(
+    print_labelled(
         "regret",
         f"{significant(outlook.regret)} ± {significant(outlook.plus_minus)} after "
-        f"{outlook.rounds:,} rounds, simulated on {outlook.instance}; choosing at random "
+        f"{outlook.rounds:,} rounds, simulated on {outlook.instance}; playing at random "
         f"{significant(outlook.random_regret)}",
     )
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
     other = f"the {significant(outlook.baseline_regret)} of {baseline}"
     if tuned and "radius_scale" in advice.policy.annotations:
-        say(
+        print_labelled(
             "price",
-            f"not stated: {advice.policy.name} is at the constants of its proof here, and "
-            f"{baseline}; `balaclava calibrate` tunes it, `balaclava compare` both on a log",
+            f"not stated: {advice.policy.name} has the constants of its proof here, but the "
+            f"baseline is {baseline}; `balaclava calibrate` tunes the policy, `balaclava compare` "
+            "tunes both on a log",
         )
     elif outlook.price >= 1:
-        say("price", f"{outlook.price:.3g} times {other}")
+        print_labelled("price", f"{outlook.price:.3g} times {other}")
     elif math.isnan(outlook.price):
-        say("price", f"no difference from {other}")
+        print_labelled("price", f"no difference from {other}")
     else:
-        say("price", f"none here: {outlook.price:.3g} times {other}")
+        print_labelled("price", f"none here: {outlook.price:.3g} times {other}")
     if outlook.rounds < advice.horizon:
-        say(
-            "short",
-            f"only {outlook.rounds:,} of the {advice.horizon:,} rounds were simulated",
+        print_labelled(
+            "short", f"only {outlook.rounds:,} of the {advice.horizon:,} rounds were simulated"
         )
     if outlook.in_vain and advice.policy is advice.learner:
-        say("warning", "hardly better than at random: raise epsilon or the horizon")
+        print_labelled(
+            "warning", "hardly better than playing at random: raise epsilon or the horizon"
+        )

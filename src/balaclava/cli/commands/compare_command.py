@@ -1,33 +1,35 @@
-"""`balaclava compare`: which policies would suit a log?"""
+"""`balaclava compare`: which policies suit a log."""
 
 from __future__ import annotations
 
-import json
 import shlex
-import shutil
 import sys
-import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.options import delay_options, lateness
-from balaclava.cli.prompts import say
-from balaclava.cli.terminal import print_table, progress_bar
+from balaclava.cli.options import delay_arguments, delay_options, workers_option
+from balaclava.cli.terminal import (
+    print_cells,
+    print_code,
+    print_json,
+    print_labelled,
+    print_sentences,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
     from balaclava.advice.trial.compare import Comparison
-    from balaclava.advice.trial.feature_trial import FeatureGain
     from balaclava.logs.cells import ReadOptions
 
-_READ = (
+_READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
 )
-_WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
-_COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
+_DELAY_OPTIONS = ("delay", "law", "lost", "patience")
+# Slow imports, loaded while the log is read; they take as long as reading a million rows.
+_SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
 
 
 @click.command()
@@ -36,7 +38,11 @@ _COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
 @click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")
 @click.option("--epsilon", type=float, default=1.0, show_default=True, help="Privacy loss.")
 @click.option(
-    "--delta", type=float, default=0.0, show_default=True, help="Of policies with features."
+    "--delta",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Probability outside epsilon, for policies with features.",
 )
 @click.option(
     "--range",
@@ -55,12 +61,12 @@ _COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
     "--clip",
     type=(float, float),
     metavar="LOW HIGH",
-    help="Try clipping to these limits too, beside truncation; take them from public data.",
+    help="Also try policies that clip to these limits; take them from public data.",
 )
 @click.option(
     "--clip-from",
     metavar="PUBLIC.csv",
-    help="The same, to quantiles of the reward column of a file that is public.",
+    help="As --clip, with quantiles of the reward column of a public file as limits.",
 )
 @click.option(
     "--clip-quantiles",
@@ -68,39 +74,53 @@ _COMPILER = ("numba", "numba.np.arraymath", "scipy.special")
     default=(0.001, 0.999),
     show_default=True,
     metavar="LOW HIGH",
-    help="Which quantiles.",
+    help="The quantiles for --clip-from.",
 )
 @click.option(
-    "--propensity", metavar="COLUMN", help="The chance with which the row's arm was played."
+    "--propensity", metavar="COLUMN", help="Probability with which the row's arm was played."
 )
-@click.option("--time", metavar="COLUMN", help="When: looks for drift.")
-@click.option("--person", metavar="COLUMN", help="Whose: counts rewards per person.")
+@click.option("--time", metavar="COLUMN", help="Time of the decision; looks for drift.")
+@click.option("--person", metavar="COLUMN", help="Participant; counts rewards per person.")
 @click.option(
     "--features",
     metavar="COLUMN,COLUMN",
-    help="What was known before each decision, and is public: is it worth deciding by?",
+    help="Public columns known before each decision; estimates their value.",
 )
 @click.option("--min-rows", type=click.IntRange(min=2), help="Leave out arms with fewer rows.")
 @click.option("--drop-missing", is_flag=True, help="Leave out rows that lack a value.")
-@click.option("--sep", metavar="CHARACTER", help="Between cells; by default detected.")
-@click.option("--encoding", metavar="NAME", help="Of the text; by default detected.")
-@click.option("--decimal", type=click.Choice([".", ","]), help="Mark; by default detected.")
-@click.option("--horizon", type=click.IntRange(min=2), help="Rounds; by default the rows.")
-@click.option("--repetitions", type=click.IntRange(min=2), default=30, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--sep", metavar="CHARACTER", help="Separator of cells; by default detected.")
+@click.option("--encoding", metavar="NAME", help="Encoding of the text; by default detected.")
+@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark; by default detected.")
+@click.option(
+    "--horizon", type=click.IntRange(min=2), help="Rounds; by default the rows of the log."
+)
+@click.option(
+    "--repetitions",
+    type=click.IntRange(min=2),
+    default=30,
+    show_default=True,
+    help="Worlds to draw from the log and play in.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Repeats the comparison exactly.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="The page; by default LOG-report.html, and none with --json.",
+    help="HTML page; by default LOG-report.html, none with --json.",
 )
 @click.option(
     "--assessment",
     type=click.Path(path_type=Path),
     metavar="FILE.toml",
-    help="Begin the file for a review board's page, with the policy that fits best.",
+    help="Start the input of a review board's page, with the policy that fits best.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option("--workers", type=click.IntRange(min=1), help="Threads; by default one a core.")
+@workers_option
 @delay_options
 def compare(
     log: str,
@@ -111,11 +131,12 @@ def compare(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Look at a log, say which policies fit it, play them on it, and write a page.
+    """Summarise LOG, play the policies that fit it, and write a page.
 
-    LOG is a CSV or Parquet file with one row for each decision: which arm, and what reward. It may
-    be packed with gzip; `-` reads a pipe. Looking at a log is not itself private; no single reward
-    is shown.
+    LOG is a CSV or Parquet file with one row per decision: its arm and its reward. It may be
+    compressed with gzip; `-` reads standard input.
+
+    Looking at a log is not itself private. No single reward is displayed.
 
     \b
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
@@ -125,139 +146,117 @@ def compare(
     from balaclava._core.extras import loading
     from balaclava.advice.log.log_reading import summarise_log
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
-    from balaclava.advice.trial.compare import compare as play
+    from balaclava.advice.trial.compare import compare as compare_policies
     from balaclava.logs.cells import PIPE, ReadOptions
     from balaclava.reporting.comparison_page import write_comparison
 
     if out is None and not as_json:
         out = Path("pipe-report.html" if log == PIPE else f"{Path(log).stem}-report.html")
     if assessment is not None and options["min_rows"] is not None:
-        raise click.UsageError("--assessment plays on all of the log: remove rare arms from it")
+        raise click.UsageError(
+            "--assessment plays on the whole log; remove rare arms from it instead of --min-rows"
+        )
     for place in (out, assessment):
         if place is not None:
             require_place(place)
-    late = lateness(**{name: options.pop(name) for name in ("delay", "law", "lost", "patience")})
-    reading = {name: options.pop(name) for name in _READ}
-    reading["features"] = _names(reading["features"])
-    how = ReadOptions(*(reading.pop(name) for name in ReadOptions._fields))
-    with loading(*_COMPILER):  # which takes as long as a million rows
-        rewards_log = summarise_log(log, arm=arm, reward=reward, how=how, **reading)
+    late = delay_arguments(**{name: options.pop(name) for name in _DELAY_OPTIONS})
+    reading = {name: options.pop(name) for name in _READING_OPTIONS}
+    reading["features"] = _column_names(reading["features"])
+    read_options = ReadOptions(*(reading.pop(name) for name in ReadOptions._fields))
+    with loading(*_SLOW_IMPORTS):
+        summary = summarise_log(log, arm=arm, reward=reward, read_options=read_options, **reading)
     if not as_json:
-        _say([rewards_log.telling.sentence, LOG_NOT_PRIVATE])
+        print_sentences([summary.best_arm_test.sentence, LOG_NOT_PRIVATE, ""])
     with progress_bar() as progress:
-        comparison = play(rewards_log, progress=progress, **options, **late)
+        comparison = compare_policies(summary, progress=progress, **options, **late)
     if as_json:
-        click.echo(json.dumps(_finite(comparison.to_dict()), indent=2, ensure_ascii=False))
+        print_json(comparison.to_dict())
     else:
-        _show(comparison)
+        _print_comparison(comparison)
     if out is not None:
-        command = f"balaclava {shlex.join(sys.argv[1:])}"
-        page = write_comparison(comparison, out, command=command)
+        page = write_comparison(comparison, out, command=f"balaclava {shlex.join(sys.argv[1:])}")
         click.echo(f"\nwrote {page}: open it in a browser", err=as_json)
     if assessment is not None:
-        _begin_assessment(comparison, assessment, arm, reward, how)
+        _write_assessment(comparison, assessment, arm, reward, read_options)
         click.echo(
             f"wrote {assessment}: fill it in, then balaclava report --assessment {assessment}",
             err=as_json,
         )
 
 
-def _begin_assessment(
-    comparison: Comparison, place: Path, arm: str, reward: str, how: ReadOptions
+def _write_assessment(
+    comparison: Comparison, place: Path, arm: str, reward: str, read_options: ReadOptions
 ) -> None:
-    """The file of `balaclava assessment`, with what the log and the comparison say."""
-    from balaclava.advice.choose.recommend import settings_of
+    """Write the input of `balaclava report --assessment` with the figures of the comparison."""
+    from balaclava.advice.choose.recommend import changed_parameters
     from balaclava.errors import ParameterError
     from balaclava.reporting.assessment_input import assessment_template
 
     log = comparison.log
     if comparison.best is None:
-        raise ParameterError("--assessment: no policy fits, so that there is none to assess")
+        raise ParameterError("--assessment: no policy fits, so there is none to assess")
     if not Path(log.path).exists():
-        raise ParameterError("--assessment: the page plays on the log again; give a file, no pipe")
+        raise ParameterError(
+            "--assessment: the page plays on the log again; give a file instead of a pipe"
+        )
     policy = comparison.named(comparison.best)
     source = {"name": "empirical", "path": log.path, "arm": arm, "reward": reward}
-    settings = {name: value for name, value in how._asdict().items() if value}
+    settings = {name: value for name, value in read_options._asdict().items() if value}
+    participants = comparison.participants
     text = assessment_template(
         title=f"Policies for {Path(log.path).name}",
-        policy={"name": policy.name, **settings_of(policy)},
+        policy={"name": policy.name, **changed_parameters(policy)},
         environment={**source, **settings},
-        rewards_per_person=1 if comparison.people is None else comparison.people.most,
+        rewards_per_person=1 if participants is None else participants.most,
         horizon=comparison.results.horizon,
     )
     place.write_text(text, encoding="utf-8")
 
 
-def _show(comparison: Comparison) -> None:
+def _print_comparison(comparison: Comparison) -> None:
+    from balaclava.advice.trial.feature_trial import feature_advice
     from balaclava.reporting.comparison_page import (
         arm_table,
         cap_table,
-        context_table,
+        feature_table,
         how_played,
         next_steps,
         price_sentences,
         standing_table,
+        value_table,
     )
 
-    header, *rows = arm_table(comparison)
-    print_table(header, rows)
-    click.echo()
-    _say(comparison.log.findings())
-    if comparison.people is not None:
-        _say(comparison.people.findings())
-        header, *rows = cap_table(comparison)
-        print_table(header, rows)
-        click.echo()
-    if comparison.context is not None:
-        _show_features(comparison.context)
-    _say([how_played(comparison), *comparison.findings()])
+    print_cells(arm_table(comparison))
+    print_sentences([*comparison.log.findings(), ""])
+    if comparison.participants is not None:
+        print_sentences([*comparison.participants.findings(), ""])
+        print_cells(cap_table(comparison))
+    gain, trial = comparison.feature_gain, comparison.feature_trial
+    if gain is not None:
+        public, *others = gain.findings()
+        print_sentences([public, ""])
+        print_cells(value_table(gain))
+        print_sentences([*others, ""])
+    print_sentences([how_played(comparison), *comparison.findings(), ""])
     if comparison.fitting:
         click.echo("The policies that fit:")
         for label, why in comparison.fitting.items():
             line = f"- {label} ({comparison.results.guarantee(label)}): {why}"
-            click.echo(textwrap.fill(line, _width(), subsequent_indent="  ", **_WHOLE_WORDS))
+            print_sentences([line], indent="  ")
     if comparison.others:
         names = ", ".join(comparison.others)
         click.echo(f"Not clearly better than playing at random here: {names}.")
     click.echo()
-    header, *rows = standing_table(comparison)
-    print_table(header, rows)
-    click.echo()
-    _say(price_sentences(comparison))
-    if comparison.context is not None and comparison.context.extra is not None:
-        _say(comparison.context.advice())
-        header, *rows = context_table(comparison.context)
-        print_table(header, rows)
-        click.echo()
-    for word, text in next_steps(comparison):
-        if word == "use":
-            click.echo(f"{word + ':':<10}{text}")  # a line of code stays one
-        else:
-            say(word, text)
+    print_cells(standing_table(comparison))
+    print_sentences([*price_sentences(comparison), ""])
+    if gain is not None and trial is not None:
+        print_sentences([*feature_advice(gain, trial), ""])
+        print_cells(feature_table(trial))
+    for label, text in next_steps(comparison):
+        (print_code if label == "use" else print_labelled)(label, text)
 
 
-def _show_features(context: FeatureGain) -> None:
-    """What features are worth, before any policy."""
-    from balaclava.reporting.comparison_page import value_table
-
-    first, *others = context.findings()
-    _say([first])
-    header, *rows = value_table(context)
-    print_table(header, rows)
-    click.echo()
-    _say(others)
-
-
-def _say(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        whole = sentence.replace(" %", "\u00a0%")  # a number stays with its sign
-        lines = textwrap.fill(whole, _width(), **_WHOLE_WORDS)
-        click.echo(lines.replace("\u00a0%", " %"))
-    click.echo()
-
-
-def _names(text: str | None) -> list[str]:
-    """Columns that are parted by commas, as they were given."""
+def _column_names(text: str | None) -> list[str]:
     names = [] if text is None else [name.strip() for name in text.split(",")]
     if not all(names):
         raise click.BadParameter(
@@ -265,17 +264,3 @@ def _names(text: str | None) -> list[str]:
             param_hint="--features",
         )
     return names
-
-
-def _width() -> int:
-    """Of a line: 96 characters, or what the terminal has."""
-    return min(96, shutil.get_terminal_size((96, 24)).columns)
-
-
-def _finite(value: Any) -> Any:
-    """The same, with null for what is not a number: JSON has no other word for it."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value

@@ -1,4 +1,4 @@
-"""`balaclava demo`: everything once, in under a minute."""
+"""`balaclava demo`: simulation, audit and page of a few policies, in under a minute."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results
 
-_MEANS = (0.3, 0.4, 0.5, 0.6, 0.75)
-_HORIZON = 20_000
-_REPETITIONS = 40
-_TRIALS, _PAIRS = 4_000, 30
-# A baseline, then epsilon = 1 six times: for all that it can cover, and not for bounded rewards
-# only (0 and 1 have a second moment of at most 1).
-_POLICIES: dict[str, dict[str, Any]] = {
+DEMO_MEANS = (0.3, 0.4, 0.5, 0.6, 0.75)  # success probabilities of the arms
+DEMO_HORIZON = 20_000  # rounds: the best private policies have found the best arm by then
+_DEMO_REPETITIONS = 40  # so that the demo takes under a minute on two cores
+_DEMO_TRIALS, _DEMO_PAIRS = 4_000, 30  # games and replayed pairs of an audit, for the same reason
+# A baseline, and six policies at epsilon = 1: each scope, and bounded and unbounded rewards (a
+# reward of 0 or 1 has a second moment of at most 1).
+_DEMO_POLICIES: dict[str, dict[str, Any]] = {
     "imed": {},
     "dp-imed": {"epsilon": 1.0},
     "lazy-dp-ucb": {"epsilon": 1.0},
-    "dp-se": {"epsilon": 1.0, "horizon": _HORIZON},
+    "dp-se": {"epsilon": 1.0, "horizon": DEMO_HORIZON},
     "dpr-batch-ucb": {
         "epsilon": 1.0,
-        "horizon": _HORIZON,
+        "horizon": DEMO_HORIZON,
         "moment_order": 2.0,
         "moment_bound": 1.0,
     },
-    "dp-ftpl-new": {"epsilon": 1.0, "delta": 1e-6, "horizon": _HORIZON},
+    "dp-ftpl-new": {"epsilon": 1.0, "delta": 1e-6, "horizon": DEMO_HORIZON},
     "ldp-ucb-bernoulli": {"epsilon": 1.0},
 }
 
 
-@click.command(short_help="Play and audit a few policies; a table, a picture, a page.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("."), help="Where to write.")
+@click.command(short_help="Play and audit a few policies.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("."), help="Folder to write to."
+)
 def demo(out: Path) -> None:
-    """Play a few policies against each other, and try to refute what they promise.
+    """Play a few policies on five arms with rewards 0 and 1, and audit their guarantees.
+
+    Prints tables, writes demo.png and report.html.
 
     \b
-    Five arms that pay 0 or 1. Prints tables, writes demo.png and report.html.
     Example: balaclava demo --out pictures
     """
     from balaclava._core.atomic_files import require_folder
@@ -53,17 +56,19 @@ def demo(out: Path) -> None:
     require_folder(out)
     with progress_bar() as progress:
         results = simulate(
-            _demo_policies(),
-            environment("bernoulli", means=_MEANS),
-            horizon=_HORIZON,
-            repetitions=_REPETITIONS,
+            demo_policies(),
+            environment("bernoulli", means=DEMO_MEANS),
+            horizon=DEMO_HORIZON,
+            repetitions=_DEMO_REPETITIONS,
             seed=1,
             progress=progress,
         )
     click.echo(str(results.summary()))
-    results.plot(out / "demo.png", log_regret=True)  # private and not: orders of magnitude apart
+    results.plot(
+        out / "demo.png", log_regret=True
+    )  # with and without privacy differ by orders of magnitude
     audits = _audit(results)
-    click.echo("\nAn attempt to refute each promise, from games that differ in one reward:")
+    click.echo("\nAudits of each guarantee, from games that differ in one reward:")
     print_table(
         ("policy", "promises", "verdict", "epsilon is at least"),
         [
@@ -76,15 +81,17 @@ def demo(out: Path) -> None:
     click.echo(f"wrote {out / 'report.html'}: open it in a browser")
 
 
-def _demo_policies() -> list[Policy]:
+def demo_policies() -> list[Policy]:
     from balaclava.policies.base import policy
 
-    return [policy(name, arms=len(_MEANS), **parameters) for name, parameters in _POLICIES.items()]
+    return [
+        policy(name, arms=len(DEMO_MEANS), **parameters)
+        for name, parameters in _DEMO_POLICIES.items()
+    ]
 
 
 def _audit(results: Results) -> dict[str, AuditReport]:
-    """A quick audit of every policy that promises something."""
-
+    """Audit every private policy, quickly."""
     from balaclava.auditing.audit import audit
 
     reports = {}
@@ -92,7 +99,7 @@ def _audit(results: Results) -> dict[str, AuditReport]:
         for label, policy in results.policies.items():
             if policy.guarantee.private:
                 status.update(f"trying to refute {label} ...")
-                reports[label] = audit(policy, trials=_TRIALS, pairs=_PAIRS, seed=1)
+                reports[label] = audit(policy, trials=_DEMO_TRIALS, pairs=_DEMO_PAIRS, seed=1)
     return reports
 
 

@@ -1,4 +1,4 @@
-"""`balaclava report`: results as a page for the browser."""
+"""`balaclava report` and `balaclava assessment`: HTML pages, and the input of one."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from pathlib import Path
 
 import click
 
-from balaclava.cli.terminal import waiting
+from balaclava.cli.terminal import progress_bar, waiting
 
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--assessment",
-    "dossier",
+    "assessment_file",
     type=click.Path(path_type=Path),
     metavar="FILE.toml",
-    help="Write the page for a review board instead; `balaclava assessment` shows such a file.",
+    help="Write the page for a review board instead; `balaclava assessment` prints such a file.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="The file to write; by default report.html in the folder, or the file's name and .html.",
+    help="HTML file to write; by default report.html in the folder, or beside the file.",
 )
 @click.option(
     "--audit/--no-audit",
     "audited",
     default=None,
-    help="Audit the policies, quickly; kept on disk. By default for an assessment only.",
+    help="Audit the policies, quickly; cached on disk. By default for an assessment only.",
 )
 @click.option(
     "--trials",
@@ -37,24 +37,28 @@ from balaclava.cli.terminal import waiting
     help="Games of each audit.",
 )
 def report(
-    source: Path | None, dossier: Path | None, out: Path | None, audited: bool | None, trials: int
+    source: Path | None,
+    assessment_file: Path | None,
+    out: Path | None,
+    audited: bool | None,
+    trials: int,
 ) -> None:
     """Write one HTML page about SOURCE: curves, intervals, tables, guarantees.
 
     SOURCE is the folder of a sweep, the folder that `balaclava simulate` wrote, or a results
-    file. The page is complete in itself: send it to anyone, open it without a network.
+    file. The page is one file that needs no network.
 
     \b
     Example: balaclava report quickstart-results
     Example: balaclava report results.parquet --audit --out page.html
     Example: balaclava report --assessment assessment.toml
     """
-    if (source is None) == (dossier is None):
+    if (source is None) == (assessment_file is None):
         raise click.UsageError("give either SOURCE or --assessment FILE.toml")
-    if dossier is not None:
-        _assess(dossier, out, audited is not False, trials)
+    if assessment_file is not None:
+        _write_assessment_page(assessment_file, out, audited is not False, trials)
     elif source is not None:
-        _write(source, out, bool(audited), trials)
+        _write_report_page(source, out, bool(audited), trials)
 
 
 @click.command()
@@ -62,15 +66,15 @@ def report(
     "--init",
     "target",
     type=click.Path(path_type=Path),
-    help="Write it to this file.",
+    help="Write it to this file; by default assessment.toml.",
     is_flag=False,
     flag_value="assessment.toml",
 )
 def assessment(target: Path | str | None) -> None:
-    """Show the file that a page for a review board is made from, or write it.
+    """Print or write the input of a review board's page.
 
-    Fill it in, then `balaclava report --assessment assessment.toml` writes the page: what is
-    promised, how it was checked, regret and risk, and what only the owner can answer.
+    Fill it in; then `balaclava report --assessment assessment.toml` writes the page: guarantee,
+    audit, regret, risk, and questions that only the operator can answer.
 
     \b
     Example: balaclava assessment --init
@@ -87,48 +91,43 @@ def assessment(target: Path | str | None) -> None:
         with place.open("x", encoding="utf-8") as file:
             file.write(assessment_template())
     except FileExistsError:
-        raise ResultsFileError(f"{place} is there already; give another name") from None
+        raise ResultsFileError(f"{place} exists already; give another name") from None
     except OSError as error:
-        raise ResultsFileError(f"{place} cannot be written: {error.strerror}") from None
+        raise ResultsFileError(
+            f"{place} cannot be written: {error.strerror}; check the path"
+        ) from None
     click.echo(f"wrote {place}; fill it in, then: balaclava report --assessment {place}")
 
 
-def _assess(file: Path, out: Path | None, audited: bool, trials: int) -> None:
-    """The page for a review board."""
-
+def _write_assessment_page(file: Path, out: Path | None, audited: bool, trials: int) -> None:
     from balaclava._core.atomic_files import atomically, require_place
-    from balaclava.cli.terminal import progress_bar
     from balaclava.reporting.assessment_input import audit_policy, read_assessment
     from balaclava.reporting.assessment_page import assessment_page
 
-    paper = read_assessment(file)
+    inputs = read_assessment(file)
     out = file.with_suffix(".html") if out is None else out
     require_place(out)
     with progress_bar() as progress:
-        results = paper.simulate(progress)
+        results = inputs.simulate(progress)
     verdict = None
     if audited:
-        with waiting(f"trying to refute {paper.policy.name} ..."):
-            verdict = audit_policy(paper, trials)
+        with waiting(f"trying to refute {inputs.policy.name} ..."):
+            verdict = audit_policy(inputs, trials)
     with atomically(out) as temporary:
         temporary.write_text(
-            assessment_page(paper, results=results, audit=verdict), encoding="utf-8"
+            assessment_page(inputs, results=results, audit=verdict), encoding="utf-8"
         )
     click.echo(f"wrote {out}: open it in a browser, or print it")
-    if verdict is not None and verdict.verdict in ("violated", "unproved"):
-        click.echo("balaclava: an audit refuted the promise; see the page", err=True)
-        raise SystemExit(1)
+    _fail_if_refuted([] if verdict is None else [verdict.verdict])
 
 
-def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
-    """The page of results."""
-
+def _write_report_page(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     from balaclava._core.atomic_files import require_place
     from balaclava.reporting.quick_audits import run_audits
     from balaclava.reporting.report_data import read_page_data
     from balaclava.reporting.report_page import write_page
 
-    story = read_page_data(source)
+    data = read_page_data(source)
     if out is None:
         out = source / "report.html" if source.is_dir() else source.with_suffix(".html")
     require_place(out)
@@ -136,12 +135,16 @@ def _write(source: Path, out: Path | None, audited: bool, trials: int) -> None:
     if audited:
         with waiting("auditing ...") as status:
             audits = run_audits(
-                story.policies,
+                data.policies,
                 trials=trials,
                 progress=lambda label: status.update(f"trying to refute {label} ..."),
             )
-    page = write_page(story, out, audits=audits)
+    page = write_page(data, out, audits=audits)
     click.echo(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser")
-    if audits and any(verdict.verdict in ("violated", "unproved") for verdict in audits.values()):
-        click.echo("balaclava: an audit refuted a promise; see the page", err=True)
+    _fail_if_refuted([each.verdict for each in (audits or {}).values()])
+
+
+def _fail_if_refuted(verdicts: list[str]) -> None:
+    if set(verdicts) & {"violated", "unproved"}:
+        click.echo("balaclava: an audit refuted a guarantee; see the page", err=True)
         raise SystemExit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from balaclava.cli.options import device_option
+from balaclava.cli.options import device_option, workers_option
 from balaclava.cli.terminal import print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -22,23 +22,21 @@ if TYPE_CHECKING:
     type=click.Choice(["quick", "paper"]),
     default="quick",
     show_default=True,
-    help="A look in seconds, or the paper's own numbers of rounds and repetitions.",
+    help="quick: seconds. paper: the paper's numbers of rounds and repetitions.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder for the files; by default one for each figure, with its name, in this folder.",
+    help="Folder for the files; by default one per figure, named after it, in this folder.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads; by default one for each core."
-)
-@click.option("--list", "show", is_flag=True, help="List the figures, and do nothing else.")
-@click.option("--all", "everything", is_flag=True, help="Run all of them, and write one page.")
+@workers_option
+@click.option("--list", "show", is_flag=True, help="List the figures without running them.")
+@click.option("--all", "everything", is_flag=True, help="Run all figures, and write one page.")
 @click.option(
     "--markdown",
     type=click.Path(path_type=Path),
     metavar="FILE.md",
-    help="With --all: also this page, with pictures of under 100 kB in a folder beside it.",
+    help="With --all: also this page, with small pictures in a folder beside it.",
 )
 @device_option
 def reproduce(
@@ -51,11 +49,10 @@ def reproduce(
     markdown: Path | None,
     device: Device | None,
 ) -> None:
-    """Run published figures again: pictures, data, and a text that compares.
+    """Run published figures again: pictures, data, and a comparison with the paper.
 
-    Without a FIGURE, lists what there is. Each panel's data is on disk as soon as it is played,
-    so that after Ctrl-C what was finished is kept. With --all, figures that the folder holds
-    already, made by the same sources, are not made again.
+    Without a FIGURE, lists the figures. Each panel's data is written as soon as it is played, so
+    Ctrl-C keeps finished panels. With --all, figures that the same sources made before are skipped.
 
     \b
     Example: balaclava reproduce --list
@@ -63,7 +60,7 @@ def reproduce(
     Example: balaclava reproduce --all --out gallery
     """
     if markdown is not None and not everything:
-        raise click.UsageError("--markdown goes with --all")
+        raise click.UsageError("--markdown needs --all")
     if everything and not show:
         if figures:
             raise click.UsageError("give figures or --all, not both")
@@ -78,7 +75,7 @@ def reproduce(
         rows = [(entry.name, entry.title, entry.reference) for entry in entries.values()]
         print_table(("figure", "what it shows", "reference"), rows)
         return
-    for name in figures:  # all of them before the first is run
+    for name in figures:  # check all names before running the first
         if name not in entries:
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
     for name in figures:

@@ -12,11 +12,15 @@ import click
     "--database",
     default="balaclava.db",
     show_default=True,
-    help="A file for SQLite, or the address of a PostgreSQL database (postgresql://...).",
+    help="File for SQLite, or URL of a PostgreSQL database (postgresql://...).",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8765,
+    show_default=True,
+    help="Port; 0 takes a free one.",
 )
 @click.option(
     "--workers",
@@ -26,24 +30,27 @@ import click
     help="Processes; more than one needs PostgreSQL.",
 )
 @click.option(
-    "--ledger", help="Where charges and commits are counted: outside the database. [by its name]"
+    "--ledger",
+    help="Path or URL of the privacy ledger; keep it off the database's disk. [default: beside it]",
 )
-@click.option("--secrets", help="The key file under which persons are stored. [by its name]")
-@click.option("--root-path", default="", help="The path under which a proxy shows it: /decisions.")
+@click.option(
+    "--secrets",
+    help="File with the key that pseudonymises persons; by default beside the database.",
+)
+@click.option("--root-path", default="", help="Path prefix behind a proxy, such as /decisions.")
 @click.option(
     "--restored",
     is_flag=True,
-    help="Go on with a database from a backup: what was unfinished is charged again.",
+    help="Start from a restored backup: charge unfinished releases again.",
 )
-@click.option("--no-keys", is_flag=True, help="Ask nobody for a key: on a loopback address only.")
-@click.option(
-    "--demo", is_flag=True, help="A throw-away database with made-up visitors, to look at."
-)
+@click.option("--no-keys", is_flag=True, help="Require no API key; on a loopback address only.")
+@click.option("--demo", is_flag=True, help="Temporary database with simulated visitors.")
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
-    """Decide over HTTP which arm each person gets, and learn from what came of it, in private.
+    """Serve private decisions over HTTP, with a dashboard.
+
+    Prints the address and, the first time, an admin key.
 
     \b
-    Prints the address and, the first time, an admin key.
     Example: balaclava serve
     Example: balaclava serve --database postgresql://host/balaclava --workers 4
     Example: balaclava serve --demo
@@ -64,14 +71,14 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
         if demo:
             serve_demo(options["host"], options["port"], click.echo)
         else:
-            serve_until_stopped(ServerSettings(**options, keys=not no_keys), _greet)
+            serve_until_stopped(ServerSettings(**options, keys=not no_keys), _print_address)
     except StartError as error:
         raise BalaclavaError(str(error)) from error
     except KeyboardInterrupt:
         click.echo("balaclava: stopped", err=True)
 
 
-def _greet(address: str, key: str | None) -> None:
+def _print_address(address: str, key: str | None) -> None:
     click.echo(f"balaclava serves at {address}")
     if key is not None:
-        click.echo(f"admin key, shown this once: {key}")
+        click.echo(f"admin key, displayed only this once: {key}")

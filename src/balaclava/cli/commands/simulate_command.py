@@ -1,4 +1,4 @@
-"""The commands that play."""
+"""`balaclava simulate`: run an experiment file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.commands.summary_command import print_json, print_summary
-from balaclava.cli.options import delay_options, device_option, lateness
-from balaclava.cli.terminal import progress_bar
+from balaclava.cli.commands.summary_command import print_summary, results_json
+from balaclava.cli.options import delay_arguments, delay_options, device_option, workers_option
+from balaclava.cli.terminal import print_json, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder for the results; by default the file's name and '-results', in this folder.",
+    help="Folder for the results; by default FILE-results in this folder.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads; by default one for each core."
-)
+@workers_option
 @click.option(
     "--scheduler",
     envvar="DASK_SCHEDULER_ADDRESS",
@@ -40,12 +38,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds to wait for the scheduler and its first worker.",
 )
-@click.option("--extend", is_flag=True, help="Take over a folder of another experiment.")
+@click.option("--extend", is_flag=True, help="Add to the folder of another experiment.")
 @click.option("--json", "as_json", is_flag=True, help="Print the tables as JSON.")
-@click.option("--list", "show", is_flag=True, help="List the cells, and play nothing.")
-@click.option(
-    "--winners", is_flag=True, help="Say how many runs name the right arm, and when, from releases."
-)
+@click.option("--list", "show", is_flag=True, help="List the cells without playing them.")
+@click.option("--winners", is_flag=True, help="Report how many runs name the right arm, and when.")
 @device_option
 @delay_options
 @click.pass_context
@@ -62,13 +58,13 @@ def simulate(
     law: str | None,
     lost: float | None,
     patience: int | None,
-    **how: Any,
+    **run_options: Any,
 ) -> None:
     """Run the experiment that FILE.toml describes.
 
-    Writes results.parquet (read it with bl.load), regret.png and summary.txt. A file may ask for
-    several environments, horizons and grids of parameters: each combination is a cell, with a
-    file of its own under cells. After Ctrl-C, or worse, the same command goes on where it was.
+    Writes results.parquet (read it with bl.load), regret.png and summary.txt. A file may have
+    several environments, horizons and grids of parameters; each combination is a cell with its own
+    file. After Ctrl-C or a crash, the same command continues where it stopped.
 
     \b
     Example: balaclava simulate quickstart.toml --out first-try
@@ -85,8 +81,8 @@ def simulate(
         name = "ucb1"
         radius_scale = { grid = [0.25, 0.5] }
 
-    Rewards come at once unless the file has a section [delay], or --delay, --law, --lost and
-    --patience say otherwise; these replace what the file says.
+    Rewards arrive at once unless the file has a section [delay]. The options --delay, --law, --lost
+    and --patience replace it.
     """
     from balaclava._core.atomic_files import require_folder
     from balaclava.experiments.experiment_file import read_plan
@@ -94,7 +90,7 @@ def simulate(
     from balaclava.experiments.sweep_runner import run_sweep
 
     plan = read_plan(file)
-    arguments = lateness(delay, law, lost, patience)
+    arguments = delay_arguments(delay, law, lost, patience)
     if arguments:
         plan = plan.with_feedback(**arguments)
     plan = plan.with_winners() if winners else plan
@@ -102,14 +98,14 @@ def simulate(
     out = Path(f"{file.stem}-results") if out is None else out
     sweep = plan_sweep(plan, out)
     if show:
-        _list(sweep)
+        _list_cells(sweep)
         return
     require_folder(out)
     try:
         with progress_bar() as progress:
-            run_sweep(plan, out, progress=progress, **how)
+            run_sweep(plan, out, progress=progress, **run_options)
     except KeyboardInterrupt:
-        _tell_what_is_kept(sweep)
+        _report_interruption(sweep)
         context.exit(130)
     finished = (out / SUMMARY).exists()
     words = f"{out} was finished before; nothing was played"
@@ -118,12 +114,12 @@ def simulate(
     elif not as_json:
         _print_tables(sweep)
     if as_json:
-        print_json([(setting[0], sweep.results(*setting)) for setting in sweep.settings()])
+        print_json(results_json((each[0], sweep.results(*each)) for each in sweep.settings()))
     click.echo(words, err=as_json)
 
 
-def _list(sweep: Sweep) -> None:
-    """A line for each cell, finished ones marked; those that cannot be read, too."""
+def _list_cells(sweep: Sweep) -> None:
+    """Print each cell with its state, and the rounds left."""
     from balaclava.experiments.sweep_runner import cell_state
 
     cells = sweep.cells
@@ -137,11 +133,11 @@ def _list(sweep: Sweep) -> None:
         damage = f", {states.count('damaged')} damaged, which will be played again"
     click.echo(
         f"{len(cells) - len(todo)} of {len(cells)} cells are done{damage}; {rounds:.3g} rounds are "
-        "to be played"
+        "left to play"
     )
 
 
-def _tell_what_is_kept(sweep: Sweep) -> None:
+def _report_interruption(sweep: Sweep) -> None:
     cells, parts = sweep.cells, sweep.parts()
     counts = [c.repetitions if c.done else len(sweep.kept(c, parts)) for c in cells]
     total = sum(cell.repetitions for cell in cells)
@@ -151,13 +147,13 @@ def _tell_what_is_kept(sweep: Sweep) -> None:
     where = f"they are kept in {sweep.folder} ({share})" if sum(counts) else "nothing was finished"
     click.echo(
         f"balaclava: interrupted after {sum(counts)} of {total} repetitions; {where}; run the same "
-        "command again to go on",
+        "command again to continue",
         err=True,
     )
 
 
 def _write(sweep: Sweep, *, quiet: bool = False) -> str:
-    """Tables and pictures; says in words what was written."""
+    """Write tables and plots; return their names in words."""
     from balaclava._core.atomic_files import atomically
     from balaclava.experiments.sweep import SUMMARY
     from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
@@ -185,7 +181,7 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
 
 
 def _print_tables(sweep: Sweep) -> None:
-    """A table for each setting."""
+    """Print a table for each setting."""
     settings = sweep.settings()
     for i, setting in enumerate(settings):
         heading = f"{setting[0]}: " if len(settings) > 1 else ""

@@ -1,9 +1,7 @@
-"""`balaclava summary` and `balaclava example`: results as a table, and a file to begin with."""
+"""`balaclava summary` and `balaclava example`: tables of results, and an experiment file."""
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.terminal import print_table
+from balaclava.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -32,7 +30,7 @@ def summary(source: Path, as_json: bool) -> None:
     panels = read_page_data(source).panels
     results = {panel.heading: panel.results for panel in panels}
     if as_json:
-        print_json(results.items())
+        print_json(results_json(results.items()))
         return
     for i, (heading, each) in enumerate(results.items()):
         click.echo("\n" * (i > 0) + (f"{heading}: " if len(results) > 1 else ""), nl=False)
@@ -41,7 +39,7 @@ def summary(source: Path, as_json: bool) -> None:
 
 @click.command()
 def example() -> None:
-    """Print an experiment file to begin with.
+    """Print an experiment file to start from.
 
     \b
     Example: balaclava example > experiment.toml
@@ -54,7 +52,7 @@ def example() -> None:
 
 
 def print_summary(results: Results) -> None:
-    """The tables; on a terminal no wider than that."""
+    """Print the tables, on a terminal as wide as it."""
     from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
 
     table = results.summary()
@@ -71,27 +69,20 @@ def print_summary(results: Results) -> None:
         click.echo(f"\n{table.winners}")
 
 
-def print_json(results: Iterable[tuple[str, Results]]) -> None:
-    """The rows of each table, under its heading; what is not known is null."""
-    click.echo(json.dumps([_plain(heading, each) for heading, each in results], indent=2))
-
-
-def _plain(heading: str, results: Results) -> dict[str, Any]:
-    rows = [
-        {name: None if _unknown(value) else value for name, value in row._asdict().items()}
-        | {"tails": [tail._asdict() for tail in results.tails(row.label)]}
-        for row in results.summary()
+def results_json(results: Iterable[tuple[str, Results]]) -> list[dict[str, Any]]:
+    """The rows of each table with the settings behind them, for JSON."""
+    return [
+        {
+            "setting": heading,
+            "environment": each.environment.name,
+            "arms": each.environment.arms,
+            "horizon": each.horizon,
+            "seed": each.seed,
+            "device": each.device,
+            "policies": [
+                row._asdict() | {"tails": [tail._asdict() for tail in each.tails(row.label)]}
+                for row in each.summary()
+            ],
+        }
+        for heading, each in results
     ]
-    return {
-        "setting": heading,
-        "environment": results.environment.name,
-        "arms": results.environment.arms,
-        "horizon": results.horizon,
-        "seed": results.seed,
-        "device": results.device,
-        "policies": rows,
-    }
-
-
-def _unknown(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
