@@ -580,7 +580,7 @@ def test_batch_of_the_conversion_is_rounded_up() -> None:
     """Asi 13: noise of scale 1/(tau eps) <= 1 needs tau >= 1/eps; one reward more is not asked."""
     for epsilon in (1.0, 0.6, 0.3, 1 / 49, 0.001):
         policy = bl.privatise(bl.policy("exp3", arms=2), epsilon=epsilon)
-        tau = policy.rounds_of_a_batch
+        tau = policy.batch_length
         assert tau * epsilon >= 1 - 1e-9
         assert (tau - 1) * epsilon < 1
     noise = 1 / (math.floor(1 / 0.6) * 0.6)  # rounded down

@@ -36,7 +36,7 @@ def privatise(
     Example:
         >>> import balaclava as bl
         >>> private = bl.privatise(bl.policy("exp3", arms=9), epsilon=0.1)
-        >>> str(private.guarantee), private.rounds_of_a_batch
+        >>> str(private.guarantee), private.batch_length
         ('ε=0.1 per trajectory', 10)
         >>> bl.privatise(bl.policy("exp3", arms=9), epsilon=0.1, experts=20).base.arms
         20

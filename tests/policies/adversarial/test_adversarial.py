@@ -452,7 +452,7 @@ def test_an_epsilon_below_one_over_the_horizon_is_refused() -> None:
 def test_bases_that_cannot_be_converted() -> None:
     with pytest.raises(ParameterError, match="ucb1 learns from rewards"):
         bl.privatise(bl.policy("ucb1", arms=2), epsilon=1.0)
-    with pytest.raises(ParameterError, match="dp-exp3 refuses some losses"):
+    with pytest.raises(ParameterError, match="dp-exp3 takes only losses in a range"):
         bl.privatise(bl.policy("dp-exp3", arms=2, horizon=9, epsilon=1.0), epsilon=1.0)
     with pytest.raises(ParameterError, match="str is not a policy"):
         bl.privatise("exp3", epsilon=1.0)

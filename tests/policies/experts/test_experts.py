@@ -579,7 +579,7 @@ def test_any_base_may_follow_experts() -> None:
 def test_what_a_base_over_experts_must_be() -> None:
     with pytest.raises(ParameterError, match=r"privatised-experts.*base.*learns from rewards"):
         bl.privatise(bl.policy("ucb1", arms=2), epsilon=1.0, experts=3)
-    with pytest.raises(ParameterError, match="experts = 3 does not fit the base"):
+    with pytest.raises(ParameterError, match="experts = 3 differs from the base"):
         bl.policy(
             "privatised-experts",
             arms=2,

@@ -1,12 +1,12 @@
-"""Any bandit made private: batches, and noise on their means (Asi et al. 2025, Algorithm 1).
+"""Any bandit made private by noise on the mean loss of batches (Asi et al. 2025, Algorithm 1).
 
 Proof.
-    Each loss enters the sum of one batch, by the order of decisions. Whatever came of the others,
-    the sum has sensitivity 1; it is released once, with noise of scale 1/epsilon, or not at all.
-    Arms follow from what was released, and so do batches, whose length is fixed. Hence
-    epsilon-differential privacy of the whole trajectory, for every base, every length of a batch
-    and every epsilon. Which decisions are held out depends on no loss, and of those that are none
-    is ever read.
+    Each loss enters the sum of one batch, by the order of decisions. Given all other losses, the
+    sum has sensitivity 1. It is released once, with noise of scale 1/epsilon, or not at all.
+    The arms depend on the releases alone, and so do the batches, whose length is fixed. Hence
+    epsilon-differential privacy of the whole trajectory, for every base, batch length and epsilon.
+    The choice of the decisions that are held out does not depend on losses, and their losses are
+    never read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,41 +32,48 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.holdout import HoldoutPolicy
-from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding, PrivateLossPolicy
+from balaclava.policies.losses import (
+    LOST_LOSS,
+    LearningRateScale,
+    LossPolicy,
+    Outstanding,
+    PrivateLossPolicy,
+)
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
+Tuned = TypeVar("Tuned", bound="TunedPolicy")
 Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in a row in which one arm is played")]
 
 
 class Conversion(NamedTuple):
-    """What the kernels need."""
+    """Parameters of the kernels."""
 
     epsilon: float
     batch: int
-    rows: int  # batches under way at once, a power of two
+    rows: int  # open batches at once, a power of two
     arms: int
     holdout: float
-    base: Any  # what the kernels of the base need
+    base: Any  # parameters of the base's kernels
 
 
 class Converted(NamedTuple):
-    """The base, and the batches under way: number m is in row m mod rows."""
+    """State of the base, and the open batches: batch m is in row m mod rows."""
 
     base: Any
-    numbers: np.ndarray  # [row]: of the batch there, 0 for none
-    arms: np.ndarray  # [row]: what the base chose for it,
-    phases: np.ndarray  # [row]: and in which phase of its own
-    left: np.ndarray  # [row]: its decisions that have no loss and were not given up
-    lost: np.ndarray  # [row]: those that were given up
-    sums: np.ndarray  # [row]: of its losses: raw, and never read but to be released
-    number: np.ndarray  # one element: of the newest batch, from 1
-    rest: np.ndarray  # one element: decisions that it still has
-    opened: np.ndarray  # one element: whether the last decision opened it,
-    held: np.ndarray  # one element: and whether that was held out
+    numbers: np.ndarray  # [row]: number of the batch, 0 for none
+    arms: np.ndarray  # [row]: arm that the base chose for the batch
+    phases: np.ndarray  # [row]: the base's own phase of that choice
+    left: np.ndarray  # [row]: decisions without a loss that were not given up
+    lost: np.ndarray  # [row]: decisions that were given up
+    sums: np.ndarray  # [row]: sum of the losses, raw: read only to be released
+    number: np.ndarray  # one element: number of the newest batch, from 1
+    rest: np.ndarray  # one element: decisions that the newest batch still takes
+    opened: np.ndarray  # one element: whether the last decision opened the newest batch
+    held: np.ndarray  # one element: whether the last decision was held out
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Values that are impossible after this many decisions."""
         yield from range_faults(
             0, decisions, numbers=self.numbers, lost=self.lost, number=self.number
         )
@@ -75,7 +82,7 @@ class Converted(NamedTuple):
 
 @kernel(borrows=True)
 def arm_of_batch(state: Converted) -> int:
-    """What the base chose for the newest batch."""
+    """The arm that the base chose for the newest batch."""
     return int(state.arms[state.number[0] & (state.arms.size - 1)])
 
 
@@ -87,7 +94,7 @@ def converted(
     forget: Callable[..., Any] = nothing_to_forget,
     prepare: Callable[..., Any] = as_it_is,
 ) -> Kernels:
-    """The kernels around those of a base; the same each time, so they are compiled once."""
+    """Wrap the kernels of a base. Cached, so that they are compiled once."""
 
     @kernel
     def begin_batches(params: Any) -> Converted:
@@ -120,22 +127,22 @@ def converted(
         state.held[0] = params.holdout > 0.0 and rng.random() < params.holdout
         if state.held[0]:
             return int(rng.random() * params.arms), UNLEARNED
-        if state.rest[0] == 0:  # no room for the next batch: served, and not learned from
+        if state.rest[0] == 0:  # no free row for the next batch
             return arm_of_batch(state), UNLEARNED
         state.rest[0] -= 1
         return arm_of_batch(state), state.number[0]
 
     @kernel(borrows=True)
     def settle(params: Any, state: Converted, row: int, rng: Any) -> None:
-        """The base learns the noisy mean of the losses that came, if at least half did."""
+        """Let the base learn the noisy mean of the losses received, if at least half were."""
         state.left[row] -= 1
         if state.left[row] > 0:
             return
-        came = params.batch - state.lost[row]
+        received = params.batch - state.lost[row]
         number, arm, phase = state.numbers[row], state.arms[row], state.phases[row]
-        if 2 * came >= params.batch:
+        if 2 * received >= params.batch:
             released = laplace_release(rng, state.sums[row], 1.0, params.epsilon)
-            loss = prepare(params.base, released / came)
+            loss = prepare(params.base, released / received)
             learn(params.base, state.base, number, arm, loss, phase, rng)
         else:
             forget(params.base, state.base, number, arm, phase, rng)
@@ -165,17 +172,17 @@ def converted(
 
 
 def least_batch(epsilon: float) -> int:
-    """1/epsilon, rounded up; a quotient that is whole but for its rounding stays."""
+    """ceil(1/epsilon); the float error of a whole quotient does not add 1."""
     return max(1, math.ceil(min(1.0 / epsilon, MOST_ROUNDS) - 1e-9))
 
 
 class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
-    """A base that is told noisy means of batches. A subclass says which: `base_policy`.
+    """A base policy that learns from noisy means of batches; subclasses define `base_policy`.
 
-    There is no `explore` as on pools. A batch is one choice of the base, which divides what it is
-    told by the chance of that choice: a round of the batch with another arm would put another
-    arm's loss into its mean. Give the base its own share of even draws (`gamma` of exp3), which is
-    in the chance by which it divides.
+    There is no `explore` parameter as on pools. A batch is one choice of the base, which divides
+    the loss by the probability of that choice. A round with another arm would put another arm's
+    loss into the mean. Use the base's own share of uniform draws instead (`gamma` of exp3), which
+    is part of that probability.
     """
 
     model: ClassVar[Model] = "central"
@@ -189,25 +196,25 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
         """The policy that chooses an arm for each batch."""
         raise NotImplementedError
 
-    def require_a_batch(self, horizon: int | None) -> None:
+    def require_one_batch(self, horizon: int | None) -> None:
         """Refuse a horizon that ends within the first batch."""
-        if horizon is not None and self.rounds_of_a_batch > horizon:
+        if horizon is not None and self.batch_length > horizon:
             raise self.refuse(
                 "epsilon" if self.batch is None else "batch",
-                f"makes batches of {self.rounds_of_a_batch} rounds, longer than the horizon of "
-                f"{horizon}: nothing would ever be learned. Give epsilon of at least 1/horizon = "
-                f"{1 / horizon:.3g}, a shorter batch or a longer horizon",
+                f"gives batches of {self.batch_length} rounds, longer than the horizon of "
+                f"{horizon}, so that the policy would never learn; raise epsilon to at least "
+                f"1/horizon = {1 / horizon:.3g}, shorten the batch or lengthen the horizon",
             )
 
     @property
-    def rounds_of_a_batch(self) -> int:
-        """tau."""
+    def batch_length(self) -> int:
+        """tau, in rounds."""
         return self.batch or least_batch(self.epsilon)
 
     @property
     def noise(self) -> float:
-        """The scale of the noise in what the base is told, 1 / (tau epsilon)."""
-        return 1.0 / (self.rounds_of_a_batch * self.epsilon)
+        """Scale of the noise in the mean loss of a batch, 1 / (tau epsilon)."""
+        return 1.0 / (self.batch_length * self.epsilon)
 
     @functools.cached_property
     def kernels(self) -> Kernels:  # type: ignore[override]
@@ -218,7 +225,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
         base = self.base_policy().constants()
         return Conversion(
             epsilon=self.epsilon,
-            batch=self.rounds_of_a_batch,
+            batch=self.batch_length,
             rows=self.rows,
             arms=self.arms,
             holdout=self.holdout,
@@ -227,11 +234,11 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
 
     @property
     def rows(self) -> int:
-        """Batches under way at once: as many as `outstanding` decisions may spread over."""
-        return int(2 ** math.ceil(math.log2(self.outstanding / self.rounds_of_a_batch + 2.0)))
+        """Open batches at most: as many as `outstanding` decisions may spread over."""
+        return int(2 ** math.ceil(math.log2(self.outstanding / self.batch_length + 2.0)))
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """By the chance with which the base chose the arm; within a batch it is known."""
+        """The base's probability of the arm; within a batch the arm is known."""
         if not state.opened[0]:
             return self.with_holdout(float(arm == arm_of_batch(state)))
         return self.with_holdout(self.base_policy().propensity(state.base, arm))
@@ -239,10 +246,10 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 3.1: tau R(n) + T - tau n, with n = floor(T / tau) batches.
 
-        R(n) is what the base proves for n rounds of losses with noise of scale 1 / (tau epsilon)
-        in them. The theorem is for epsilon up to 1; above, there is no bound.
+        R(n) is the base's bound for n rounds of losses with noise of scale 1 / (tau epsilon). The
+        theorem is for epsilon up to 1; above, there is no bound.
         """
-        base, tau = self.base_policy(), self.rounds_of_a_batch
+        base, tau = self.base_policy(), self.batch_length
         allowed = base.loss_noise * (1.0 + 1e-9)
         if self.epsilon > 1.0 or allowed < self.noise:
             return None
@@ -251,64 +258,94 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
         return None if bound is None else tau * bound + (horizon - tau * n)
 
 
+_SECTIONS = {
+    "rule": """In each batch of tau rounds {base} chooses an arm and plays it throughout. It then
+    learns from the mean of the batch's losses + Lap(lam), lam = 1 / (tau epsilon).""",
+    "privacy": """Privacy:
+        epsilon-differential privacy of the whole trajectory: each loss enters one batch, whose sum
+        is released once with noise of scale 1/epsilon. See `balaclava.policies.adversarial
+        .conversion`. A batch that the horizon cuts off releases nothing.""",
+    "parameters": """Parameters:
+        horizon: number of rounds, at least tau.
+        epsilon: privacy loss. Above 1 there is no bound on the regret.
+        batch: tau; ceil(1/epsilon) by default.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.""",
+}
+
+
+def filled_in(docstring: str | None, sections: Mapping[str, str], base: str) -> str | None:
+    """A class's docstring with the sections that it shares with others."""
+    for name, text in sections.items():
+        docstring = docstring and docstring.replace("{" + name + "}", text)
+    return docstring and docstring.replace("{base}", base)
+
+
+def documented(cls: type[Tuned]) -> type[Tuned]:
+    """Write the shared sections into the docstring of a `TunedPolicy`."""
+    cls.__doc__ = filled_in(cls.__doc__, _SECTIONS, cls.base_class.name)
+    return cls
+
+
 class TunedPolicy(ConvertedPolicy):
     """A conversion whose base is tuned to the number of batches and to their noise."""
 
+    reference = "Asi, Raman, Talwar 2025"
+    base_class: ClassVar[type[LossPolicy]]
     horizon: Horizon
     learning_rate_scale: LearningRateScale = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_a_batch(self.horizon)
+        self.require_one_batch(self.horizon)
 
-    @property
-    def tuning(self) -> dict[str, Any]:
-        """What every base is told."""
-        return {
+    def base_policy(self) -> Policy:
+        tuning: dict[str, Any] = {
             "arms": self.arms,
             "loss_noise": self.noise,
             "learning_rate_scale": self.learning_rate_scale,
             "outstanding": self.rows,
         }
+        if "horizon" in self.base_class.annotations:
+            tuning["horizon"] = self.batches
+        return self.base_class(**tuning)
 
     @property
     def batches(self) -> int:
-        """n, how often the base decides within the horizon and learns from it."""
-        return self.horizon // self.rounds_of_a_batch
+        """n, the number of whole batches within the horizon."""
+        return self.horizon // self.batch_length
 
 
 @register
 class Privatised(ConvertedPolicy):
-    """Make any policy for losses private: it decides once a batch and is told noisy means.
+    """Make any policy for losses private: it decides once a batch and learns from noisy means.
 
-    For a base of your own, or one of those here with parameters of your own. dp-htinf, dp-exp3
-    and dp-ftpl are the same conversion with the parameters that the theory asks for. The base
-    must take losses of any size: noise makes them negative, and larger than 1.
+    For a base of your own, or a built-in one with parameters of your own. dp-htinf, dp-exp3 and
+    dp-ftpl are the same conversion with the parameters of the theory. The base must take losses of
+    any size: noise makes them negative, or larger than 1.
 
-    In batch j the base chooses an arm, which is played for tau rounds. Then the base is told
+    In batch j the base chooses an arm, which is played for tau rounds. Then the base learns from
 
         y = (sum of the tau losses + Lap(1/epsilon)) / tau
 
-    as the loss of its arm. What is left of the horizon after the last whole batch is played with
-    one more choice of the base, and nothing is learned from it. Where losses are late, the next
-    batch opens with what the base chooses by what it knows; it is told of a batch when that is
-    settled: the mean of the losses that came, if at least half did, otherwise nothing (a missing
-    loss that counted as 0 would be the best of losses). Longer batches mean less noise
-    and fewer of them; tau = ceil(1/epsilon) makes the noise about as large as a loss.
+    as the loss of its arm. After the last whole batch one more choice of the base fills the
+    horizon, without learning. If losses are late, the next batch opens meanwhile. The base learns
+    from a batch once it is settled: from the mean of the losses received if at least half were,
+    otherwise not at all (a missing loss that counted as 0 would be the best loss). Longer
+    batches mean less noise and fewer of them; at tau = ceil(1/epsilon) the noise is about as large
+    as a loss.
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory, whatever the base does: it sees
-        nothing but the noisy means, and each loss enters one of them. Games find far less than
-        epsilon, since a base that learns slowly hides more than it has to.
+        epsilon-differential privacy of the whole trajectory for every base: it sees only the noisy
+        means, and each loss enters one of them. Audits by games find far less than epsilon, since
+        a base that learns slowly hides more than it must.
 
     Parameters:
         base: a policy that learns from losses, or a mapping with its `name` and parameters.
             Tune it to floor(horizon / tau) rounds of losses with noise of scale 1/(tau epsilon).
-        epsilon: privacy loss. Above 1 it is as private as it says, but the theorem on the regret
-            stops.
+        epsilon: privacy loss. Above 1 the guarantee holds, but there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
-        outstanding: decisions that may wait for their losses at once; beyond, one is served and
-            not learned from.
+        outstanding: decisions that may wait for their losses at once; beyond it a decision is
+            served but not learned from.
         horizon: if given, one that ends within the first batch is refused.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
@@ -345,14 +382,14 @@ class Privatised(ConvertedPolicy):
             object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), base))
         super().__post_init__()
         if self.arms != self.base.arms:
-            raise self.refuse("arms", f"does not fit the base, which has {self.base.arms} arms")
+            raise self.refuse("arms", f"differs from the base, which has {self.base.arms} arms")
         if self.base.rewards != "loss":
             raise self._refuse_base("learns from rewards; give one that learns from losses")
         if any(math.isfinite(end) for end in self.base.accepts):
-            raise self._refuse_base("refuses some losses; noise makes them of any size")
+            raise self._refuse_base("takes only losses in a range; noise makes them of any size")
         if self.base.practice_context is not None:
             raise self._refuse_base("decides by a context, which changes within a batch")
-        self.require_a_batch(self.horizon)
+        self.require_one_batch(self.horizon)
 
     def _refuse_base(self, why: str) -> ParameterError:
         return ParameterError(f"{self._label('base')}: {self.base.name} {why}")

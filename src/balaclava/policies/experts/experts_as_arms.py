@@ -1,13 +1,13 @@
 """Any bandit made to follow experts (Asi, Raman, Talwar 2025, Algorithm 5).
 
-Experts are the arms of an inner bandit. It names an expert, the arm is drawn from that expert's
-advice, and its loss is told to the inner bandit as the loss of the expert.
+Experts are the arms of an inner bandit. It chooses an expert, the arm is drawn from that expert's
+advice, and the inner bandit learns the loss as the loss of the expert.
 
 Proof.
-    If the inner policy protects the losses it is told, so does this one: a changed loss changes
-    one loss of the inner policy, and the arm is drawn from the expert's public advice, without
-    another look at the losses. The advice itself is not protected, although the paper says so:
-    the arm of a round is drawn from the advice of that very round.
+    If the inner policy protects its losses, so does this one. A changed loss changes one loss of
+    the inner policy, and the arm is drawn from the expert's public advice without using the losses
+    again. The advice itself is not protected, although the paper claims it: the arm of a round is
+    drawn from the advice of that round.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,15 +29,18 @@ from balaclava.policies.adversarial.conversion import (
     ConvertedPolicy,
     TunedPolicy,
     arm_of_batch,
+    filled_in,
 )
 from balaclava.policies.base import Kernels
 from balaclava.policies.expert_advice import PrivateExpertPolicy
 from balaclava.policies.holdout import HoldoutPolicy
 from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
 
+ConvertedExperts = TypeVar("ConvertedExperts", bound="ConvertedExpertPolicy")
+
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """Parameters of the kernels."""
 
     experts: int
     arms: int
@@ -45,14 +48,14 @@ class Params(NamedTuple):
 
 
 class Following(NamedTuple):
-    """The inner policy, and what the chance of the last decision's arm follows from."""
+    """State of the inner policy, and the last decision's advice, for its propensity."""
 
     inner: Any
-    advised: np.ndarray  # [N]: advice for that arm; within a batch only of the expert in play
+    advised: np.ndarray  # [N]: advice for the last arm; within a batch only of the batch's expert
 
 
 class Rivals(NamedTuple):
-    """The experts as the inner policy's regret bound sees them: arms with losses in [0, 1]."""
+    """The experts as an environment: arms with losses in [0, 1], for the inner regret bound."""
 
     feedback: str = "loss"
     experts: None = None
@@ -61,7 +64,7 @@ class Rivals(NamedTuple):
 
 @kernel(borrows=True)
 def note_advice(state: Following, advice: np.ndarray, arm: int) -> None:
-    """Keep the advice for the arm: of all experts where one of them was chosen just now."""
+    """Keep the advice for the arm: of all experts if this decision opened a batch."""
     if state.inner.opened[0]:
         for expert in range(state.advised.size):
             state.advised[expert] = advice[expert, arm]
@@ -77,9 +80,9 @@ def with_experts(
     learn: Callable[..., Any],
     forget: Callable[..., Any],
 ) -> Kernels:
-    """The kernels around those of an inner policy; the same each time, so they compile once.
+    """Wrap the kernels of an inner policy. Cached, so that they are compiled once.
 
-    The phase of a decision carries both the inner phase and the expert: phase N + expert.
+    The phase of a decision encodes the inner phase and the expert: phase N + expert.
     """
 
     @kernel
@@ -120,7 +123,7 @@ def with_experts(
 
 
 class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
-    """Experts as the arms of a private bandit. A subclass says which: `inner`."""
+    """Experts as the arms of a private bandit; subclasses define `inner`."""
 
     lost_reward: ClassVar[str] = LOST_LOSS
 
@@ -137,10 +140,10 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
         return Params(self.experts, self.arms, self.inner.constants())
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """By the experts' advice, each by the chance with which the base chose the expert.
+        """Mean of the experts' advice, weighted by the base's probabilities of the experts.
 
-        Within a batch it is known whose advice is followed. The base decides by what was released
-        and by its own randomness, so that neither tells of losses more than the releases do.
+        Within a batch the expert is known. The base decides by the releases and its own
+        randomness, so that the propensity reveals no more about losses than the releases do.
         """
         if not state.inner.opened[0]:
             return self.with_holdout(float(state.advised[arm_of_batch(state.inner)]))
@@ -148,14 +151,19 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
         return None if shares is None else self.with_holdout(float(shares @ state.advised))
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """Theorem 4.1: that of the inner policy, with experts for arms."""
+        """Theorem 4.1: the bound of the inner policy, with experts as arms."""
         rounds = self.horizon or horizon
         if horizon > rounds or not self.competes_in(environment):
             return None
         return self.inner.proved_bound(Rivals(), horizon)
 
+    def shared_parameters(self, inner: type[ConvertedPolicy]) -> dict[str, Any]:
+        """This policy's parameters that the inner policy has too, with experts as arms."""
+        shared = self.annotations.keys() & inner.annotations.keys()
+        return {name: getattr(self, name) for name in shared} | {"arms": self.experts}
+
     def _try_inner(self) -> None:
-        """Let the inner policy refuse what it does not take, in the name of this one."""
+        """Raise the inner policy's parameter errors in the name of this policy."""
         try:
             _ = self.inner
         except ParameterError as error:
@@ -163,9 +171,33 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
             raise ParameterError(f"{self.name}: {text}") from error
 
 
-class ConvertedExpertPolicy(ExpertsAsArms):
-    """A conversion with the parameters that the theory asks for: `inner_class`."""
+_SECTIONS = {
+    "rule": """In each batch of tau rounds one expert is followed: the arm of each round is drawn
+    from that expert's advice of the round. Then {base} learns from the mean of the batch's losses
+    + Lap(1 / (tau epsilon)) as the loss of the expert.""",
+    "privacy": """Privacy:
+        epsilon-differential privacy of the whole trajectory with respect to the losses, as for
+        dp-{base}. Advice is public: see `balaclava.policies.experts.experts_as_arms`.""",
+    "parameters": """Parameters:
+        experts: N.
+        horizon: number of rounds, at least tau.
+        epsilon: privacy loss. Above 1 there is no bound on the regret.
+        batch: tau; ceil(1/epsilon) by default.
+        learning_rate_scale: multiplies the learning rate of {base}; never affects privacy.
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.""",
+}
 
+
+def documented(cls: type[ConvertedExperts]) -> type[ConvertedExperts]:
+    """Write the shared sections into the docstring of a `ConvertedExpertPolicy`."""
+    cls.__doc__ = filled_in(cls.__doc__, _SECTIONS, cls.inner_class.base_class.name)
+    return cls
+
+
+class ConvertedExpertPolicy(ExpertsAsArms):
+    """A conversion with the parameters of the theory; subclasses set `inner_class`."""
+
+    reference = "Asi, Raman, Talwar 2025"
     inner_class: ClassVar[type[TunedPolicy]]
     horizon: Horizon
     epsilon: Epsilon
@@ -179,13 +211,4 @@ class ConvertedExpertPolicy(ExpertsAsArms):
 
     @functools.cached_property
     def inner(self) -> ConvertedPolicy:
-        names = (
-            "horizon",
-            "epsilon",
-            "batch",
-            "outstanding",
-            "learning_rate_scale",
-            "outside",
-            "holdout",
-        )
-        return self.inner_class(arms=self.experts, **{name: getattr(self, name) for name in names})
+        return self.inner_class(**self.shared_parameters(self.inner_class))

@@ -17,16 +17,15 @@ class PrivatisedExperts(ExpertsAsArms):
     """Make any policy for losses private, and let it choose among experts instead of arms.
 
     For a base of your own: `bl.privatise(base, epsilon=..., experts=N)`. dp-htinf-experts,
-    dp-exp3-experts and dp-ftpl-experts are the same with the parameters that the theory asks for.
+    dp-exp3-experts and dp-ftpl-experts are the same with the parameters of the theory.
 
     In each batch of tau rounds the base chooses one of N experts. In each round of the batch the
-    arm is drawn from that expert's advice, and at its end the base is told the mean of the losses
+    arm is drawn from that expert's advice. At its end the base learns from the mean of the losses
     + Lap(1/(tau epsilon)) as the loss of the expert.
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory with respect to the losses, whatever
-        the base does: that of the conversion, `balaclava.policies.adversarial.conversion`. The
-        advice is public.
+        epsilon-differential privacy of the whole trajectory with respect to the losses, for every
+        base: see `balaclava.policies.adversarial.conversion`. The advice is public.
 
     Parameters:
         experts: N.
@@ -35,7 +34,7 @@ class PrivatisedExperts(ExpertsAsArms):
         epsilon: privacy loss. Above 1 there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
         horizon: if given, one that ends within the first batch is refused.
-        outside: what happens to a loss outside [0, 1]: "refuse" or "clip".
+        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl
@@ -71,10 +70,9 @@ class PrivatisedExperts(ExpertsAsArms):
             object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), self.base))
         super().__post_init__()
         if self.base.arms != self.experts:
-            raise self.refuse("experts", f"does not fit the base, which has {self.base.arms} arms")
+            raise self.refuse("experts", f"differs from the base, which has {self.base.arms} arms")
         self._try_inner()
 
     @functools.cached_property
     def inner(self) -> ConvertedPolicy:
-        names = ("base", "horizon", "epsilon", "batch", "outside", "holdout")
-        return Privatised(arms=self.experts, **{name: getattr(self, name) for name in names})
+        return Privatised(**self.shared_parameters(Privatised))

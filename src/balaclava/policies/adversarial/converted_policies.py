@@ -1,0 +1,177 @@
+"""EXP3, FTPL, HTINF and Tsallis-INF made private by batches (Asi, Raman, Talwar 2025).
+
+Corollaries E.1 (exp3), E.3 (ftpl) and 3.2 (htinf). The classes differ in their base; `documented`
+writes the sections of their docstrings that are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from balaclava.policies.adversarial.conversion import TunedPolicy, documented
+from balaclava.policies.base import register
+from balaclava.policies.classic.exp3 import Exp3
+from balaclava.policies.classic.ftpl import FTPL
+from balaclava.policies.classic.htinf import HTINF
+from balaclava.policies.classic.tsallis_inf import TsallisINF
+
+
+@register
+@documented
+class DPExp3(TunedPolicy):
+    """EXP3 on the noisy mean losses of batches of 1/epsilon rounds.
+
+    For comparison only: dp-htinf has the better bound and far lower regret. Exp3 must learn slowly
+    enough for the largest noise of all rounds, htinf only for the usual noise.
+
+    {rule}
+    Exp3 uses the eta and gamma for n = floor(T / tau) rounds and noise of scale lam. At
+    epsilon = 1/tau, eta is within 5 % of the paper's sqrt(log K / (22 n K log(K n)^2)).
+
+    {privacy}
+
+    {parameters}
+        learning_rate_scale: multiplies exp3's eta, and gamma with it.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dp-exp3", arms=3, horizon=10_000, epsilon=0.5)
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
+        >>> round(float(results.final_regret("dp-exp3").mean()))
+        1898
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+
+    See Also:
+        exp3, dp-htinf, ldp-exp3
+    """
+
+    name = "dp-exp3"
+    base_class = Exp3
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"learning_rate_scale": 5.0},
+        {"epsilon": 0.25, "learning_rate_scale": 5.0},
+    )
+
+
+@register
+@documented
+class DPFTPL(TunedPolicy):
+    """FTPL with resampling, on the noisy mean losses of batches of 1/epsilon rounds.
+
+    For comparison only: dp-htinf has the better bound and far lower regret. The policies
+    dp-ftpl-gauss, dp-ftpl-beta and dp-ftpl-new are different: they are for random rewards.
+
+    {rule}
+    Ftpl uses the eta and M for n = floor(T / tau) rounds and noise of scale lam. The
+    perturbations that ftpl draws itself are not counted as privacy.
+
+    {privacy}
+
+    {parameters}
+        learning_rate_scale: multiplies ftpl's eta; above 1 there is no bound on the regret.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dp-ftpl", arms=3, horizon=10_000, epsilon=0.5)
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
+        >>> round(float(results.final_regret("dp-ftpl").mean()))
+        1874
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+
+    See Also:
+        ftpl, dp-htinf, dp-exp3
+    """
+
+    name = "dp-ftpl"
+    base_class = FTPL
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"learning_rate_scale": 20.0},
+        {"epsilon": 0.25, "learning_rate_scale": 20.0},
+    )
+
+
+@register
+@documented
+class DPHTINF(TunedPolicy):
+    """HTINF on the noisy mean losses of batches of 1/epsilon rounds.
+
+    The default for losses that an adversary chose. It has the best proved regret, of order
+    sqrt(K T / epsilon), sublinear for every epsilon above 1/T, and the least in simulations. A
+    `learning_rate_scale` of 2 often lowers the regret, but no bound is proved for it. If rewards
+    are random and do not drift, dp-imed is far better.
+
+    {rule}
+    Htinf uses alpha = 2 and sigma = sqrt(1 + 2 lam^2). The paper has sigma = sqrt(6), from
+    E(l + Z)^2 <= 2 E l^2 + 2 E Z^2. Noise has mean 0 and is independent of the loss, so that
+    E(l + Z)^2 = E l^2 + E Z^2. The bound holds for every such sigma and is smaller by sqrt(2) or
+    more.
+
+    {privacy}
+
+    {parameters}
+        learning_rate_scale: multiplies htinf's eta; only at 1 there is a bound on the regret.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dp-htinf", arms=3, horizon=10_000, epsilon=0.5)
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
+        >>> round(float(results.final_regret("dp-htinf").mean()))
+        415
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+        Huang, Dai, Huang. Adaptive best-of-both-worlds algorithm for heavy-tailed multi-armed
+        bandits. ICML 2022.
+
+    See Also:
+        htinf, dp-tsallis-inf, dp-exp3, ldp-exp3
+    """
+
+    name = "dp-htinf"
+    base_class = HTINF
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"epsilon": 0.25})
+
+
+@register
+@documented
+class DPTsallisINF(TunedPolicy):
+    """Tsallis-INF on the noisy mean losses of batches of 1/epsilon rounds.
+
+    For comparison only: it shows what htinf's threshold on losses costs, which is little. Runs vary
+    more than those of dp-htinf, and there is no bound on the regret. Use dp-htinf.
+
+    {rule}
+    Tsallis-inf uses sigma = sqrt(1 + 2 lam^2).
+
+    {privacy}
+
+    {parameters}
+        learning_rate_scale: multiplies tsallis-inf's eta.
+
+    Example:
+        >>> import balaclava as bl
+        >>> policy = bl.policy("dp-tsallis-inf", arms=3, horizon=10_000, epsilon=0.5)
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
+        >>> round(float(results.final_regret("dp-tsallis-inf").mean()))
+        287
+
+    References:
+        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+        Zimmert, Seldin. Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits.
+        Journal of Machine Learning Research, 2021.
+
+    See Also:
+        tsallis-inf, dp-htinf
+    """
+
+    name = "dp-tsallis-inf"
+    base_class = TsallisINF
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"epsilon": 0.25})
