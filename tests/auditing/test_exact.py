@@ -14,7 +14,7 @@ from balaclava.auditing.laws.exact_audit import audit_exactly, hockey_stick, sam
 from balaclava.policies.bounded.dp_ftpl_gauss import DPFTPLGauss
 from balaclava.policies.bounded.dp_ftpl_new import DPFTPLNew
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.mechanisms.perturbed_index import TruncatedLaplaceLaw
+from balaclava.privacy.mechanisms.truncated_laplace import TruncatedLaplaceLaw
 
 
 def gaussian_delta(shift, epsilon):

@@ -19,7 +19,7 @@ from balaclava.policies.classic import robust_ucb
 from balaclava.policies.contaminated.prae import level_of
 from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
 from balaclava.privacy.mechanisms.perturbed_index import beta_shape, beta_threshold
-from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_cdf
+from balaclava.privacy.mechanisms.truncated_laplace import TruncatedLaplaceLaw
 from balaclava.theory.gaussian_index_regret import missed_best
 
 MILLION = 10**6
@@ -614,17 +614,19 @@ def test_edge_of_the_truncated_laplace_law() -> None:
     A = math.log1p(math.expm1(epsilon) / (2 * delta)) / (N * epsilon)
 
     def cdf(w: float) -> float:
-        return truncated_laplace_cdf(w, 1 / N, epsilon, delta)
+        return float(TruncatedLaplaceLaw(0.0, 1 / N, epsilon, delta).cdf(w))
 
     assert cdf(-A) == pytest.approx(0, abs=1e-15)
     assert cdf(-A + 1 / N) == pytest.approx(delta)
     assert 1 - cdf(A - 1 / N) == pytest.approx(delta)  # no counterpart after a shift by 1/N
     for large in (0.5, 0.75, 0.95):  # A is below 1/N from 1/2 on: the strip has delta at most
         half_width = math.log1p(math.expm1(epsilon) / (2 * large)) / epsilon
-        assert 1 - truncated_laplace_cdf(half_width - 1, 1.0, epsilon, large) <= large + 1e-12
+        law = TruncatedLaplaceLaw(0.0, 1.0, epsilon, large)
+        assert 1 - law.cdf(half_width - 1) <= large + 1e-12
     # For epsilon = 0 the two printed lines are one: 1/2 + N delta w on both sides.
+    even = TruncatedLaplaceLaw(0.0, 1 / N, 0.0, delta)
     for w in (-3.0, 2.0):
-        assert truncated_laplace_cdf(w, 1 / N, 0.0, delta) == pytest.approx(0.5 + N * delta * w)
+        assert even.cdf(w) == pytest.approx(0.5 + N * delta * w)
 
 
 def test_gdp_elim_needs_no_half_delta() -> None:
@@ -635,9 +637,8 @@ def test_gdp_elim_needs_no_half_delta() -> None:
         """The mass that one law has above e^eps times the shifted one: delta over all events."""
         reach = math.log1p(math.expm1(epsilon) / (2 * parameter)) / epsilon
         x = np.linspace(-reach, reach + 1, 20_001)
-        first = np.array([truncated_laplace_cdf(w, 1.0, epsilon, parameter) for w in x])
-        second = np.array([truncated_laplace_cdf(w - 1, 1.0, epsilon, parameter) for w in x])
-        mass, shifted = np.diff(first), np.diff(second)
+        law = TruncatedLaplaceLaw(0.0, 1.0, epsilon, parameter)
+        mass, shifted = np.diff(law.cdf(x)), np.diff(law.cdf(x - 1))
         return float(np.maximum(mass - math.exp(epsilon) * shifted, 0).sum())
 
     assert excess(delta) == pytest.approx(delta, rel=0.01)

@@ -42,8 +42,8 @@ from balaclava.privacy.mechanisms.laplace import (
 )
 from balaclava.privacy.mechanisms.randomized_response import bernoulli_report, report_probability
 from balaclava.privacy.mechanisms.truncated_laplace import (
+    TruncatedLaplaceLaw,
     reach_in_steps,
-    truncated_laplace_cdf,
     truncated_laplace_release,
     truncated_noise,
 )
@@ -187,10 +187,10 @@ def truncated_agreement(draws: int) -> Callable[[float], float]:
     weights = np.exp(-sizes) / np.exp(-sizes).sum()
     size = float((sizes * weights).sum())
     spread = math.sqrt(float((sizes**2 * weights).sum()) - size**2)
-    law = np.vectorize(lambda w, scale: truncated_laplace_cdf(w / scale, 1.0, epsilon, delta))
+    law = TruncatedLaplaceLaw(0.0, 1.0, epsilon, delta)
 
     def agreement(scale: float) -> float:
-        return law_and_scale(noise, lambda w: law(w, scale), size * scale, spread * scale)
+        return law_and_scale(noise, lambda w: law.cdf(w / scale), size * scale, spread * scale)
 
     return agreement
 

@@ -78,13 +78,13 @@ def test_decisions_add_up() -> None:
     pure = each.over(1000)
     assert (pure.scope, pure.delta) == ("trajectory", 0.0)
     assert pure.epsilon == pytest.approx(100.0)
-    assert "less for a δ above 0" in pure.explanation
+    assert "less at a δ above 0" in pure.explanation
     together = each.over(1000, delta=1e-6)
     assert together.epsilon == pytest.approx(19.3447, abs=1e-4)
     assert together.delta == 1e-6
     assert together.breakdown is not None
     assert together.breakdown.epsilon("basic") == pytest.approx(100.0)
-    assert together.assumptions == ("bounded", "decisions seen together: at most 1000")
+    assert together.assumptions == ("bounded", "an observer sees at most 1000 decisions")
     assert together.reference == "here"
     assert "1000 at ε=0.1 each" in together.explanation
     assert each.over(1).epsilon == pytest.approx(0.1)
@@ -202,7 +202,7 @@ def test_group_delta_from_tiny_to_huge() -> None:
     assert group_delta(1.0, 0.5, 10**9) == 1.0
     lost = Guarantee(epsilon=1.0, delta=0.1).for_rewards(5)
     assert not lost.private
-    assert "5 rewards of one person" in lost.explain()
+    assert "5 rewards of one participant" in lost.explain()
 
 
 def test_a_composed_guarantee_for_several_rewards_covers_no_more_decisions() -> None:
@@ -217,7 +217,7 @@ def test_the_four_notions_have_words() -> None:
     assert "by itself" in NOTIONS["decision"]
     assert "All decisions of a run together" in NOTIONS["trajectory"]
     assert "on average" in NOTIONS["average"]
-    assert "by its owner before anybody else" in NOTIONS["report"]
+    assert "by its owner before anyone else" in NOTIONS["report"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_the_four_notions_have_words() -> None:
             ["Each decision by itself", "that one", "over(decisions)"],
         ),
         ("trajectory", "central", ["All decisions of a run together", "on average", "trusted"]),
-        ("report", "local", ["by its owner", "the operator of the bandit included"]),
+        ("report", "local", ["by its owner", "including the operator"]),
     ],
 )
 def test_explain_names_its_scope(scope: Any, model: Any, words: list[str]) -> None:

@@ -31,13 +31,13 @@ from balaclava._core.kernels import kernel
 
 # Bound on sums of estimated losses, so that their differences stay finite floats (below 1.8e308).
 LARGEST_LOSS_SUM = 1e300
-# Newton steps at most; the usual count is below 10. A larger limit changes nothing.
+# Newton steps at most: a guard against an endless loop, far above the usual number.
 _TSALLIS_STEPS = 200
 # Relative size of the last Newton step: convergence is quadratic, so the next would be 1e-13.
 _TSALLIS_ACCURACY = 1e-7
 # In noise scales: beyond it an arm leads with probability below e^-40, less than float rounding.
 _LEADER_REACH = 40.0
-# Gauss-Legendre rule of 16 points on pieces of length 1 or less: exact to rounding (1e-15).
+# Gauss-Legendre rule: 16 points on each piece, which is at most one noise scale long.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 

@@ -1,1 +1,1 @@
-"""Privacy: what is promised, the mechanisms that keep the promise, and their randomness."""
+"""Privacy: guarantees, accounting, exact noise, and the mechanisms that use it."""

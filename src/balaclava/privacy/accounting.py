@@ -13,8 +13,9 @@ import numpy as np
 from balaclava._core.declared import Delta, Epsilon, Range, check
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT
 
-# Above this the log-binomials of optimal composition lose their digits.
+# Above 10^9 decisions the log-binomials of optimal composition lose their digits.
 Decisions = Annotated[int, Range(1, 10**9, "number of decisions")]
 Interval = Annotated[int, Range(1, meaning="rounds between two releases")]
 Rho = Annotated[float, Range(0, meaning="loss in zero-concentrated privacy")]
@@ -27,8 +28,8 @@ def group_delta(epsilon: float, delta: float, rewards: int) -> float:
     """delta (e^(k epsilon) - 1) / (e^epsilon - 1), at most 1: the delta of k rewards together.
 
     Group privacy (Vadhan 2017, The complexity of differential privacy, Lemma 2.2): changing k
-    rewards one after the other adds delta, e^epsilon delta, ..., e^((k-1) epsilon) delta, at
-    k epsilon.
+    rewards one after the other adds delta, e^epsilon delta, ..., e^((k-1) epsilon) delta. Epsilon
+    is then k epsilon.
 
     >>> round(group_delta(1.0, 1e-6, 3) / 1e-6, 4)  # 1 + e + e^2
     11.1073
@@ -37,7 +38,7 @@ def group_delta(epsilon: float, delta: float, rewards: int) -> float:
         return delta
     if epsilon == 0:
         return min(rewards * delta, 1.0)
-    # e^((k-1) epsilon) is taken out, so that nothing overflows, and expm1 keeps small epsilons.
+    # With the factor e^((k-1) epsilon) apart nothing overflows; expm1 is for small epsilon.
     ratio = math.expm1(-rewards * epsilon) / math.expm1(-epsilon)
     exponent = math.log(delta) + (rewards - 1) * epsilon + math.log(ratio)
     return math.exp(min(exponent, 0.0))
@@ -51,34 +52,34 @@ def advanced_epsilon(epsilon: float, decisions: int, slack: float) -> float:
     >>> round(advanced_epsilon(0.1, 1000, 1e-6), 3)
     27.14
     """
-    if slack <= 0 or epsilon > 700:
+    if slack <= 0 or epsilon > LARGEST_EXPONENT:
         return math.inf
     spread = math.sqrt(2 * decisions * math.log(1 / slack))
     return epsilon * spread + decisions * epsilon * math.expm1(epsilon)
 
 
 def least_delta(delta: float, decisions: int) -> float:
-    """1 - (1 - delta)^n: the chance that one of n decisions fails, which no epsilon undoes."""
+    """1 - (1 - delta)^n: probability that one of n decisions fails; no delta can be lower."""
     return -math.expm1(decisions * math.log1p(-delta))
 
 
 def spare_delta(delta: float, decisions: int, target: float) -> float:
-    """The delta' of 1 - target = (1 - delta)^n (1 - delta'); negative when n deltas exceed it."""
+    """delta' with 1 - target = (1 - delta)^n (1 - delta'); negative if n deltas exceed it."""
     return -math.expm1(math.log1p(-target) - decisions * math.log1p(-delta))
 
 
 def optimal_epsilon(epsilon: float, delta: float, decisions: int, target: float) -> float:
-    """The epsilon of n decisions at delta = `target`, exact for the worst mechanism there is.
+    """Epsilon of n decisions at delta = `target`, exact for the worst mechanism.
 
-    Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3. The worst (epsilon, delta) mechanism tells
-    all with probability delta and is randomized response otherwise. Of n answers X are true,
+    Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3. The worst (epsilon, delta) mechanism reveals
+    everything with probability delta and is randomized response otherwise. Of n answers X are true,
     X ~ Bin(n, e^epsilon / (1 + e^epsilon)), and the loss is (2X - n) epsilon. With the tails P_k
     and Q_k of X under the two neighbours,
 
         delta'(e) = P_k - e^e Q_k,   k the least with (2k - n) epsilon > e,
 
-    falls in e: it is inverted on the grid of losses and solved for e within one step of it.
-    Infinite where `target` is below 1 - (1 - delta)^n.
+    decreases in e. It is inverted on the grid of losses and solved for e within one step of it.
+    Infinite if `target` is below 1 - (1 - delta)^n.
 
     >>> round(optimal_epsilon(0.1, 0.0, 1000, 1e-6), 3)
     19.345
@@ -95,16 +96,16 @@ def optimal_epsilon(epsilon: float, delta: float, decisions: int, target: float)
     deltas[:-1] = np.exp(log_p[1:]) - np.exp(losses[:-1] + log_q[1:])
     i = int(np.argmax(deltas <= spare))
     share = spare * math.exp(-log_p[i])
-    if share >= 1:  # only at i = 0: all that lies above a loss of 0 is paid for
+    if share >= 1:  # only at i = 0: the target covers all mass above a loss of 0
         return 0.0
-    # Q_k by a sum of its own, relative to the loss at i: the log-tails are too coarse to end with.
+    # Q_k by a separate sum, relative to the loss at i: the log-tails are too coarse here.
     q = np.sum(np.exp(log_masses[i:] - log_p[i] + losses[i] - losses[i:]))
     epsilon_sum = float(losses[i]) + math.log1p(-share) - math.log(q)
     return min(max(epsilon_sum * (1 + 1e-15), 0.0), float(losses[i]))
 
 
 def optimal_delta(epsilon: float, delta: float, decisions: int, target: float) -> float:
-    """The delta of n decisions at epsilon = `target` >= 0: `optimal_epsilon` the other way round.
+    """Delta of n decisions at epsilon = `target` >= 0: the inverse of `optimal_epsilon`.
 
     >>> round(optimal_delta(1.0, 0.0, 1, 0.0), 6)  # (e - 1) / (e + 1)
     0.462117
@@ -117,9 +118,9 @@ def optimal_delta(epsilon: float, delta: float, decisions: int, target: float) -
 
 
 def _worst_losses(epsilon: float, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The losses above 0 of n randomized responses, ascending, and their log-probabilities.
+    """Losses above 0 of n randomized responses, ascending, and their log-probabilities.
 
-    Losses further than 19 sqrt(n) answers from the mean are left out: by Hoeffding's inequality
+    Losses more than 19 sqrt(n) answers from the mean are left out: by Hoeffding's inequality
     their probability is below 1e-300.
     """
     require_extra("scipy", "composing decisions")
@@ -135,16 +136,17 @@ def _worst_losses(epsilon: float, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_tails(log_masses: np.ndarray) -> np.ndarray:
-    """log of the sums from each place to the end."""
+    """Logarithms of the sums from each place to the end."""
     tails: np.ndarray = np.logaddexp.accumulate(log_masses[::-1])[::-1]
     return tails
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:
-    """Phi(s/2 - e/s) - e^e Phi(-s/2 - e/s): the delta at e = `epsilon` of one Gaussian release.
+    """Phi(s/2 - e/s) - e^e Phi(-s/2 - e/s): delta at e = `epsilon` of one Gaussian release.
 
     Balle and Wang (ICML 2018), Theorem 8. `shift` is how far one reward moves the released value,
-    in standard deviations; n releases are one of shift sqrt(n) s.
+    in standard deviations; n releases are one release of shift sqrt(n) s. Logarithms keep the
+    digits of the tails, which `gaussian_excess`, a kernel, does not.
     """
     require_extra("scipy", "composing decisions")
     from scipy.special import log_ndtr
@@ -155,7 +157,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(shift: float, delta: float) -> float:
-    """The epsilon of one Gaussian release at `delta`: `gaussian_delta` inverted.
+    """Epsilon of one Gaussian release at `delta`: the inverse of `gaussian_delta`.
 
     >>> round(gaussian_epsilon(1.0, 1e-5), 4)
     4.3772
@@ -174,10 +176,10 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
 
 
 def zcdp_to_approx_dp(rho: float, delta: float) -> float:
-    """The epsilon at `delta` of a release that is rho-zCDP.
+    """Epsilon at `delta` of a rho-zCDP release.
 
     The least over orders a > 1 of a rho - log(a delta) / (a - 1) + log(1 - 1/a) (Canonne, Kamath
-    and Steinke, NeurIPS 2020, Proposition 12), sought around the order that gives the simpler
+    and Steinke, NeurIPS 2020, Proposition 12), on a grid around the order that gives the simpler
     rho + 2 sqrt(rho log(1/delta)).
 
     >>> round(zcdp_to_approx_dp(0.5, 1e-5), 4)
@@ -187,7 +189,9 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     if rho == 0:
         return 0.0
     if delta == 0:
-        raise ParameterError("delta = 0 is not allowed: zCDP has no pure epsilon; give a delta")
+        raise ParameterError(
+            "delta = 0 is not allowed: zCDP has no pure epsilon; give a delta above 0"
+        )
     b = math.sqrt(math.log(1 / delta) / rho) * np.geomspace(0.1, 10, 2001)  # a - 1
     log_a = np.log1p(b)
     epsilons = (1 + b) * rho - (log_a + math.log(delta)) / b + np.log(b) - log_a
@@ -195,9 +199,9 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 
 
 def interval_epsilon(interval: int, delta: float, v: float) -> float:
-    """The epsilon at `delta` of endless releases j = 1, 2, ... at epsilon_j = (j f)^(-v/2), v > 1.
+    """Epsilon at `delta` of endless releases j = 1, 2, ... at epsilon_j = (j f)^(-v/2), v > 1.
 
-    f is the `interval`. Advanced composition over all j, however many there are:
+    f is the `interval`. Advanced composition over all j:
 
         sum_j epsilon_j (e^epsilon_j - 1) + sqrt(2 log(1/delta) sum_j epsilon_j^2)
 
@@ -209,7 +213,7 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
     """
     f, delta = float(check("interval", interval, Interval)), check("delta", delta, Delta)
     if delta == 0:
-        raise ParameterError("delta = 0 is not allowed: releases never end; give a delta above 0")
+        raise ParameterError("delta = 0 is not allowed for endless releases; give a delta above 0")
     v = check("v", v, Decay)
     m = np.arange(1, 40)
     powers = f ** (-v * (m + 1) / 2) * zeta(v * (m + 1) / 2)  # sum_j epsilon_j^(m + 1)
@@ -218,7 +222,7 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
 
 
 def zeta(s: np.ndarray) -> np.ndarray:
-    """The sum of 1/j^s over all j, s > 1: nineteen terms, and the rest by Euler and Maclaurin.
+    """Sum of 1/j^s over all j, s > 1: nineteen terms, and the rest by Euler and Maclaurin.
 
     >>> zeta(np.array([2.0])).round(6).tolist()  # pi^2 / 6
     [1.644934]

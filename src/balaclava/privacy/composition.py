@@ -1,15 +1,15 @@
-"""What many decisions together leak, found in several independent ways that must agree.
+"""Composition: the privacy loss of many decisions, by several accountants that must agree.
 
-A law says what one decision leaks: `AnyMechanism` knows an epsilon and a delta and nothing else;
-`RandomizedResponse`, `LaplaceNoise` and `GaussianNoise` know more. `compose` bounds what many
-decisions of one law leak together by
+A law describes the loss of one decision: `AnyMechanism` knows only an epsilon and a delta;
+`RandomizedResponse`, `LaplaceNoise` and `GaussianNoise` know more. `compose` bounds the loss of
+many decisions of one law by
 
 - basic composition: (n epsilon, n delta)
 - advanced composition
 - a closed form: optimal composition, or the analytic Gaussian
 - the Rényi (RDP) and privacy loss distribution (PLD) accountants of dp-accounting
 
-and refuses when two of them contradict each other. Composition is adaptive throughout: a decision
+and refuses if two of them contradict each other. Composition is adaptive throughout: a decision
 may depend on all earlier ones.
 """
 
@@ -33,14 +33,13 @@ from balaclava.privacy.accounting import (
     spare_delta,
     zcdp_to_approx_dp,
 )
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT
 
-# What two methods that should agree, or a bound and what it bounds, may differ by.
-TOLERANCE = 0.01
-# Below this epsilon the formulas of dp-accounting for pure mechanisms cancel to noise.
-SMALL = 1e-3
-# Above this epsilon e^epsilon leaves 64-bit floats: closed forms hold, numerical ones do not.
-LARGE = 700.0
-# What dp-accounting's Fourier transforms resolve: a delta, and a part of it for each decision.
+# Relative difference allowed between accountants that should agree: covers the grid error of PLD.
+ACCOUNTANT_TOLERANCE = 0.01
+# Epsilon below which dp-accounting's formulas for pure mechanisms cancel to rounding errors.
+SMALL_EPSILON = 1e-3
+# Least delta that dp-accounting's Fourier transforms resolve: in all, and per decision.
 PLD_DELTA, PLD_DELTA_EACH = 1e-10, 1e-13
 Shift = Annotated[float, Range(1e-100, 1e6, "sensitivity / standard deviation")]
 
@@ -48,10 +47,10 @@ Role = Literal["lower", "exact", "numerical", "upper"]
 
 
 class Bound(NamedTuple):
-    """The epsilon that one method finds, and what it is to the true one.
+    """The epsilon that one accountant finds, and its relation to the true one.
 
-    "exact" (a closed form) and "numerical" (on a grid) are the true one, "upper" is no less and
-    "lower" no more.
+    Role "exact" (a closed form) and "numerical" (on a grid) are the true one; "upper" is at least,
+    "lower" at most the true one.
     """
 
     method: str
@@ -60,26 +59,26 @@ class Bound(NamedTuple):
 
 
 class Law(Protocol):
-    """What one decision leaks, as much as is known of it. Hashable: results are kept."""
+    """The known privacy loss of one decision. Hashable, since results are cached."""
 
     def __hash__(self) -> int: ...
 
     @property
     def scale(self) -> float:
-        """The size of one decision's loss."""
+        """Size of one decision's loss."""
 
     @property
     def lost(self) -> float:
-        """The chance that one decision tells all."""
+        """Probability that one decision reveals everything."""
 
     def alone(self, delta: float) -> tuple[float, float]:
-        """An epsilon and a delta of one decision; `delta` where there is a choice."""
+        """An epsilon and a delta of one decision; at `delta` if there is a choice."""
 
     def closed_forms(self, n: int, delta: float) -> list[Bound]:
-        """What n decisions leak at `delta`, without dp-accounting."""
+        """Bounds for n decisions at `delta`, without dp-accounting."""
 
     def rdp_event(self) -> Any:
-        """One decision as dp-accounting's RDP accountant knows it, `lost` aside."""
+        """One decision as an event of dp-accounting's RDP accountant, without `lost`."""
 
     def pld(self, n: int) -> Any:
         """n decisions as dp-accounting's privacy loss distribution, or None."""
@@ -87,7 +86,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True)
 class AnyMechanism:
-    """A decision of which epsilon and delta are known and nothing else: the worst is assumed."""
+    """A decision with a known epsilon and delta; the worst such mechanism is assumed."""
 
     epsilon: float
     delta: float = 0.0
@@ -115,14 +114,14 @@ class AnyMechanism:
     def rdp_event(self) -> Any:
         import dp_accounting
 
-        if self.epsilon < SMALL:
+        if self.epsilon < SMALL_EPSILON:
             return dp_accounting.ZCDpEvent(rho=self.epsilon**2 / 2)
         noise = 2 / (1 + math.exp(self.epsilon))
         return dp_accounting.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=2)
 
     def pld(self, n: int) -> Any:
-        # Not PLDAccountant: it leaves out the count of randomized responses and knows no generic
-        # event. With steps of epsilon both losses lie on the grid, so nothing is rounded.
+        # Not PLDAccountant: it ignores the count of randomized responses and has no generic event.
+        # With steps of epsilon both losses lie on the grid, so nothing is rounded.
         from dp_accounting.pld import common, privacy_loss_distribution
 
         if self.epsilon == 0:
@@ -134,13 +133,13 @@ class AnyMechanism:
 
 @dataclass(frozen=True)
 class RandomizedResponse(AnyMechanism):
-    """A bit told truly with odds e^epsilon to 1: no pure mechanism leaks more, however often."""
+    """A bit reported truly with odds e^epsilon to 1: the worst pure mechanism."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta != 0:
             raise ParameterError(
-                f"delta = {self.delta!r} is not allowed; in randomized response it is 0"
+                f"delta = {self.delta!r} is not allowed; randomized response has delta = 0"
             )
 
 
@@ -165,8 +164,8 @@ class LaplaceNoise:
         return self.epsilon, 0.0
 
     def closed_forms(self, n: int, delta: float) -> list[Bound]:
-        # Many releases have no closed form but lie between two: Laplace noise is epsilon-DP, and
-        # its output cut half way between the neighbours is randomized response at
+        # Many releases have no closed form but two bounds: Laplace noise is epsilon-DP, and its
+        # output, cut half way between the neighbours, is randomized response at
         # log(2 e^(epsilon/2) - 1).
         half = self.epsilon / 2
         cut = half + math.log1p(-math.expm1(-half))
@@ -182,17 +181,17 @@ class LaplaceNoise:
     def rdp_event(self) -> Any:
         import dp_accounting
 
-        if self.epsilon < SMALL:
+        if self.epsilon < SMALL_EPSILON:
             return dp_accounting.ZCDpEvent(rho=self.epsilon**2 / 2)
         return dp_accounting.LaplaceDpEvent(1 / self.epsilon)
 
     def pld(self, n: int) -> Any:
-        if self.epsilon < SMALL:  # the two closed forms meet as epsilon goes to 0
+        if self.epsilon < SMALL_EPSILON:  # the two closed forms meet as epsilon goes to 0
             return None
         from dp_accounting.pld import privacy_loss_distribution
 
-        # The error is of second order in a step, and the more decisions, the less it matters.
-        # Large epsilons have their losses within a few units of epsilon.
+        # The error is of second order in a step and matters less with more decisions. Large
+        # epsilons have their losses within a few units of epsilon.
         step = min(self.epsilon, 5.0) / max(10.0, 2000 / math.sqrt(n))
         one = privacy_loss_distribution.from_laplace_mechanism(
             1 / self.epsilon, value_discretization_interval=step
@@ -204,9 +203,9 @@ class LaplaceNoise:
 class GaussianNoise:
     """A value with Gaussian noise; `shift` is sensitivity / standard deviation.
 
-    The sensitivity is how far a change of one reward moves the value. dp-accounting is given it as
-    that of its default neighbours: of its replace-one neighbours the PLD accountant doubles it
-    and the RDP accountant does not.
+    The sensitivity is the largest move of the value by a change of one reward. dp-accounting gets
+    it for its default neighbours: for replace-one neighbours its PLD accountant doubles it, and
+    its RDP accountant does not.
     """
 
     shift: float
@@ -240,7 +239,7 @@ class GaussianNoise:
     def pld(self, n: int) -> Any:
         from dp_accounting.pld import privacy_loss_distribution
 
-        # Many Gaussians are one, as the accountant has it too; composing them on a grid rounds.
+        # Many Gaussians are one, also for the accountant; composing them on a grid would round.
         deviation = 1 / (self.shift * math.sqrt(n))
         if deviation < 0.01:  # an epsilon in the thousands: not worth minutes
             return None
@@ -251,7 +250,7 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class Composition:
-    """What `decisions` decisions leak together at `delta`, by every method that applies."""
+    """Bounds on the loss of `decisions` decisions at `delta`, by every accountant."""
 
     law: Law
     decisions: int
@@ -260,13 +259,17 @@ class Composition:
 
     @property
     def best(self) -> Bound:
-        """The least valid epsilon: the closed form where there is one."""
+        """The least valid epsilon: the closed form if there is one."""
         exact = [bound for bound in self.bounds if bound.role == "exact"]
         valid = [bound for bound in self.bounds if bound.role != "lower"]
         return min(exact or valid, key=lambda bound: bound.epsilon)
 
     def epsilon(self, method: str) -> float:
-        """What one method found; infinite where it does not apply."""
+        """Epsilon of one accountant; infinite if it does not apply.
+
+        Args:
+            method: its name in `bounds`, such as "basic", "advanced", "RDP" or "PLD".
+        """
         return next((b.epsilon for b in self.bounds if b.method == method), math.inf)
 
     def __str__(self) -> str:
@@ -281,10 +284,20 @@ class Composition:
 
 
 def compose(law: Law, decisions: int, delta: float) -> Composition:
-    """Bound what `decisions` decisions of one law leak together, as an epsilon at `delta`.
+    """Bound the privacy loss of `decisions` decisions of one law, as an epsilon at `delta`.
 
-    Raises `PrivacyError` when no epsilon reaches `delta`, and when two methods contradict each
-    other by more than 1 %: then one of them is wrong and none is to be trusted.
+    Args:
+        law: the loss of one decision.
+        decisions: how many there are.
+        delta: delta of all together.
+
+    Returns:
+        The bound of every accountant, and the best of them.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+        PrivacyError: if no epsilon reaches `delta`, or if two accountants contradict each other by
+            more than 1 %: then one of them is wrong, and none is used.
 
     >>> composed = compose(AnyMechanism(0.1), 1000, 1e-6)
     >>> {bound.method: round(bound.epsilon, 2) for bound in composed.bounds}
@@ -298,8 +311,8 @@ def _composed(law: Law, n: int, delta: float) -> Composition:
     bounds = [*law.closed_forms(n, delta), *_split(law, n, delta)]
     if all(math.isinf(bound.epsilon) for bound in bounds):
         raise PrivacyError(
-            f"delta = {delta!r} cannot be kept by {n} decisions of {law}; give a delta above "
-            f"{rounded_up(least_delta(law.lost, n))}, or take fewer decisions"
+            f"delta = {delta!r} is too small for {n} decisions of {law}; give a delta above "
+            f"{rounded_up(least_delta(law.lost, n))}, or fewer decisions"
         )
     bounds += _accountants(law, n, delta)
     bounds = [bound for bound in bounds if math.isfinite(bound.epsilon)]
@@ -308,7 +321,7 @@ def _composed(law: Law, n: int, delta: float) -> Composition:
 
 
 def _split(law: Law, n: int, delta: float) -> list[Bound]:
-    """Basic and advanced composition, which see an epsilon and a delta for each decision."""
+    """Basic and advanced composition, from an epsilon and a delta of each decision."""
     each, lost = law.alone(delta / n)
     basic = n * each if n * lost <= delta * (1 + 1e-12) else math.inf
     each, lost = law.alone(delta / (2 * n))
@@ -327,8 +340,8 @@ def _accountants(law: Law, n: int, delta: float) -> list[Bound]:
 
 
 def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
-    """What dp-accounting's RDP accountant finds; infinite where e^epsilon is no float."""
-    if law.scale >= LARGE:
+    """Epsilon by dp-accounting's RDP accountant; infinite if e^epsilon overflows."""
+    if law.scale >= LARGEST_EXPONENT:
         return math.inf
     require_extra("dp_accounting", "composing decisions")
     import dp_accounting
@@ -343,20 +356,22 @@ def rdp_epsilon(law: Law, decisions: int, delta: float) -> float:
 
 
 def pld_epsilon(law: Law, decisions: int, delta: float) -> float:
-    """What dp-accounting's privacy loss distributions give; infinite where there is none."""
-    losses = None if law.scale >= LARGE else law.pld(decisions)
+    """Epsilon by dp-accounting's privacy loss distribution; infinite if there is none."""
+    losses = None if law.scale >= LARGEST_EXPONENT else law.pld(decisions)
     return math.inf if losses is None else float(losses.get_epsilon_for_delta(delta))
 
 
 def reconcile(bounds: list[Bound], scale: float = 0.0) -> None:
-    """Refuse bounds that contradict each other by more than 1 %.
+    """Refuse bounds that contradict each other by more than 1 %, or 1 % of `scale` near 0.
 
-    Near 0 it is 1 % of `scale`, the size of one decision's loss.
+    `scale` is the size of one decision's loss.
     """
     for low in bounds:
         for high in bounds:
             ordered = low is not high and low.role != "upper" and high.role != "lower"
-            if ordered and low.epsilon - high.epsilon > TOLERANCE * max(high.epsilon, scale):
+            if ordered and low.epsilon - high.epsilon > ACCOUNTANT_TOLERANCE * max(
+                high.epsilon, scale
+            ):
                 raise PrivacyError(
                     f"two accountants disagree: {high.method} ({high.role}) gives epsilon = "
                     f"{high.epsilon:.6g}, but {low.method} ({low.role}) gives {low.epsilon:.6g}; "

@@ -1,4 +1,4 @@
-"""A claim of privacy as an object."""
+"""Privacy guarantees as objects: what is promised, to whom, and under which assumptions."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Scope = Literal["none", "decision", "trajectory", "report"]
 NEIGHBOURS = "reward streams that differ in one time step's reward"
 
 NEIGHBOURS_IN_TIME = (
-    "reward streams that differ in one time step's reward, in when it came, or in whether it came "
-    "at all"
+    "reward streams that differ in one time step's reward, in its time of arrival, or in whether "
+    "it arrived at all"
 )
 
-# The four notions in use for private bandits, in words. The first, second and fourth are scopes;
-# the third follows from the second at the same epsilon and delta and is no scope of its own.
+# The four notions of private bandits. The first, second and fourth are scopes. The third follows
+# from the second at the same epsilon and delta.
 NOTIONS = {
     "decision": (
-        "Each decision by itself hides the reward of any one time step. Decisions seen together "
-        "tell more than one of them."
+        "Each decision by itself hides the reward of any one time step. Several decisions together "
+        "reveal more than one of them."
     ),
     "trajectory": ("All decisions of a run together hide the reward of any one time step."),
     "average": (
@@ -39,50 +39,50 @@ NOTIONS = {
         "that touch one reward in expectation. Weaker: some reward streams may be less protected."
     ),
     "report": (
-        "Each reward is randomised by its owner before anybody else sees it. The operator need "
-        "not be trusted."
+        "Each reward is randomised by its owner before anyone else sees it. The operator need not "
+        "be trusted."
     ),
 }
 
 _OBSERVER = {
     "decision": (
-        "anyone who sees that one decision, even one who knows all other rewards and all earlier "
+        "an observer of that one decision who may also know all other rewards and all earlier "
         "decisions"
     ),
-    "trajectory": "anyone who sees all the decisions, even one who knows all other rewards",
-    "report": "anyone who sees the reports, the operator of the bandit included",
+    "trajectory": "an observer of all decisions who may also know all other rewards",
+    "report": "an observer of the reports, including the operator",
 }
 
 _ONCE = {
     "trajectory": (
-        "The number of decisions does not multiply: ε pays for all noisy releases that a reward "
-        "ever enters, their noise is drawn once, and all decisions (here {n}) are computed from "
-        "what was released."
+        "The loss does not grow with the number of decisions: ε pays for all noisy releases that a "
+        "reward enters, their noise is drawn once, and all decisions (here {n}) are computed from "
+        "the releases."
     ),
     "report": (
-        "The number of decisions does not multiply: each reward is reported once, with its noise "
-        "already in it, and all decisions (here {n}) are computed from such reports."
+        "The loss does not grow with the number of decisions: each reward is reported once, with "
+        "noise, and all decisions (here {n}) are computed from the reports."
     ),
 }
 
 _NOT_COVERED = (
-    "Not covered: the time of a decision, who took part, how arms are named, whether a reward "
-    "came at all, and whatever the operator writes down elsewhere."
+    "Not covered: the time of a decision, who took part, the names of arms, whether a reward "
+    "arrived at all, and records that the operator keeps elsewhere."
 )
 _NOT_COVERED_IN_TIME = (
-    "When and whether a reward came is covered like the reward itself. Not covered: the time of a "
-    "decision, who took part, how arms are named, and whatever the operator writes down elsewhere."
+    "When and whether a reward arrived is covered like the reward itself. Not covered: the time of "
+    "a decision, who took part, the names of arms, and records that the operator keeps elsewhere."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What an observer of the decisions cannot learn, and under which assumptions.
+    """A privacy guarantee: epsilon and delta, what they cover, and under which assumptions.
 
-    `scope` says what the epsilon covers: one decision at a time ("decision"), all decisions of
-    a run together ("trajectory"), or each reward as it leaves its owner ("report"). `NOTIONS`
-    tells them apart, `explain` says it in a few sentences, `over` says what many decisions leak
-    together, and `for_rewards` what is left for a person who gives several rewards.
+    `scope` states what the epsilon covers: one decision at a time ("decision"), all decisions of
+    a run together ("trajectory"), or each reward as it leaves its owner ("report"). `explain`
+    describes the guarantee in words, `over` bounds the loss of many decisions together, and
+    `for_rewards` the loss of a participant who gives several rewards.
 
     Example:
         >>> each = Guarantee(epsilon=0.1, delta=1e-8, scope="decision")
@@ -101,46 +101,58 @@ class Guarantee:
     neighbours: str = NEIGHBOURS
     assumptions: tuple[str, ...] = ()
     reference: str = ""
-    rewards: int = 1  # of one person, that are protected together
-    # What `over` adds: why it is this epsilon, and what every accountant found.
+    rewards: int = 1  # rewards of one participant that are protected together
+    # Set by `over`: the reason for this epsilon, and the result of every accountant.
     explanation: str = field(default="", compare=False, repr=False)
     breakdown: Composition | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.model not in get_args(Model) or self.scope not in get_args(Scope):
             raise ParameterError(
-                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; models: "
-                f"{', '.join(get_args(Model))}; scopes: {', '.join(get_args(Scope))}"
+                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; models are "
+                f"{', '.join(get_args(Model))}; scopes are {', '.join(get_args(Scope))}"
             )
         if (self.model == "none") != (self.scope == "none"):
-            raise ParameterError("model and scope are both 'none' or neither is")
+            raise ParameterError(
+                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; set both to "
+                "'none' or neither"
+            )
         if (self.model == "local") != (self.scope == "report"):
             raise ParameterError(
-                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; reports, and "
-                "nothing else, are protected by the local model"
+                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; the local "
+                "model goes with scope 'report', and only with it"
             )
         unmoved = self.scope == "trajectory" and self.epsilon == 0 and self.delta == 0
-        if self.model != "none" and not unmoved:  # 0 and 0: decisions that no reward touches
+        if self.model != "none" and not unmoved:  # 0 and 0: decisions that do not depend on rewards
             epsilon, delta = check_claim(self.epsilon, self.delta)
             object.__setattr__(self, "epsilon", epsilon)
             object.__setattr__(self, "delta", delta)
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised at all."""
+        """Whether there is a promise at all."""
         return self.model != "none"
 
     def over(self, decisions: int, delta: float | None = None, law: Law | None = None) -> Guarantee:
-        """What that many decisions together leak.
+        """Return the guarantee of that many decisions together.
 
-        A guarantee of scope "decision" is composed, and the result, of scope "trajectory", keeps
-        what every accountant found as its `breakdown`. `delta` is the delta of the result; left
-        out, it is `decisions` times that of one decision, as in basic composition. `law` is for
-        when more is known of one decision than its epsilon and delta
-        (`balaclava.privacy.composition`).
+        A guarantee of scope "decision" is composed. The result has scope "trajectory" and keeps
+        the result of every accountant as its `breakdown`. The other scopes cover any number of
+        decisions already: the result is the same guarantee, and its `explanation` says why.
 
-        The other scopes cover any number of decisions already: the result is the same guarantee,
-        and its `explanation` says why.
+        Args:
+            decisions: how many decisions an observer sees.
+            delta: delta of the result; by default `decisions` times that of one decision, as in
+                basic composition.
+            law: the privacy loss of one decision, if more is known than its epsilon and delta
+                (`balaclava.privacy.composition`).
+
+        Returns:
+            A guarantee of scope "trajectory" or "report", or one that promises nothing.
+
+        Raises:
+            ParameterError: if an argument is out of range.
+            PrivacyError: if the law contradicts this guarantee, or no epsilon reaches `delta`.
         """
         n = check("decisions", decisions, Decisions)
         target = None if delta is None else check("delta", delta, Delta)
@@ -150,22 +162,31 @@ class Guarantee:
             return self._composed(n, target, law)
         if self.breakdown and n > self.breakdown.decisions:
             raise ParameterError(
-                f"decisions = {n} is not allowed; this guarantee was composed for "
-                f"{self.breakdown.decisions}: call `over` on that of one decision"
+                f"decisions = {n} is too many: this guarantee was composed for "
+                f"{self.breakdown.decisions}; call `over` on the guarantee of one decision"
             )
         if target is not None and target < self.delta:
             raise ParameterError(
-                f"delta = {target!r} is below the guarantee's own, {self.delta!r}; give at least "
-                "that, or leave it out"
+                f"delta = {target!r} is below the guarantee's own delta, {self.delta!r}; give at "
+                "least that, or leave it out"
             )
         why = self.explanation if self.breakdown else _ONCE[self.scope].format(n=n)
         return dataclasses.replace(self, explanation=why)
 
     def for_rewards(self, count: int) -> Guarantee:
-        """What is promised to someone who gives that many rewards: group privacy.
+        """Return the guarantee for a participant who gives that many rewards (group privacy).
 
         Epsilon is `count` times as large, and delta (e^(count epsilon) - 1) / (e^epsilon - 1)
-        times; where that reaches 1, nothing is promised any more.
+        times. If delta reaches 1, the result promises nothing.
+
+        Args:
+            count: rewards of one participant.
+
+        Returns:
+            A guarantee of the same scope.
+
+        Raises:
+            ParameterError: if `count` is not a positive whole number.
 
         >>> three = Guarantee(epsilon=1.0, delta=1e-6).for_rewards(3)
         >>> three.epsilon, round(three.delta * 1e6, 3)
@@ -177,8 +198,8 @@ class Guarantee:
         epsilon, delta = k * self.epsilon, group_delta(self.epsilon, self.delta, k)
         if delta >= 1 or epsilon > LARGEST_EPSILON:
             return not_private(
-                f"{k} rewards of one person at {self} each: their deltas or epsilons add up to "
-                "more than can be promised",
+                f"{k} rewards of one participant at {self} each: together their epsilon or delta "
+                "is too large for a guarantee",
                 self.reference,
             )
         return dataclasses.replace(
@@ -206,8 +227,8 @@ class Guarantee:
             target = n * self.delta
             if target >= 1:
                 return not_private(
-                    f"{n} decisions at delta = {rounded_up(self.delta)} each: together one of them "
-                    "may well fail, so that nothing is promised",
+                    f"{n} decisions at delta = {rounded_up(self.delta)} each: their deltas add up "
+                    "to 1 or more",
                     self.reference,
                 )
         composition = compose(law, n, target)
@@ -215,36 +236,39 @@ class Guarantee:
         each = f"ε={rounded_up(self.epsilon)}{_and_delta(self.delta)}"
         total = f"ε={rounded_up(best.epsilon, '.4g')}{_and_delta(target)} by {best.method}"
         if target == 0 and n > 1:
-            total += ", and to less for a δ above 0"
+            total += ", and to less at a δ above 0"
         return dataclasses.replace(
             self,
             epsilon=best.epsilon,
             delta=target,
             scope="trajectory",
-            assumptions=(*self.assumptions, f"decisions seen together: at most {n}"),
+            assumptions=(*self.assumptions, f"an observer sees at most {n} decisions"),
             explanation=(
-                "Every decision draws new noise over the same rewards, so that what decisions "
-                f"leak adds up: {n} at {each} each come to {total}."
+                "Every decision draws new noise over the same rewards, so that their losses add "
+                f"up: {n} at {each} each come to {total}."
             ),
             breakdown=composition,
         )
 
     def explain(self) -> str:
-        """The guarantee in a few sentences, for readers who know nothing of the field.
+        """Describe the guarantee in a few sentences, for readers outside the field.
 
         >>> print(Guarantee(epsilon=1, model="local", scope="report").explain())
         ... # doctest: +ELLIPSIS
-        Each reward is randomised by its owner before anybody else sees it. ...
+        Each reward is randomised by its owner before anyone else sees it. ...
+
+        Returns:
+            Plain text.
         """
         if not self.private:
             why = f" ({self.assumptions[0]})" if self.assumptions else ""
             return (
-                f"Nothing is promised{why}. Whoever sees the decisions may learn the reward of "
+                f"Nothing is promised{why}. An observer of the decisions may learn the reward of "
                 "any time step from them."
             )
         sentences = [
             NOTIONS[self.scope],
-            f"What looks alike: {self.neighbours}.",
+            f"These look alike to an observer: {self.neighbours}.",
             *self._together(),
             f"It holds against {_OBSERVER[self.scope]}.",
             f"With ε={rounded_up(self.epsilon)}, seeing it multiplies the odds of any guess about "
@@ -263,27 +287,26 @@ class Guarantee:
         if self.rewards == 1:
             return []
         return [
-            f"Said of someone who gives {self.rewards} rewards, and of all of them together: who "
-            f"does is {self.rewards} times less protected than who gives one, "
+            f"This holds for a participant who gives {self.rewards} rewards, for all of them "
+            f"together: {self.rewards} times less protected than with one reward, "
             f"ε={rounded_up(self.epsilon)} instead of ε={rounded_up(self.epsilon / self.rewards)}."
         ]
 
     def _relations(self) -> list[str]:
-        """What follows for the other notions, and what does not."""
+        """What follows for the other notions of privacy, and what does not."""
         if self.scope == "decision":
             return [
-                "It says nothing about several decisions seen together: `over(decisions)` says "
-                "what they cost."
+                "It does not cover several decisions together: `over(decisions)` gives their loss."
             ]
         if self.scope == "report":
-            return ["All decisions of a run together, made from the reports, leak no more."]
+            return ["All decisions of a run together, made from the reports, reveal no more."]
         lines = ["It also holds on average over rewards drawn at random, which is weaker."]
         if self.delta == 0:
             lines.append(
-                f"A single decision, given those before it, leaks at most twice this, "
+                f"A single decision, given those before it, reveals at most twice this, "
                 f"ε={rounded_up(2 * self.epsilon)}."
             )
-        lines.append("The operator, who sees the rewards, has to be trusted with them.")
+        lines.append("The operator sees the rewards and must be trusted with them.")
         return lines
 
     def _repr_html_(self) -> str:
@@ -299,7 +322,12 @@ class Guarantee:
 
 
 def not_private(reason: str, reference: str = "") -> Guarantee:
-    """The guarantee of a policy that promises nothing, and why."""
+    """Return the guarantee of a policy that promises nothing.
+
+    Args:
+        reason: why it promises nothing.
+        reference: the paper of the policy.
+    """
     return Guarantee(
         epsilon=math.inf, model="none", scope="none", assumptions=(reason,), reference=reference
     )

@@ -1,4 +1,4 @@
-"""Where an agent's random numbers come from."""
+"""Sources of random numbers: seeded streams for simulation, system entropy for releases."""
 
 from __future__ import annotations
 
@@ -15,25 +15,39 @@ from balaclava.privacy.mechanisms.base import check_budget, mechanism_of
 
 
 def seeded(seed: int, *path: int) -> np.random.Generator:
-    """The reproducible stream of a seed; `path` names a sub-stream (repetition, role).
+    """Return the reproducible stream of a seed.
 
     SFC64 is the fastest of numpy's bit generators in the compiled loop.
+
+    Args:
+        seed: a whole number, 0 or more.
+        *path: numbers that name a sub-stream (repetition, role).
+
+    Returns:
+        A numpy generator.
     """
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=path)))
 
 
 class SystemRandomness:
-    """Randomness that is fit for release.
+    """Secure randomness, for releases.
 
-    Mechanisms are answered with exact noise on an integer grid. The plain draws that kernels may
-    call (`DRAWS`: perturbed indices, ties) go to the method of that name of a numpy `Generator`,
-    made for the one call from fresh operating-system entropy, or are that entropy itself
-    (`random`); anything else is refused. Nothing is kept between calls: there is no state to seed,
-    to save, to share between threads or to inherit through a fork.
+    Mechanisms get exact noise on an integer grid. Kernels may also call the plain draws in `DRAWS`
+    (for perturbed indices and ties). Each such call goes to a numpy `Generator` made from fresh
+    operating-system entropy, or takes that entropy itself (`random`). All else is refused. The
+    object has no state that could be seeded, saved, shared between threads or inherited by a fork.
     """
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
-        """The exact answer of a mechanism."""
+        """Return the exact answer of a mechanism, or write it to `out`.
+
+        Args:
+            body: the mechanism's kernel.
+            *arguments: its arguments after `rng`.
+
+        Raises:
+            PrivacyError: if the kernel is not a mechanism, or does not keep these arguments.
+        """
         mechanism = mechanism_of(body)
         terms = mechanism.terms(*arguments)
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
@@ -41,7 +55,7 @@ class SystemRandomness:
         return mechanism.deliver(arguments, mechanism.exact(terms))
 
     def random(self) -> float:
-        """Evenly from [0, 1), as numpy's: 53 bits. Of the draws the one that is asked for most."""
+        """Draw uniformly from [0, 1), with 53 bits as numpy does. The most frequent draw."""
         return (int.from_bytes(os.urandom(8)) >> 11) * 2.0**-53
 
     def __getattr__(self, method: str) -> Any:
@@ -49,20 +63,20 @@ class SystemRandomness:
             raise AttributeError(method)
         if method == "laplace":
             raise PrivacyError(
-                "Laplace noise in floating point gives its input away; use laplace_release of "
-                "balaclava.privacy.mechanisms.laplace, which is exact here"
+                "rng.laplace is floating-point noise, which reveals its input; use laplace_release "
+                "of balaclava.authoring, which is exact here"
             )
         if method not in DRAWS:
             raise PolicyError(
-                f"a kernel asked for rng.{method}, which an agent's randomness does not offer; "
-                f"kernels may call {', '.join(DRAWS)}, and the mechanisms of balaclava.privacy"
+                f"a kernel called rng.{method}, which an agent's randomness does not have; kernels "
+                f"may call {', '.join(DRAWS)}, and the mechanisms of balaclava.authoring"
             )
         return getattr(fresh_generator(), method)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise PrivacyError(
-            "secure randomness is never saved or copied; make a new SystemRandomness where it is "
-            "needed, or save an agent with agent.save()"
+            "SystemRandomness cannot be pickled or copied; make a new one where it is needed, and "
+            "save an agent with agent.save()"
         )
 
     def __repr__(self) -> str:

@@ -458,7 +458,7 @@ def test_bases_that_cannot_be_converted() -> None:
         bl.privatise("exp3", epsilon=1.0)
     with pytest.raises(ParameterError, match="does not say which policy"):
         bl.policy("privatised", arms=2, base={"arms": 2}, epsilon=1.0)
-    with pytest.raises(ParameterError, match="arms = 3 does not fit"):
+    with pytest.raises(ParameterError, match="arms = 3 differs from the base"):
         bl.policy("privatised", arms=3, base={"name": "exp3", "arms": 2}, epsilon=1.0)
 
 

@@ -13,15 +13,17 @@ from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.mechanisms.perturbed_index import (
-    TruncatedLaplaceLaw,
     beta_index,
     beta_threshold,
-    exceeded_with,
     gaussian_index,
     gaussian_threshold,
     whole_pulls,
 )
-from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_magnitude
+from balaclava.privacy.mechanisms.truncated_laplace import (
+    TruncatedLaplaceLaw,
+    exceeded_with,
+    truncated_laplace_magnitude,
+)
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.testing.policy_checks import round_of
 from balaclava.theory.gaussian_index_regret import missed_best

@@ -22,7 +22,7 @@ import numpy as np
 
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.mechanisms.perturbed_index import NEVER
+from balaclava.privacy.mechanisms.perturbed_index import ENDLESS_START
 
 LARGEST_COMPUTED_EPSILON = 600.0  # beyond it, probabilities vanish in 64-bit floats
 _DEFAULT_HORIZON = 10**6  # rounds, for policies without a horizon
@@ -95,7 +95,7 @@ def audit_exactly(
     law = policy.index_law
     if claim.scope != "decision" or law is None or claim.epsilon > LARGEST_COMPUTED_EPSILON:
         return None
-    if policy.start_phase >= NEVER:
+    if policy.start_phase >= ENDLESS_START:
         return None
     sizes, all_until = sample_sizes(policy, horizon, dense)
     worst, delta, half_lines, verdict = IndexCase(sizes[0], 0), 0.0, 0.0, "consistent"

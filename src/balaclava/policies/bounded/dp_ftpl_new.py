@@ -13,12 +13,12 @@ from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.privacy.guarantee import Scope
-from balaclava.privacy.mechanisms.perturbed_index import (
-    IndexLaw,
+from balaclava.privacy.mechanisms.perturbed_index import IndexLaw
+from balaclava.privacy.mechanisms.truncated_laplace import (
     TruncatedLaplaceLaw,
     exceeded_with,
+    truncated_laplace_release,
 )
-from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
 
 
 class Params(NamedTuple):

@@ -28,8 +28,7 @@ from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, r
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled import PooledPolicy
-from balaclava.privacy.mechanisms.perturbed_index import exceeded_with
-from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
+from balaclava.privacy.mechanisms.truncated_laplace import exceeded_with, truncated_laplace_release
 
 
 class Params(NamedTuple):

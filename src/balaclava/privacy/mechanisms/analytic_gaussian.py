@@ -1,26 +1,26 @@
-"""The Gaussian mechanism, calibrated exactly (Balle, Wang 2018), for numbers and arrays.
+"""The Gaussian mechanism with its exact calibration (Balle, Wang 2018), for numbers and arrays.
 
-Answer value + w, where the parts of w are independent N(0, (s / m)^2), s is the sensitivity in the
-L2 norm, and the shift m is the largest with
+Answer value + w, where the elements of w are independent N(0, (s / m)^2), s is the sensitivity in
+the L2 norm, and the shift m is the largest with
 
     Phi(m/2 - epsilon/m) - exp(epsilon) Phi(-m/2 - epsilon/m) <= delta.
 
 Proof.
     By rotation two inputs at distance s are N(0, 1) and N(m, 1) in one coordinate, in units of the
     noise. The ratio of their densities is monotone, so half-lines are the worst events, and their
-    excess over exp(epsilon) is the left-hand side (Theorem 8). It grows with m, so inputs that are
-    closer need less.
+    excess over exp(epsilon) is the left-hand side (Theorem 8). It grows with m, so closer inputs
+    need less.
 
-    Released form: integers k with P(k) proportional to exp(-k^2 / (2 t^2)) in each part, t = r / m
+    Released form: integers k with P(k) proportional to exp(-k^2 / (2 t^2)) in each element, t = r/m
     grid steps for inputs r steps apart (`vector_to_steps` counts what rounding adds). Compare with
     the rounded Gaussian floor(X + 1/2), X ~ N(0, t^2): shifted by whole numbers it is a function
-    of the Gaussian mechanism, and so keeps its epsilon and delta. The chances of the two differ
-    by a factor within 1 +- (1 + (k/t)^2) / (12 t^2), from the second derivative of the density,
-    and the sum of exp(-k^2 / (2 t^2)) differs from t sqrt(2 pi) by a factor of 1 + 2 exp(-19 t^2)
-    at most. Beyond 60 t there is a mass of exp(-1800). As t is at least 2^14 (smaller ones are
-    refused), a part costs a factor 1 +- 1.2e-6 at most, d parts d times that. So the released
-    form is calibrated for epsilon - 4e-6 d and delta / (1 + 4e-6 d); settings with less are
-    refused.
+    of the Gaussian mechanism, and so keeps its epsilon and delta. The probabilities of the two
+    differ by a factor within 1 +- (1 + (k/t)^2) / (12 t^2), from the second derivative of the
+    density. The sum of exp(-k^2 / (2 t^2)) differs from t sqrt(2 pi) by a factor of at most
+    1 + 2 exp(-19 t^2). The mass beyond 60 t is exp(-1800). As t is at least 2^14 (smaller ones are
+    refused), an element costs a factor of at most 1 +- 1.2e-6, and d elements d times that. So the
+    released form is calibrated for epsilon - 4e-6 d and delta / (1 + 4e-6 d); settings with less
+    are refused.
 """
 
 from __future__ import annotations
@@ -33,13 +33,20 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.exact_noise import discrete_gaussian, vector_to_steps
+from balaclava.privacy.exact_noise import (
+    LARGEST_EXPONENT,
+    discrete_gaussian,
+    vector_to_steps,
+)
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
 
-_APART = 4e-6  # by which a part of the released form may differ from the rounded Gaussian
-_LEAST_SCALE = 2.0**14  # in grid steps
-_SPARE = 1.0 - 1e-9  # of the shift: more than the rounding of its own formula
-_MOST_EPSILON = 700.0  # exp overflows soon after
+# Epsilon, and relative delta, that the discrete Gaussian of an element may cost more than the
+# rounded one; the proof above needs 2.4e-6 at the least scale.
+_ELEMENT_EPSILON = 4e-6
+# Least standard deviation in grid steps, for that proof; twice it would allow a quarter of 4e-6.
+_LEAST_GAUSSIAN_SCALE = 2.0**14
+# Factor on the shift: covers the float rounding of `gaussian_excess`, at a relative cost of 1e-9.
+_SHIFT_MARGIN = 1.0 - 1e-9
 
 
 @kernel(borrows=True)
@@ -52,7 +59,7 @@ def gaussian_excess(shift: float, epsilon: float) -> float:
 
 @kernel(borrows=True)
 def gaussian_shift(epsilon: float, delta: float) -> float:
-    """The largest shift that keeps epsilon and delta: sensitivity over standard deviation.
+    """Largest ratio of sensitivity to standard deviation that keeps epsilon and delta.
 
     >>> round(1 / gaussian_shift(1.0, 1e-5), 6)  # the published figure is 3.730632
     3.730632
@@ -68,54 +75,55 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
             low = middle
         else:
             high = middle
-    return low * _SPARE
+    return low * _SHIFT_MARGIN
 
 
 def require_gaussian(terms: Terms) -> None:
     """Refuse terms that no Gaussian keeps."""
-    if not (terms.delta > 0.0 and terms.epsilon <= _MOST_EPSILON):
+    if not (terms.delta > 0.0 and terms.epsilon <= LARGEST_EXPONENT):
         raise PrivacyError(
             f"epsilon = {terms.epsilon!r}, delta = {terms.delta!r}: Gaussian noise needs a delta "
-            f"above 0 and an epsilon of at most {_MOST_EPSILON:g}; use Laplace noise otherwise"
+            f"above 0 and an epsilon of at most {LARGEST_EXPONENT:g}; use Laplace noise otherwise"
         )
 
 
-def gaussian_rounding_cost(epsilon: float, parts: int) -> float:
-    """What the parts of an answer cost of epsilon; refuses an epsilon that is no more."""
-    apart = _APART * parts
-    if epsilon <= apart:
+def gaussian_rounding_cost(epsilon: float, elements: int) -> float:
+    """Epsilon that exact noise on an array of this size costs; refuses an epsilon below it."""
+    cost = _ELEMENT_EPSILON * elements
+    if epsilon <= cost:
         raise PrivacyError(
-            f"epsilon = {epsilon!r} is too small for exact Gaussian noise in {parts} parts; give "
-            f"more than {apart:g}"
+            f"epsilon = {epsilon!r} is too small for exact Gaussian noise on {elements} elements; "
+            f"give more than {cost:g}"
         )
-    return apart
+    return cost
 
 
 def exact_gaussian_vector(terms: Terms) -> list[float]:
-    """The released answer of an array: OpenDP's discrete Gaussian on the grid."""
+    """Release an array with OpenDP's discrete Gaussian noise on the grid."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 2.0)
-    apart = gaussian_rounding_cost(terms.epsilon, len(positions))
-    scale = steps / gaussian_shift(terms.epsilon - apart, terms.delta / (1.0 + apart))
-    if scale < _LEAST_SCALE:
+    cost = gaussian_rounding_cost(terms.epsilon, len(positions))
+    scale = steps / gaussian_shift(terms.epsilon - cost, terms.delta / (1.0 + cost))
+    if scale < _LEAST_GAUSSIAN_SCALE:
         raise PrivacyError(
-            f"epsilon = {terms.epsilon!r} is so large that the grid would show; give less"
+            f"epsilon = {terms.epsilon!r} gives noise too small for the grid of exact Gaussian "
+            "noise; lower epsilon, or set delta = 0 for Laplace noise"
         )
     return [float(part * step) for part in discrete_gaussian(scale)(positions)]
 
 
 def exact_gaussian(terms: Terms) -> float:
-    """The released answer of a number."""
+    """Release a number: an array of one element."""
     (answer,) = exact_gaussian_vector(terms._replace(value=(float(terms.value),)))
     return answer
 
 
 def gaussian_loss(apart: float, terms: Terms) -> Loss:
-    """The shift of a value that moved by this much."""
+    """The shift of a value that moved by the distance `apart`."""
     return Loss(shift=apart / terms.sensitivity * gaussian_shift(terms.epsilon, terms.delta))
 
 
 def gaussian_law(terms: Terms) -> Any:
-    """The law of the answer, or of the noise in each part of one."""
+    """The law of a number's answer, or of the noise in each element of an array."""
     require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
@@ -134,7 +142,7 @@ def gaussian_law(terms: Terms) -> Any:
 def gaussian_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
-    """A value that one reward moves by at most `sensitivity`, with Gaussian noise."""
+    """Release a value that one reward moves by at most `sensitivity`."""
     scale = sensitivity / gaussian_shift(epsilon, delta)
     return float(value + scale * rng.standard_normal())
 
@@ -151,7 +159,7 @@ def gaussian_release(
 def gaussian_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, delta: float, out: np.ndarray
 ) -> None:
-    """An array that one reward moves by at most `sensitivity` in the L2 norm."""
+    """Release an array that one reward moves by at most `sensitivity` in the L2 norm."""
     scale = sensitivity / gaussian_shift(epsilon, delta)
     for i in range(value.size):
         out[i] = value[i] + scale * rng.standard_normal()

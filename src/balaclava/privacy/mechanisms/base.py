@@ -1,16 +1,16 @@
-"""What is known of every mechanism: its terms, its law, and how it answers in a released run.
+"""How a mechanism is declared: its arguments, its law, and its exact form.
 
-A mechanism is a kernel that says in its arguments what it protects and at what price. The
-arguments go by fixed names, in this order and as far as the mechanism has them:
+A mechanism is a kernel whose arguments state what it protects and at which privacy loss. They have
+fixed names, in this order; a mechanism has those that apply:
 
-    value        what depends on the data: a number, or an array
-    sensitivity  how far one reward can move it (1 where there is no such argument)
-    epsilon      the privacy loss
-    delta        the probability outside it (0 where there is no such argument)
-    out          where the answer is written, if the value is an array: kernels allocate nothing
+    value        a number or an array that depends on the data
+    sensitivity  how far one reward can move the value (1 if there is no such argument)
+    epsilon      privacy loss
+    delta        probability outside it (0 if there is no such argument)
+    out          array for the answer if the value is an array: kernels do not allocate
 
-The secure randomness answers through `exact`; an auditor reads the `terms`, charges a moved value
-by its `loss`, and compares what the body draws with its `law`.
+The secure randomness answers through `exact`. An audit reads the `terms`, charges a moved value by
+its `loss`, and compares the draws of the body with its `law`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from balaclava.errors import ParameterError, PrivacyError
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = Any  # a number, or a tuple of them
 
-ROUNDING = 2.0**-20  # of a sensitivity: what the spare step of `privacy.secure` pays for
+# In sensitivities: rounding that the spare grid step of `privacy.exact_noise` pays for.
+ROUNDING = 2.0**-20
 
 
 class Terms(NamedTuple):
-    """One release: what is protected, and at what price."""
+    """Arguments of one release: the protected value and its privacy loss."""
 
     value: Value
     sensitivity: float
@@ -43,7 +44,7 @@ class Terms(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a moved value costs: epsilon and delta, or the shift of a Gaussian in its deviations."""
+    """Privacy loss of a moved value: epsilon and delta, or a Gaussian's shift in deviations."""
 
     epsilon: float = 0.0
     delta: float = 0.0
@@ -51,7 +52,7 @@ class Loss(NamedTuple):
 
 
 def distance(one: Value, other: Value, order: float = 1.0) -> float:
-    """How far apart two values are, in the norm of that order; infinite for what is no number."""
+    """Distance of two values in the norm of that order; infinite if it is not a number."""
     if isinstance(one, tuple) or isinstance(other, tuple):
         if np.shape(one) != np.shape(other):
             return math.inf
@@ -62,34 +63,34 @@ def distance(one: Value, other: Value, order: float = 1.0) -> float:
 
 
 def declared_loss(apart: float, terms: Terms) -> Loss:
-    """All that was declared, for a value that moved within its sensitivity."""
+    """The declared epsilon and delta, for a value that moved within its sensitivity."""
     if apart <= terms.sensitivity * (1.0 + ROUNDING):
         return Loss(terms.epsilon, terms.delta)
     return Loss(math.inf)
 
 
 def proportional_loss(apart: float, terms: Terms) -> Loss:
-    """Epsilon times distance over sensitivity: that of Laplace noise."""
+    """Epsilon times distance over sensitivity: the loss of Laplace noise."""
     return Loss(terms.epsilon * (apart / terms.sensitivity))
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """One entry of the table: everything but the floating-point body."""
+    """A declared mechanism, apart from its floating-point body. `mechanism` says what each is."""
 
     name: str
-    exact: Callable[[Terms], Any]  # the same law on an integer grid, with exact noise
-    local: bool  # whether the answer is a report that leaves its owner
+    exact: Callable[[Terms], Any]
+    local: bool
     arguments: tuple[str, ...]
-    require: Callable[[Terms], None]  # raises where the law does not keep its terms
-    norm: float  # the order of the norm that sensitivity is measured in
+    require: Callable[[Terms], None]
+    norm: float
     loss_of: Callable[[Terms, Terms], Loss] | None
     loss_by_distance: Callable[[float, Terms], Loss]
-    law: Callable[[Terms], Any] | None  # of an answer, or of each part of one; see `IndexLaw`
+    law: Callable[[Terms], Any] | None
     kernel: Callable[..., Any]  # the marked kernel
 
     def terms(self, *arguments: Any) -> Terms:
-        """The terms of a call, from what the kernel was given after `rng`."""
+        """The terms of a call, from the kernel's arguments after `rng`."""
         parts: dict[str, Any] = {"sensitivity": 1.0, "delta": 0.0}
         for name, argument in zip(self.arguments, arguments, strict=True):
             if name == "value" and isinstance(argument, np.ndarray):
@@ -99,19 +100,19 @@ class Mechanism:
         return Terms(**parts)
 
     def answer(self, body: Callable[..., Any], rng: Any, arguments: tuple[Any, ...]) -> Any:
-        """What the body answers: a number, or what it wrote."""
+        """Run the body and return its answer, also one that it wrote to `out`."""
         result = body(rng, *arguments)
         return tuple(map(float, arguments[-1])) if self.arguments[-1] == "out" else result
 
     def deliver(self, arguments: tuple[Any, ...], answer: Any) -> Any:
-        """Hand an answer to the caller: return it, or write it to `out`."""
+        """Return an answer to the caller, or write it to `out`."""
         if self.arguments[-1] != "out":
             return answer
         arguments[-1][:] = answer
         return None
 
     def loss(self, one: Terms, other: Terms) -> Loss:
-        """What it costs that the value is one or the other."""
+        """Privacy loss between two values of the same release."""
         if self.loss_of is not None:
             return self.loss_of(one, other)
         return self.loss_by_distance(distance(one.value, other.value, self.norm), one)
@@ -134,28 +135,34 @@ def mechanism(
 ) -> Callable[[Function], Function]:
     """Mark a kernel `(rng, value, [sensitivity,] epsilon[, delta][, out])` as a mechanism.
 
-    Compiled, or interpreted with a plain numpy generator, its body runs: floating-point noise,
-    good for simulation only. The secure randomness calls `exact` instead.
+    Compiled code, and a plain numpy generator, run the body: floating-point noise, for simulation
+    only. The secure randomness calls `exact` instead.
 
     Args:
-        name: what reports of an audit call it.
-        exact: the released answer.
-        local: whether the owner of a reward runs it.
-        require: refuses terms that the law does not keep.
-        norm: in which distances of arrays are measured, 1 or 2.
-        loss: what a value costs that moved by a distance; by default all that was declared.
-        loss_of: the same from both terms, where the distance is not enough.
-        law: of the answer given the terms (with `cdf`, `sf`, `ppf`, `isf`, `support`), which
-            audits compare with what the body draws; of each part of an answer that is an array.
-        borrows: the body makes no array, so it is compiled without reference counts.
+        name: name in audit reports.
+        exact: returns the answer of a released run: the same law on a grid, with exact noise.
+        local: whether the owner of a reward runs it, so that the answer is a report.
+        require: raises `PrivacyError` for terms that the law does not keep.
+        norm: order of the norm of the sensitivity, 1 or 2.
+        loss: privacy loss of a value that moved by a distance; the declared one by default.
+        loss_of: the same from both terms, if it depends on more than the distance.
+        law: distribution of the answer given the terms, or of each element of an array: an
+            object with `cdf`, `sf`, `ppf`, `isf` and `support`. Audits compare draws with it.
+        borrows: whether the body makes no array; it is then compiled without reference counts.
+
+    Returns:
+        A decorator for the kernel.
+
+    Raises:
+        PrivacyError: if the kernel has other arguments.
     """
 
     def mark(function: Function) -> Function:
         _, *arguments = inspect.signature(function).parameters
         if not {"value", "epsilon"} <= set(arguments) <= {*Terms._fields, "out"}:
             raise PrivacyError(
-                f"{function.__name__}: the arguments of a mechanism are rng, value, [sensitivity,] "
-                f"epsilon, [delta] and [out], not {', '.join(arguments)}"
+                f"{function.__name__} has the arguments rng, {', '.join(arguments)}; a mechanism "
+                "has rng, value, [sensitivity,] epsilon, [delta] and [out], by these names"
             )
         kernel = _kernel.mechanism(function, borrows=borrows)
         _TABLE[function] = Mechanism(
@@ -167,18 +174,26 @@ def mechanism(
 
 
 def mechanism_of(function: Callable[..., Any]) -> Mechanism:
-    """The entry of a kernel that was marked with `mechanism`: its body or its public name."""
+    """Return the declaration of a kernel that was marked with `mechanism`, or of its body."""
     body = getattr(function, "__wrapped__", function)
     if body not in _TABLE:
         raise PrivacyError(
-            f"{function.__name__} is not a declared mechanism, so its noise cannot be made exact; "
-            "mark it with balaclava.privacy.mechanisms.base.mechanism"
+            f"{function.__name__} is not a declared mechanism, so it has no exact noise; mark it "
+            "with `mechanism` of balaclava.authoring"
         )
     return _TABLE[body]
 
 
 def check_budget(epsilon: float, delta: float = 0.0, sensitivity: float = 1.0) -> None:
     """Refuse a privacy budget or a sensitivity that no mechanism can keep.
+
+    Args:
+        epsilon: privacy loss.
+        delta: probability outside it.
+        sensitivity: how far one reward can move the value.
+
+    Raises:
+        PrivacyError: if one of them is out of range, or epsilon and delta are both 0.
 
     Example:
         >>> check_budget(0.0, delta=0.01)

@@ -1,34 +1,33 @@
-"""Running sums that are private at every moment (Chan, Shi, Song 2011).
+"""Continual counters: running sums that are private at every moment (Chan, Shi, Song 2011).
 
-Three counters, each a row per arm. An item is inserted with its `width`, how far apart two items
-could be at that place: 1 for rewards in [0, 1], 2 B for rewards truncated to [-B, B]. Noise is
-drawn when an item is inserted and kept; reading draws nothing, so that reading twice gives the
-same answer.
+Three counters, each with a row per arm. An item is inserted with its `width`, the distance that two
+items can have at that place: 1 for rewards in [0, 1], 2 B for rewards truncated to [-B, B]. Noise
+is drawn at insertion and kept. Reading draws nothing, so that two reads give the same answer.
 
 - Tree: for at most `horizon` items; widths may grow (Tao, Wu, Zhao, Wang 2022, Algorithm 2).
-- Logarithmic: any number of items, but the sum moves only when that number is a power of two.
-- Hybrid: any number of items and an answer at each of them: the logarithmic counter up to the
-  last power of two, a tree after it. Widths must not shrink.
+- Logarithmic: any number of items, but the sum changes only when that number is a power of two.
+- Hybrid: any number of items and an answer at each of them. It is a logarithmic counter up to the
+  last power of two, and a tree after it. Widths must not shrink.
 
 Proof for the tree.
     The node written at the n-th insertion holds the last 2^i items, i the lowest set bit of n.
     Its noise has scale w_n / e, where w_n is the width at its last item, and e = epsilon / L.
     Changing item s moves it by at most w_s <= w_n, since widths do not shrink: a loss of at most
-    e, less where w_s < w_n. Item s lies in at most one node of each of the
+    e, less if w_s < w_n. Item s lies in at most one node of each of the
     L = floor(log2 horizon) + 1 levels, so that all nodes together cost at most L e = epsilon.
     Given the nodes nothing else depends on the data, so items may be chosen from past answers.
     The paper's e = epsilon / log(horizon) is not enough: the item that lies in the most nodes
     costs `worst_node_weight` times e, 1.45 epsilon for a million items of one width.
 
-Proof for the tree of items of any size (`tree_insert_within`), whose sums floats do not hold.
+Proof for the tree of items of any size (`tree_insert_within`), whose sums floats cannot hold.
     A node of 2^i items, the largest within B, is summed on the grid of step g = 2^i B 2^-53,
-    rounded up to a power of two: its sum is below 2^53 steps, so that a float holds it. What
-    goes into the node, an item or the sum of a smaller node, is rounded towards 0 onto this grid.
+    rounded up to a power of two. Its sum is below 2^53 steps, so that a float holds it. Each
+    addend of the node, an item or the sum of a smaller node, is rounded towards 0 onto this grid.
     Rounding an item keeps it within its level; rounding a sum moves two sums apart by at most one
-    step more. Steps double with every node that an item goes into, for each is twice as large and
-    levels do not shrink, so that the item moves the node by at most 2 B + 2 g: the width that its
-    noise is made for. The private sum of n items is off by at most n B 2^-52 times the number of
-    pairs of levels, L (L + 1) / 2. Nothing depends on the horizon but L.
+    more step. Steps double with every node that an item enters, for each is twice as large and
+    levels do not shrink. So the item moves the node by at most 2 B + 2 g: the width for which its
+    noise is drawn. The private sum of n items is off by at most n B 2^-52 times the number of
+    pairs of levels, L (L + 1) / 2. Only L depends on the horizon.
 
 Proof for the logarithmic counter.
     The items between two powers of two are summed and released once, by the Laplace mechanism.
@@ -51,18 +50,19 @@ from balaclava._core.states import range_faults
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.mechanisms.truncation import exact_step, towards_0
 
-_UNLIMITED = 62  # levels: more items than can ever be counted
+# Levels of a tree without a horizon: int64 counts fewer than 2^63 items. Costs memory only.
+_UNLIMITED_LEVELS = 62
 
 
 class Trees(NamedTuple):
     """One tree counter for each arm."""
 
-    items: np.ndarray  # [arms]: how many were inserted
+    items: np.ndarray  # [arms]: number of inserted items
     exact: np.ndarray  # [arms, levels]: sums of the last 2^level items
-    noisy: np.ndarray  # [arms, levels]: the same as released
+    noisy: np.ndarray  # [arms, levels]: the same sums as released
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, items=self.items)
 
 
@@ -71,10 +71,10 @@ class Logarithmic(NamedTuple):
 
     items: np.ndarray  # [arms]
     pending: np.ndarray  # [arms]: the sum of the items since the last release
-    released: np.ndarray  # [arms]: what is published
+    released: np.ndarray  # [arms]: the published sum
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, items=self.items)
 
 
@@ -97,7 +97,7 @@ def tree_levels(horizon: int) -> int:
 
 @kernel(borrows=True)
 def lowest_bit(n: int) -> int:
-    """The place of the lowest set bit of n > 0."""
+    """Position of the lowest set bit of n > 0."""
     place = 0
     while n & 1 == 0:
         n >>= 1
@@ -107,7 +107,7 @@ def lowest_bit(n: int) -> int:
 
 @kernel
 def begin_trees(arms: int, levels: int) -> Trees:
-    """Empty trees for 2^levels - 1 items; `tree_levels(horizon)` is enough for `horizon`."""
+    """Empty trees for 2^levels - 1 items; `tree_levels(horizon)` levels hold `horizon` items."""
     return Trees(np.zeros(arms, np.int64), np.zeros((arms, levels)), np.zeros((arms, levels)))
 
 
@@ -115,7 +115,7 @@ def begin_trees(arms: int, levels: int) -> Trees:
 def tree_insert(
     rng: Any, trees: Trees, arm: int, item: float, width: float, epsilon: float
 ) -> None:
-    """Insert an item; all that the arm's tree ever shows costs `epsilon`."""
+    """Insert an item; all releases of the arm's tree together cost `epsilon`."""
     insert_node(rng, trees, arm, item, width, epsilon / trees.exact.shape[1])
 
 
@@ -123,7 +123,7 @@ def tree_insert(
 def insert_node(
     rng: Any, trees: Trees, arm: int, item: float, width: float, node_epsilon: float
 ) -> None:
-    """Insert an item at `node_epsilon` for each node; a full tree takes no more."""
+    """Insert an item at `node_epsilon` per node; a full tree ignores it."""
     n = trees.items[arm] + 1
     i = lowest_bit(n)
     if i >= trees.exact.shape[1]:
@@ -142,7 +142,7 @@ def insert_node(
 def tree_insert_within(
     rng: Any, trees: Trees, arm: int, item: float, level: float, epsilon: float
 ) -> None:
-    """As `tree_insert`, for an item of any size within [-level, level]; levels must not shrink."""
+    """As `tree_insert`, for an item within [-level, level]; levels must not shrink."""
     n = trees.items[arm] + 1
     i = lowest_bit(n)
     if i >= trees.exact.shape[1]:
@@ -183,7 +183,7 @@ def begin_logarithmic(arms: int) -> Logarithmic:
 def logarithmic_insert(
     rng: Any, counters: Logarithmic, arm: int, item: float, width: float, epsilon: float
 ) -> None:
-    """Insert an item; all that the arm's counter ever shows costs `epsilon`."""
+    """Insert an item; all releases of the arm's counter together cost `epsilon`."""
     n = counters.items[arm] + 1
     counters.items[arm] = n
     counters.pending[arm] += item
@@ -201,18 +201,18 @@ def logarithmic_sum(counters: Logarithmic, arm: int) -> float:
 @kernel
 def begin_hybrid(arms: int) -> Hybrid:
     """Empty counters without a horizon."""
-    return Hybrid(begin_logarithmic(arms), begin_trees(arms, _UNLIMITED))
+    return Hybrid(begin_logarithmic(arms), begin_trees(arms, _UNLIMITED_LEVELS))
 
 
 @kernel(borrows=True)
 def hybrid_insert(
     rng: Any, counters: Hybrid, arm: int, item: float, width: float, epsilon: float
 ) -> None:
-    """Insert an item; all that the arm's counter ever shows costs `epsilon`."""
+    """Insert an item; all releases of the arm's counter together cost `epsilon`."""
     logarithmic_insert(rng, counters.whole, arm, item, width, 0.5 * epsilon)
     n = counters.whole.items[arm]
     if n & (n - 1) == 0:
-        counters.since.items[arm] = 0  # a fresh tree: old nodes are written before they are read
+        counters.since.items[arm] = 0  # a new tree: old nodes are overwritten before they are read
     else:
         levels = tree_levels(n) - 1
         insert_node(rng, counters.since, arm, item, width, 0.5 * epsilon / levels)
@@ -225,10 +225,13 @@ def hybrid_sum(counters: Hybrid, arm: int) -> float:
 
 
 def worst_node_weight(bounds: np.ndarray) -> float:
-    """What the most exposed item of a tree costs, in units of a node's epsilon.
+    """Privacy loss of the most exposed item of a tree, in units of a node's epsilon.
 
-    `bounds` are the widths of the items in order. With scale w_n / e at node n, item s costs e
-    times the sum of w_s / w_n over the nodes that hold it; this is the largest such sum.
+    With scale w_n / e at node n, item s costs e times the sum of w_s / w_n over the nodes that
+    hold it; this is the largest such sum.
+
+    Args:
+        bounds: widths of the items in order.
 
     Example:
         >>> worst_node_weight(np.ones(1024))

@@ -4,16 +4,24 @@ Answer value + w, where w has density exp(-|w| / b) / (2 b) and b = sensitivity 
 
 Proof.
     Two inputs at most `sensitivity` apart give densities whose ratio at any answer is at most
-    exp(sensitivity / b) = exp(epsilon): epsilon-differential privacy, for every event. Used once
-    by the owner of a reward, whose values lie within a width, the same bound holds between any
-    two rewards: epsilon-local privacy. The released form adds discrete Laplace noise,
+    exp(sensitivity / b) = exp(epsilon): epsilon-differential privacy, for every event. If the
+    owner of a reward uses it once, and rewards are at most a width apart, the same bound holds
+    between any two rewards: epsilon-local privacy. The released form adds discrete Laplace noise,
     P(k) proportional to exp(-epsilon |k| / m), to a whole number of grid steps that moves by at
-    most m; the ratio is at most exp(epsilon) again, and OpenDP's privacy map, which rounds
-    upwards, confirms it for the scale in use. `secure` shows that rounding to the grid is free.
+    most m. The ratio is again at most exp(epsilon), and OpenDP's privacy map, which rounds
+    upwards, confirms it for the scale in use. `exact_noise` proves that rounding to the grid costs
+    no privacy.
 
     An array that one reward moves by at most `sensitivity` in the L1 norm gets independent noise
-    of that scale in each part: the logarithms of the ratios add up to at most epsilon. Rounding
-    d parts moves their distance by d steps at most, which are added to m.
+    of that scale in each element: the logarithms of the ratios add up to at most epsilon. Rounding
+    d elements moves their distance by at most d steps, which are added to m.
+
+Proof for the fullest bin of a noisy histogram (Wu et al. 2023, Algorithm 3).
+    With n records and counts c_j the paper takes the largest of c_j / n + Lap(2 / (n epsilon)).
+    Multiplied by n this is c_j + Lap(2 / epsilon), which stays exact. A changed record leaves one
+    bin and enters another: two counts move, each by 1. Each count is released with sensitivity 1
+    and epsilon / 2, so that all counts together, and the bin computed from them, are
+    epsilon-private. A record outside all bins moves one count only.
 """
 
 from __future__ import annotations
@@ -30,21 +38,21 @@ from balaclava.privacy.mechanisms.base import Terms, mechanism, proportional_los
 
 
 def exact_laplace(terms: Terms) -> float:
-    """The released answer: OpenDP's discrete Laplace on the grid."""
+    """Release a number with OpenDP's discrete Laplace noise on the grid."""
     position, steps, step = to_steps(terms.value, terms.sensitivity)
     (answer,) = discrete_laplace(steps, terms.epsilon)([position])
     return float(answer * step)
 
 
 def exact_laplace_vector(terms: Terms) -> list[float]:
-    """The released answer of an array: one draw for each part."""
+    """Release an array: one draw for each element."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 1.0)
     answer = discrete_laplace(steps, terms.epsilon)(positions)
     return [float(part * step) for part in answer]
 
 
 def laplace_law(terms: Terms) -> Any:
-    """The law of the answer, or of the noise in each part of one."""
+    """The law of a number's answer, or of the noise in each element of an array."""
     require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
@@ -54,7 +62,7 @@ def laplace_law(terms: Terms) -> Any:
 
 @mechanism("Laplace", exact_laplace, loss=proportional_loss, law=laplace_law, borrows=True)
 def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
-    """A value that one reward moves by at most `sensitivity`, with noise of all sizes."""
+    """Release a value that one reward moves by at most `sensitivity`."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
@@ -67,7 +75,7 @@ def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) 
     borrows=True,
 )
 def laplace_report(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
-    """One reward, as its owner reports it; any two rewards are at most `sensitivity` apart."""
+    """Report one reward; any two rewards are at most `sensitivity` apart."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
@@ -81,14 +89,14 @@ def laplace_report(rng: Any, value: float, sensitivity: float, epsilon: float) -
 def laplace_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, out: np.ndarray
 ) -> None:
-    """An array that one reward moves by at most `sensitivity` in the L1 norm."""
+    """Release an array that one reward moves by at most `sensitivity` in the L1 norm."""
     for i in range(value.size):
         out[i] = value[i] + rng.laplace(0.0, sensitivity / epsilon)
 
 
 @kernel(borrows=True)
 def private_argmax_histogram(rng: Any, counts: np.ndarray, epsilon: float) -> int:
-    """The bin that seems fullest; `counts` hold each record at most once."""
+    """Index of the largest noisy count; each record is in at most one of the `counts`."""
     fullest, most = 0, -math.inf
     for j in range(counts.size):
         count = laplace_release(rng, float(counts[j]), 1.0, 0.5 * epsilon)

@@ -1,21 +1,21 @@
-"""Perturbed indices: random scores of the arms, of which the highest is played (Wang, Zhu 2024).
+"""Perturbed indices: random scores of the arms, the highest of them is played (Wang, Zhu 2024).
 
-A perturbed index is drawn anew for each arm and each decision, compared, and thrown away. Only
-the arm with the highest one is seen, so each law need only keep, for one changed reward,
+An index is drawn anew for each arm and each decision, compared, and discarded. An observer sees
+only the arm with the highest one, so each law need only satisfy, for one changed reward,
 
     F(x) <= exp(epsilon) F'(x) + delta  and  1 - F(x) <= exp(epsilon) (1 - F'(x)) + delta
 
-at every x (Lemma 8): with the other arms' indices held fixed, the decision tells whether this
-index is above or below a fixed number. Here `value` is the mean of an arm's n rewards and
-`sensitivity` is 1/n, from which the laws read n.
+at every x (Lemma 8): given the other arms' indices, the decision reveals whether this index is
+above or below a fixed number. Here `value` is the mean of an arm's n rewards and `sensitivity` is
+1/n, which gives the laws their n.
 
 Proof for the Gaussian index N(mean, 2/n).
-    A reward moves the mean by 1/n at most. The mass between x and x + 1/n is at most
+    A reward moves the mean by at most 1/n. The mass between x and x + 1/n is at most
     1/n times the highest density, 1 / sqrt(4 pi n), which is at most delta from
     n = 1 / (4 pi delta^2) on: enough for any epsilon. For fewer rewards split at the x* where
     that mass is delta: below x* the first argument holds, above it the ratio of the densities is
     at most exp(epsilon) from n = log(e / (4 pi delta^2)) / epsilon^2 on (Theorem 11).
-    `gaussian_threshold` is the smaller of the two, and both conditions only get easier as n
+    `gaussian_threshold` is the smaller of the two, and both conditions become weaker as n
     grows. The ratio of the densities is monotone, so half-lines are the worst events and the
     claim holds for every event.
 
@@ -34,11 +34,11 @@ Proof for the Beta index, for rewards 0 and 1 (Theorem 13).
     (The printed proof loses a factor (1 + 0.9 epsilon)^2; see errata, Wang 5.)
 
 The truncated Laplace index needs no proof here: it is a release by the truncated Laplace
-mechanism, and its exact form is used.
+mechanism, in its exact form.
 
 In a released run the Gaussian and the Beta index are drawn in floating point, with fresh entropy
 of the operating system for each draw. That is acceptable because an index is never published: its
-last bits reach a decision only when two indices are equal to the last bits.
+last bits affect a decision only if two indices agree in all other bits.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.exact_noise import fresh_generator
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT, fresh_generator
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
 
-_LARGEST_LOG = 700.0  # exp overflows soon after
-_PROVED_EPSILON = 20.0  # up to which the threshold of the Beta index is proved
-_UNIFORM = 1e-200  # an epsilon below which the truncated Laplace law is uniform to the last bit
+# Largest epsilon of the proof for the Beta index; larger ones count as this one.
+_BETA_EPSILON = 20.0
+# Pulls: a start phase this long never ends. Floats hold every integer up to it.
+ENDLESS_START = 2.0**53
 
 
 def gaussian_threshold(epsilon: float, delta: float) -> float:
@@ -75,21 +76,18 @@ def beta_threshold(epsilon: float, delta: float) -> float:
     log_first = math.log(40.0 * math.e / (9.0 * math.pi)) + log_square
     second = 8000.0 / 81.0 * (1.0 - math.log(2.0 * math.pi) + log_square)
     shortest = 1000.0 * math.e / (9.0 * math.pi)
-    return max(_smaller(log_first, second, min(epsilon, _PROVED_EPSILON)), shortest)
+    return max(_smaller(log_first, second, min(epsilon, _BETA_EPSILON)), shortest)
 
 
 def _smaller(log_first: float, second: float, epsilon: float) -> float:
-    """min{exp(log_first), second / epsilon^2}, infinite rather than overflowing."""
-    first = math.exp(log_first) if log_first < _LARGEST_LOG else math.inf
+    """min{exp(log_first), second / epsilon^2}, with infinity in place of an overflow."""
+    first = math.exp(log_first) if log_first < LARGEST_EXPONENT else math.inf
     return min(first, second / epsilon / epsilon) if epsilon > 0.0 else first
 
 
-NEVER = 2.0**53  # pulls: a start phase of so many does not end
-
-
 def whole_pulls(threshold: float) -> int:
-    """The least number of pulls that is at least 1 and at least `threshold`."""
-    return max(1, math.ceil(min(threshold, NEVER)))
+    """The threshold rounded up to a whole number of pulls, at least 1."""
+    return max(1, math.ceil(min(threshold, ENDLESS_START)))
 
 
 @kernel(borrows=True)
@@ -118,12 +116,12 @@ def require_beta(terms: Terms) -> None:
 
 
 def exact_gaussian(terms: Terms) -> float:
-    """An index for a released run."""
+    """Draw an index in a released run."""
     return draw_gaussian(fresh_generator(), float(terms.value), terms.sensitivity)
 
 
 def exact_beta(terms: Terms) -> float:
-    """An index for a released run."""
+    """Draw an index in a released run."""
     return float(fresh_generator().beta(*beta_shape(float(terms.value), terms.sensitivity)))
 
 
@@ -131,13 +129,13 @@ def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
     pulls = math.floor(1.0 / sensitivity + 0.5)
     if pulls < threshold:
         raise PrivacyError(
-            f"a {law} index of {pulls} rewards keeps this epsilon and delta only from "
-            f"{math.ceil(threshold)} rewards on; make the start phase that long"
+            f"a {law} index of {pulls} rewards does not keep this epsilon and delta; it needs at "
+            f"least {math.ceil(threshold)} rewards: lengthen the start phase to that"
         )
 
 
 def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
-    """How far the index moved, in its standard deviations."""
+    """The shift of the index, in its standard deviations."""
     return Loss(shift=apart / math.sqrt(2.0 * terms.sensitivity))
 
 
@@ -165,19 +163,19 @@ def beta_index_law(terms: Terms) -> Any:
 def gaussian_index(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
-    """A draw around the mean of n >= `gaussian_threshold` rewards; sensitivity is 1/n."""
+    """Draw an index around the mean of n >= `gaussian_threshold` rewards; sensitivity 1/n."""
     return draw_gaussian(rng, value, sensitivity)
 
 
 @mechanism("Beta index", exact_beta, require=require_beta, law=beta_index_law, borrows=True)
 def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:
-    """A draw around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity is 1/n."""
+    """Draw an index around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity 1/n."""
     a, b = beta_shape(value, sensitivity)
     return float(rng.beta(a, b))
 
 
 class IndexLaw(Protocol):
-    """The law of an arm's index: vectorised, as scipy's frozen distributions are."""
+    """The law of an arm's index, vectorised like scipy's frozen distributions."""
 
     def cdf(self, x: Any) -> Any:
         """The probability of at most x."""
@@ -195,67 +193,9 @@ class IndexLaw(Protocol):
         """The smallest and the largest index, infinite if unbounded."""
 
 
-def exceeded_with(p: Any, epsilon: float, delta: float) -> Any:
-    """The size that truncated Laplace noise of sensitivity 1 exceeds with probability p.
-
-    log(1 + (1 - p) E / (p E + 2 delta)) / epsilon, E = exp(epsilon) - 1: small p cost no digits.
-    """
-    if delta > 0.0 and epsilon < _UNIFORM:
-        return (1.0 - p) / (2.0 * delta)
-    return np.log1p((1.0 - p) / (p + _cut(epsilon, delta))) / epsilon
-
-
-def _cut(epsilon: float, delta: float) -> float:
-    """2 delta / E: how much the law loses at its ends, before it is scaled up again."""
-    if delta == 0.0 or epsilon > _LARGEST_LOG:
-        return 0.0
-    return 2.0 * delta / math.expm1(epsilon)
-
-
-@dataclass(frozen=True)
-class TruncatedLaplaceLaw:
-    """The law of centre + truncated Laplace noise."""
-
-    centre: float
-    sensitivity: float
-    epsilon: float
-    delta: float
-
-    def _above(self, size: Any) -> Any:
-        """The probability that the noise is above `size` >= 0."""
-        size = size / self.sensitivity
-        if self.delta > 0.0 and self.epsilon < _UNIFORM:
-            return 0.5 * np.maximum(1.0 - 2.0 * self.delta * size, 0.0)
-        decay, cut = -self.epsilon * size, _cut(self.epsilon, self.delta)
-        return 0.5 * np.maximum(np.exp(decay) + cut * np.expm1(decay), 0.0)
-
-    def cdf(self, x: Any) -> Any:
-        noise = np.asarray(x) - self.centre
-        above = self._above(np.abs(noise))
-        return np.where(noise < 0.0, above, 1.0 - above)
-
-    def sf(self, x: Any) -> Any:
-        return self.cdf(2.0 * self.centre - np.asarray(x))
-
-    def ppf(self, p: Any) -> Any:
-        p = np.asarray(p)
-        both = 2.0 * np.minimum(p, 1.0 - p)
-        size = self.sensitivity * exceeded_with(both, self.epsilon, self.delta)
-        return self.centre + np.where(p < 0.5, -size, size)
-
-    def isf(self, p: Any) -> Any:
-        return 2.0 * self.centre - self.ppf(p)
-
-    def support(self) -> tuple[float, float]:
-        if self.delta == 0.0 or self.epsilon > _LARGEST_LOG:  # nothing is cut off
-            return -math.inf, math.inf
-        reach = self.sensitivity * float(exceeded_with(0.0, self.epsilon, self.delta))
-        return self.centre - reach, self.centre + reach
-
-
 @dataclass(frozen=True)
 class BetaLaw:
-    """The Beta law of two parameters. An audit asks for hundreds, and scipy's take long to make."""
+    """The Beta law. An audit makes hundreds, and scipy's frozen ones are slow to make."""
 
     a: float
     b: float

@@ -3,12 +3,12 @@
 Report y = 1 with probability (x e^epsilon + 1 - x) / (1 + e^epsilon), otherwise y = 0.
 
 Proof.
-    Both probabilities are between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon) whatever
-    x in [0, 1] is, so between any two rewards their ratio is at most e^epsilon: epsilon-local
+    Both probabilities are between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon) for every
+    x in [0, 1], so between any two rewards their ratio is at most e^epsilon: epsilon-local
     privacy. The released form rounds x to a grid, flips a coin of that probability, and sends
     the coin through randomized response on one bit. Given the coin the ratio is at most
     e^epsilon (OpenDP's privacy map confirms it for the probability in use), and mixing over the
-    coin keeps it. Rounding x is part of what its owner does and costs nothing.
+    coin keeps it. Rounding x happens before the mechanism, on the owner's side: it costs nothing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def report_probability(x: float, epsilon: float) -> float:
 
 
 def exact_bernoulli(terms: Terms) -> float:
-    """The released report: an exact coin, then OpenDP's randomized response."""
+    """Report a reward by an exact coin flip and OpenDP's randomized response."""
     x = to_unit_grid(min(max(terms.value, 0.0), 1.0))
     coin = bernoulli(*x.as_integer_ratio())
     return 1.0 if randomized_bit(terms.epsilon)(coin) else 0.0
 
 
 def response_loss(one: Terms, other: Terms) -> Loss:
-    """The largest log-ratio of the chances of an answer."""
+    """The largest log-ratio of an answer's probabilities."""
     chances = [report_probability(float(t.value), t.epsilon) for t in (one, other)]
     p, q = (min(max(chance, 0.0), 1.0) for chance in chances)
     if p == q:
@@ -64,5 +64,5 @@ def response_law(terms: Terms) -> Any:
     borrows=True,
 )
 def bernoulli_report(rng: Any, value: float, epsilon: float) -> float:
-    """One reward in [0, 1], reported by its owner as 0 or 1."""
+    """Report one reward in [0, 1] as 0 or 1."""
     return 1.0 if rng.random() < report_probability(value, epsilon) else 0.0

@@ -7,8 +7,8 @@ Answer value + w, where w has a density proportional to exp(-epsilon |w| / s) on
 delta = 0 gives the Laplace mechanism. epsilon = 0 gives the uniform law on |w| <= s / (2 delta).
 
 Proof.
-    Shift the input by z, 0 < z <= s. Where both densities are positive their ratio is at most
-    exp(epsilon z / s) <= exp(epsilon). What is left is the mass within z of one end, which is
+    Shift the input by z, 0 < z <= s. If both densities are positive their ratio is at most
+    exp(epsilon z / s) <= exp(epsilon). The rest is the mass within z of one end, which is
     largest for z = s: with c = (1/2 + delta / E) epsilon / s in front of the density it is
     (1/2 + delta / E) (exp(-epsilon (A - s) / s) - exp(-epsilon A / s))
     = (1/2 + delta / E) E 2 delta / (2 delta + E) = delta. So every event has
@@ -18,8 +18,8 @@ Proof.
     an input that moves by at most m steps. The same argument leaves the m outermost points, of
     mass a^(A-m+1) (1 - a^m) / (1 + a - 2 a^(A+1)). It is at most delta exactly when
     a^(A+1) <= delta (1 + a) / (E + 2 delta): `reach_in_steps` is the smallest such A that is at
-    least m, enlarged by a trillionth for the rounding of its own formula. (It falls as A grows,
-    so enlarging is safe.) Sampling is by rejection: k uniform, kept with probability
+    least m, enlarged by a trillionth for the rounding of its own formula. (The mass decreases in
+    A, so enlarging is safe.) Sampling is by rejection: k uniform, kept with probability
     exp(-epsilon |k| / m), both exact.
 """
 
@@ -28,24 +28,27 @@ from __future__ import annotations
 import functools
 import math
 import secrets
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from balaclava._core.kernels import kernel
-from balaclava.privacy.exact_noise import bernoulli_exp, to_steps
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT, bernoulli_exp, to_steps
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
 from balaclava.privacy.mechanisms.laplace import exact_laplace
 
-_NEVER_CUT = 700.0  # exp overflows soon after; long before, nothing is cut off in a double
-_UNIFORM = 1e-200  # below, the law is uniform to the last bit, and quotients would underflow
+# Epsilon below which the law is uniform to the last bit, and quotients would underflow.
+_UNIFORM_EPSILON = 1e-200
 
 
 @kernel(borrows=True)
 def kept_mass(epsilon: float, delta: float) -> float:
-    """The mass of the Laplace law that is kept: q = E / (E + 2 delta)."""
-    if delta == 0.0 or epsilon > _NEVER_CUT:
+    """Mass of the Laplace law within the truncation: q = E / (E + 2 delta)."""
+    if delta == 0.0 or epsilon > LARGEST_EXPONENT:  # nothing is cut off in a float
         return 1.0
-    # expm1, in functions that the compiler knows: it takes them out of a loop over the arms.
+    # expm1, by functions that the compiler can move out of a loop over the arms.
     grown = math.exp(epsilon)
     excess = (grown - 1.0) * (epsilon / math.log(grown)) if grown > 1.0 else epsilon
     return excess / (excess + 2.0 * delta)
@@ -55,34 +58,16 @@ def kept_mass(epsilon: float, delta: float) -> float:
 def truncated_laplace_magnitude(
     v: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
-    """The |w| that is exceeded with probability 1 - v."""
-    if delta > 0.0 and epsilon < _UNIFORM:
+    """The |w| that the noise exceeds with probability 1 - v; `exceeded_with` in a kernel."""
+    if delta > 0.0 and epsilon < _UNIFORM_EPSILON:
         return v * sensitivity / (2.0 * delta)
     return -math.log1p(-v * kept_mass(epsilon, delta)) * sensitivity / epsilon
 
 
-@kernel(borrows=True)
-def truncated_laplace_quantile(p: float, sensitivity: float, epsilon: float, delta: float) -> float:
-    """The noise below which a draw falls with probability p, for p in (0, 1)."""
-    size = truncated_laplace_magnitude(abs(2.0 * p - 1.0), sensitivity, epsilon, delta)
-    return size if p >= 0.5 else -size
-
-
-@kernel(borrows=True)
-def truncated_laplace_cdf(w: float, sensitivity: float, epsilon: float, delta: float) -> float:
-    """The probability that the noise is at most w."""
-    if delta > 0.0 and epsilon < _UNIFORM:
-        within = 2.0 * delta * abs(w) / sensitivity
-    else:
-        within = -math.expm1(-epsilon * abs(w) / sensitivity) / kept_mass(epsilon, delta)
-    within = min(within, 1.0)
-    return 0.5 + 0.5 * within if w >= 0.0 else 0.5 - 0.5 * within
-
-
 @functools.lru_cache(maxsize=4096)
 def reach_in_steps(steps: int, epsilon: float, delta: float) -> int:
-    """The A of the released form: the largest noise, in whole steps."""
-    if epsilon < _UNIFORM:
+    """A of the released form: the largest noise, in whole steps."""
+    if epsilon < _UNIFORM_EPSILON:
         return max(steps, math.ceil((Fraction(steps) / Fraction(delta) - 1) / 2))
     rate = epsilon / steps
     one_minus_a = -math.expm1(-rate)
@@ -91,9 +76,9 @@ def reach_in_steps(steps: int, epsilon: float, delta: float) -> int:
 
 
 def truncated_noise(steps: int, epsilon: float, delta: float) -> int:
-    """A draw of the released form's noise."""
+    """Draw the noise of the released form, in whole steps."""
     reach = reach_in_steps(steps, epsilon, delta)
-    numerator, denominator = epsilon.as_integer_ratio() if epsilon >= _UNIFORM else (0, 1)
+    numerator, denominator = epsilon.as_integer_ratio() if epsilon >= _UNIFORM_EPSILON else (0, 1)
     while True:
         k = secrets.randbelow(2 * reach + 1) - reach
         if bernoulli_exp(abs(k) * numerator, steps * denominator):
@@ -101,8 +86,8 @@ def truncated_noise(steps: int, epsilon: float, delta: float) -> int:
 
 
 def exact_truncated_laplace(terms: Terms) -> float:
-    """The released answer: truncated discrete Laplace noise on the grid."""
-    if kept_mass(terms.epsilon, terms.delta) == 1.0:  # nothing to cut; the stronger promise
+    """Release a number with truncated discrete Laplace noise on the grid."""
+    if kept_mass(terms.epsilon, terms.delta) == 1.0:  # nothing to truncate: delta is 0
         return exact_laplace(terms)
     position, steps, step = to_steps(terms.value, terms.sensitivity)
     return float((position + truncated_noise(steps, terms.epsilon, terms.delta)) * step)
@@ -119,16 +104,67 @@ def truncated_laplace_loss(apart: float, terms: Terms) -> Loss:
     return Loss(terms.epsilon * share, delta)
 
 
-def truncated_laplace_law(terms: Terms) -> Any:
-    """The law of the answer."""
-    from balaclava.privacy.mechanisms.perturbed_index import TruncatedLaplaceLaw
+def exceeded_with(p: Any, epsilon: float, delta: float) -> Any:
+    """The |w| that noise of sensitivity 1 exceeds with probability p, also for arrays of p.
 
-    return TruncatedLaplaceLaw(
-        float(terms.value),
-        terms.sensitivity,
-        terms.epsilon,
-        terms.delta,
-    )
+    log(1 + (1 - p) E / (p E + 2 delta)) / epsilon, E = exp(epsilon) - 1: accurate for small p.
+    """
+    if delta > 0.0 and epsilon < _UNIFORM_EPSILON:
+        return (1.0 - p) / (2.0 * delta)
+    return np.log1p((1.0 - p) / (p + _cut(epsilon, delta))) / epsilon
+
+
+def _cut(epsilon: float, delta: float) -> float:
+    """2 delta / E: mass that truncation removes, before normalisation."""
+    if delta == 0.0 or epsilon > LARGEST_EXPONENT:
+        return 0.0
+    return 2.0 * delta / math.expm1(epsilon)
+
+
+@dataclass(frozen=True)
+class TruncatedLaplaceLaw:
+    """The law of centre + truncated Laplace noise."""
+
+    centre: float
+    sensitivity: float
+    epsilon: float
+    delta: float
+
+    def _above(self, size: Any) -> Any:
+        """The probability that the noise is above `size` >= 0."""
+        size = size / self.sensitivity
+        if self.delta > 0.0 and self.epsilon < _UNIFORM_EPSILON:
+            return 0.5 * np.maximum(1.0 - 2.0 * self.delta * size, 0.0)
+        decay, cut = -self.epsilon * size, _cut(self.epsilon, self.delta)
+        return 0.5 * np.maximum(np.exp(decay) + cut * np.expm1(decay), 0.0)
+
+    def cdf(self, x: Any) -> Any:
+        noise = np.asarray(x) - self.centre
+        above = self._above(np.abs(noise))
+        return np.where(noise < 0.0, above, 1.0 - above)
+
+    def sf(self, x: Any) -> Any:
+        return self.cdf(2.0 * self.centre - np.asarray(x))
+
+    def ppf(self, p: Any) -> Any:
+        p = np.asarray(p)
+        both = 2.0 * np.minimum(p, 1.0 - p)
+        size = self.sensitivity * exceeded_with(both, self.epsilon, self.delta)
+        return self.centre + np.where(p < 0.5, -size, size)
+
+    def isf(self, p: Any) -> Any:
+        return 2.0 * self.centre - self.ppf(p)
+
+    def support(self) -> tuple[float, float]:
+        if self.delta == 0.0 or self.epsilon > LARGEST_EXPONENT:  # nothing is cut off
+            return -math.inf, math.inf
+        reach = self.sensitivity * float(exceeded_with(0.0, self.epsilon, self.delta))
+        return self.centre - reach, self.centre + reach
+
+
+def truncated_laplace_law(terms: Terms) -> TruncatedLaplaceLaw:
+    """The law of the answer."""
+    return TruncatedLaplaceLaw(float(terms.value), *terms[1:])
 
 
 @mechanism(
@@ -141,7 +177,7 @@ def truncated_laplace_law(terms: Terms) -> Any:
 def truncated_laplace_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
-    """A value that one reward moves by at most `sensitivity`, with bounded noise."""
+    """Release a value that one reward moves by at most `sensitivity`, with bounded noise."""
     u = rng.random()
     below = u < 0.5
     v = 2.0 * u if below else 2.0 * u - 1.0
