@@ -30,7 +30,7 @@ import balaclava as bl
 from balaclava.policies.adversarial.conversion import ConvertedPolicy
 from balaclava.policies.base import REGISTRY, Policy
 from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import repetition_player
 from balaclava.simulation.feedback import Feedback

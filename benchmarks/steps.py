@@ -14,7 +14,7 @@ import hand_loops
 import loss_hand_loops as of_losses
 import private_hand_loops as private
 from balaclava.policies.base import REGISTRY
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.testing.examples import examples
 from measuring import Line, in_turns, ratios

@@ -36,9 +36,15 @@ from balaclava._core.declared import (
 from balaclava._core.kernels import compiled, kernel
 from balaclava.environments.base import Environment, Scene
 from balaclava.environments.base import register as register_environment
-from balaclava.frames import blocks, episodes, epochs, pending, pools, ridge, start_phase, tally
-from balaclava.frames.start_phase import count_reward, starting_arm
-from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava.frames import blocks, episodes, epochs, pending, pools, ridge, tally
+from balaclava.frames.tally import (
+    Tally,
+    begin_tally,
+    count_reward,
+    learn_tally,
+    starting_arm,
+    unknown_arm,
+)
 from balaclava.policies.base import (
     BoundedPolicy,
     Estimation,
@@ -46,17 +52,17 @@ from balaclava.policies.base import (
     Policy,
     PrivateBoundedPolicy,
     PrivateRealPolicy,
-    as_it_is,
-    failure_probability_of,
+    failure_or_inverse_horizon,
     into_unit_interval,
     nothing_to_forget,
     onto_unit_grid,
+    unchanged_reward,
 )
 from balaclava.policies.base import register as register_policy
 from balaclava.policies.contextual.linear_context import ContextualPolicy, PrivateContextualPolicy
-from balaclava.policies.expert_advice import ExpertPolicy, PrivateExpertPolicy
+from balaclava.policies.expert_policies import ExpertPolicy, PrivateExpertPolicy
 from balaclava.policies.intervals import FROM_POOLS, FROM_REPORTS, FROM_TALLY
-from balaclava.policies.local import (
+from balaclava.policies.local_policies import (
     LocalBoundedPolicy,
     LocalPolicy,
     LocalRealPolicy,
@@ -65,7 +71,7 @@ from balaclava.policies.local import (
     unit_laplace_report,
     unit_level,
 )
-from balaclava.policies.losses import LossPolicy, PrivateLossPolicy
+from balaclava.policies.loss_policies import LossPolicy, PrivateLossPolicy
 from balaclava.privacy.exact_noise import (
     bernoulli,
     bernoulli_exp,
@@ -153,7 +159,6 @@ __all__ = [
     "Tally",
     "Terms",
     "Trees",
-    "as_it_is",
     "begin_hybrid",
     "begin_logarithmic",
     "begin_tally",
@@ -169,7 +174,7 @@ __all__ = [
     "discrete_laplace",
     "episodes",
     "epochs",
-    "failure_probability_of",
+    "failure_or_inverse_horizon",
     "gaussian_index",
     "hybrid_insert",
     "hybrid_sum",
@@ -193,7 +198,6 @@ __all__ = [
     "register_policy",
     "ridge",
     "seeded",
-    "start_phase",
     "starting_arm",
     "tally",
     "to_grid",
@@ -205,6 +209,7 @@ __all__ = [
     "truncated",
     "truncated_laplace_release",
     "truncated_laplace_report",
+    "unchanged_reward",
     "unit_bit_report",
     "unit_laplace_report",
     "unit_level",

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.agents.decisions import REMEMBERED
-from balaclava.agents.saving import digest_of
+from balaclava.agents.decisions import REMEMBERED_DECISIONS
+from balaclava.agents.saving import content_digest
 from balaclava.errors import (
     DecisionError,
     ParameterError,
@@ -123,7 +123,7 @@ def test_restoring_an_unknown_policy():
     saved = agent_with_history().save()
     saved["policy"]["name"] = "nobody"
     with pytest.raises(UnknownNameError):
-        bl.restore({**saved, "digest": digest_of(saved)})
+        bl.restore({**saved, "digest": content_digest(saved)})
 
 
 def test_unregistered_policies_cannot_be_saved():
@@ -179,7 +179,7 @@ def test_four_sentences_while_the_agent_remembers():
         sentences[decision.id] = str(caught.value)
     words = ("has its reward already", "was cancelled", "was given up", "another agent")
     assert all(word in text for word, text in zip(words, sentences.values(), strict=True))
-    for _ in range(REMEMBERED):
+    for _ in range(REMEMBERED_DECISIONS):
         agent.tell(agent.ask(), 1.0)
     with pytest.raises(DecisionError, match="too long ago"):
         agent.tell(first, 1.0)

@@ -20,7 +20,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.agents.decisions import HAS_REWARD, WAS_GIVEN_UP
-from balaclava.agents.reception import Window
+from balaclava.agents.delivery import WindowDelivery
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import BalaclavaError, DecisionError
 from balaclava.policies.base import REGISTRY
@@ -98,7 +98,7 @@ def answer(action: Callable[[], Any]) -> str:
 def seen(agent: bl.Agent, decision: bl.Decision) -> list[Any]:
     """All that an agent shows after a decision; estimates follow from what was released."""
     status = agent.status()
-    return [decision, status, str(status), repr(agent), agent.policy.released(agent._player.state)]
+    return [decision, status, str(status), repr(agent), agent.policy.released(agent._runner.state)]
 
 
 def judged(agent: bl.Agent) -> list[str]:
@@ -133,7 +133,7 @@ def view(
 
     def prepared(agent: bl.Agent) -> bl.Agent:
         agent._book.name = f"{len(lines):032x}"  # ids are random; here they must be comparable
-        agent._player.rng = rng
+        agent._runner.rng = rng
         if mutate is not None:
             mutate(agent)
         return agent
@@ -242,22 +242,22 @@ def looks_alike(
         return False
 
 
-class CountsRewards(Window):
+class CountsRewards(WindowDelivery):
     @property
     def rewards(self):
         return len(self._held)
 
 
-class SettlesAtOnce(Window):
-    def take(self, decision, lesson):
-        super().take(decision, lesson)
+class SettlesAtOnce(WindowDelivery):
+    def take(self, decision, observation):
+        super().take(decision, observation)
         entry = self._book.find(decision, window=True)
-        self._learn(entry, lesson or self._missing)
+        self._learn(entry, observation or self._missing)
         del self._held[entry.id]
         self._book.close(entry, None)
 
 
-class RemembersEndings(Window):
+class RemembersEndings(WindowDelivery):
     def before_decision(self):
         book = self._book
         while (oldest := book.oldest) and book.clock - oldest.round >= self._length:
@@ -268,30 +268,30 @@ class RemembersEndings(Window):
         return self._book.find(decision)
 
 
-class SkipsMissing(Window):
+class SkipsMissing(WindowDelivery):
     def before_decision(self):
         book = self._book
         while (oldest := book.oldest) and book.clock - oldest.round >= self._length:
             book.close(oldest, None)
-            if lesson := self._held.pop(oldest.id, None):
-                self._learn(oldest, lesson)
+            if observation := self._held.pop(oldest.id, None):
+                self._learn(oldest, observation)
             else:
                 self._learn.__self__.forget(oldest)
 
 
-class SaysWhatIsHeld(Window):
+class SaysWhatIsHeld(WindowDelivery):
     def awaited(self):
         return f"{super().awaited()}; {len(self._held)} came"
 
 
-class WarnsOfSilence(Window):
+class WarnsOfSilence(WindowDelivery):
     def before_decision(self):
         if self._book.clock > WINDOW and self._book.oldest.id not in self._held:
             warnings.warn("a window ends, and nothing came", stacklevel=2)
         super().before_decision()
 
 
-class EndsWindowsEarly(Window):
+class EndsWindowsEarly(WindowDelivery):
     def before_decision(self):
         super().before_decision()
         oldest = self._book.oldest
@@ -302,18 +302,18 @@ class EndsWindowsEarly(Window):
 
 class ReprOfHeld(bl.Agent):
     def __repr__(self):
-        return f"{super().__repr__()} {len(self._reception._held)}"
+        return f"{super().__repr__()} {len(self._delivery._held)}"
 
 
 class OpenWithoutReward(bl.Agent):
     def status(self):
         status = super().status()
-        return dataclasses.replace(status, open=status.open - len(self._reception._held))
+        return dataclasses.replace(status, open=status.open - len(self._delivery._held))
 
 
 class PropensityOfHeld(bl.Agent):
     def ask(self, context=None):
-        return super().ask(context)._replace(propensity=1.0 / (1 + len(self._reception._held)))
+        return super().ask(context)._replace(propensity=1.0 / (1 + len(self._delivery._held)))
 
 
 LEAKS = (
@@ -336,7 +336,7 @@ def test_an_agent_that_leaks_is_told_apart(leak):
     policy = example("dp-imed")
 
     def mutate(agent: bl.Agent) -> None:
-        (agent if issubclass(leak, bl.Agent) else agent._reception).__class__ = leak
+        (agent if issubclass(leak, bl.Agent) else agent._delivery).__class__ = leak
 
     settling: dict[str, Any] = {**windowed(policy), "mutate": mutate}
     recorder = Recorder(seed=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.agents.estimates import winner_of
+from balaclava.agents.estimates import interval_winner
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
 from balaclava.policies.intervals import FROM_TALLY
@@ -245,7 +245,7 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
     lines: list[list[Any]] = []
     for rng, other in ((recorder, False), (Replayer(recorder.tape, 0), True)):
         agent = policy.agent()
-        agent._player.rng = rng
+        agent._runner.rng = rng
         rewards = np.random.default_rng(place)
         lines.append([])
         for t in range(120):
@@ -256,7 +256,7 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
             agent.tell(decision, reward)
             arms = range(policy.arms)
             lines[-1].append(
-                [shown(agent._player.params, agent._player.state, arm) for arm in arms]
+                [shown(agent._runner.params, agent._runner.state, arm) for arm in arms]
             )
     return lines
 
@@ -265,13 +265,13 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
 def test_what_is_shown_follows_from_what_was_released(policy):
     """Neighbouring rewards, and the same answers of all mechanisms: any raw number would show."""
     for place in (0, 5, 40):
-        first, second = neighbours_shown(policy, policy.estimation.shown, place)
+        first, second = neighbours_shown(policy, policy.estimation.read, place)
         assert first == second
 
 
 def test_a_raw_mean_would_show():
     policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
-    first, second = neighbours_shown(policy, FROM_TALLY.shown, 5)
+    first, second = neighbours_shown(policy, FROM_TALLY.read, 5)
     assert first != second
 
 
@@ -301,10 +301,10 @@ def test_with_windows_the_missing_count():
 
 
 def test_of_equal_arms_there_is_no_winner():
-    assert winner_of([(0.4, 0.6), (0.4, 0.6)]) is None
-    assert winner_of([(0.4, 0.5), (0.5, 0.6)]) is None
-    assert winner_of([(0.4, 0.49), (0.5, 0.6)]) == 1
-    assert winner_of([(0.4, 0.6)]) == 0
+    assert interval_winner([(0.4, 0.6), (0.4, 0.6)]) is None
+    assert interval_winner([(0.4, 0.5), (0.5, 0.6)]) is None
+    assert interval_winner([(0.4, 0.49), (0.5, 0.6)]) == 1
+    assert interval_winner([(0.4, 0.6)]) == 0
     agent = bl.policy("kl-ucb", arms=2).agent(seed=1)
     for _ in range(200):
         agent.tell(agent.ask(), 0.5)

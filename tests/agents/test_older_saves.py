@@ -63,7 +63,7 @@ def test_a_save_of_version_2_is_restored_and_goes_on_as_it_did(name):
 @pytest.mark.parametrize("name", [name for name in SAVES if name.endswith("/arrival")])
 def test_states_that_a_service_stored_have_the_same_layout(name):
     agent = bl.restore(SAVES[name]["saved"])
-    assert state_bytes(agent._player.state)[:16].hex() == SAVES[name]["layout"]
+    assert state_bytes(agent._runner.state)[:16].hex() == SAVES[name]["layout"]
 
 
 def test_every_registered_policy_has_a_save():

@@ -10,7 +10,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.estimators.arm_probabilities import chances_to_lead
-from balaclava.policies.expert_advice import practice_advice
+from balaclava.policies.expert_policies import practice_advice
 
 MEANS = (0.4, 0.5, 0.7)
 

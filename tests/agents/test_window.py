@@ -14,7 +14,9 @@ from balaclava.errors import DecisionError, ParameterError
 def test_rewards_count_in_the_order_of_decisions_at_the_end_of_their_windows():
     agent = bl.policy("ucb1", arms=2).agent(seed=1, patience=3, settle="window", missing=0.25)
     learned = []
-    agent._reception._learn = lambda known, lesson: learned.append((known.round, lesson.value))
+    agent._delivery._learn = lambda known, observation: learned.append(
+        (known.round, observation.value)
+    )
     decisions = [agent.ask() for _ in range(3)]
     agent.tell(decisions[2], 0.75)
     agent.tell(decisions[0], 0.5)

@@ -33,13 +33,13 @@ class Year:
 
     def listen(self) -> None:
         """Write down what is handed to the policy."""
-        learn = self.agent._reception._learn
+        learn = self.agent._delivery._learn
 
-        def heard(entry: Any, lesson: Any) -> None:
-            self.learned.append((entry.round, lesson.value))
-            learn(entry, lesson)
+        def heard(entry: Any, observation: Any) -> None:
+            self.learned.append((entry.round, observation.value))
+            learn(entry, observation)
 
-        self.agent._reception._learn = heard
+        self.agent._delivery._learn = heard
 
     def day(self) -> None:
         """Ten decisions or so, and in the night, one in three, a restart."""

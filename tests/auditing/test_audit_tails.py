@@ -71,7 +71,7 @@ LIVE = ("dpr-batch-ucb", "dpr-se", "prae-raw", "prae-central", "privatised", "dp
 def lived(policy, script, rng, rewards, rounds):
     """The decisions of an agent whose life is the script's, and whose answers are rng's."""
     agent = policy.agent()
-    agent._player.rng = rng
+    agent._runner.rng = rng
     chance, advice = random.Random(script), np.random.default_rng(script)
     decisions, waiting = [], []
     for _ in range(rounds):
@@ -88,7 +88,7 @@ def lived(policy, script, rng, rewards, rounds):
                 agent.tell(decision, rewards[round_of(decision) - 1])
             if chance.random() < 0.02:
                 agent = bl.restore(json.loads(json.dumps(agent.save())))
-                agent._player.rng = rng
+                agent._runner.rng = rng
     return [decision[1:] for decision in decisions]  # ids are random
 
 

@@ -11,8 +11,8 @@ import balaclava as bl
 from balaclava.authoring import Delta, Experts, Horizon
 from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateBoundedPolicy, PrivateRealPolicy
-from balaclava.policies.expert_advice import PrivateExpertPolicy
-from balaclava.policies.local import LocalBoundedPolicy
+from balaclava.policies.expert_policies import PrivateExpertPolicy
+from balaclava.policies.local_policies import LocalBoundedPolicy
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
 from balaclava.privacy.mechanisms.base import mechanism
 from balaclava.privacy.mechanisms.laplace import laplace_release

@@ -6,7 +6,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.authoring import Estimation
-from balaclava.policies.base import Released
+from balaclava.policies.base import ArmRelease
 from tests.oracles.broken_frame import LENGTH, claiming, frame
 
 
@@ -28,7 +28,7 @@ def raw_chances(policy, state):
 
 def raw_releases(policy, state):
     """Calls released what is not."""
-    return [Released(arm, LENGTH, state.sums[arm], 1, 1) for arm in range(policy.arms)]
+    return [ArmRelease(arm, LENGTH, state.sums[arm], 1, 1) for arm in range(policy.arms)]
 
 
 def policies():

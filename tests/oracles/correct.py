@@ -8,7 +8,7 @@ import balaclava as bl
 from balaclava.authoring import Delta
 from balaclava.frames.tally import begin_tally, learn_tally
 from balaclava.policies.base import PrivateRealPolicy
-from balaclava.policies.local import LocalBoundedPolicy
+from balaclava.policies.local_policies import LocalBoundedPolicy
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
 from balaclava.privacy.mechanisms.laplace import laplace_release, laplace_vector_release
 from balaclava.privacy.mechanisms.truncation import truncated

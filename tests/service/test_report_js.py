@@ -17,7 +17,7 @@ from scipy import stats
 import balaclava as bl
 from balaclava.errors import ParameterError, RewardError
 from balaclava.policies.base import Policy
-from balaclava.policies.local import LocalPolicy
+from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.exact_noise import to_steps
 from balaclava.testing import examples
 from tests.browser import needs_browser, open_browser

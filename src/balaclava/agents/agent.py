@@ -7,10 +7,10 @@ import threading
 from typing import Any, NoReturn
 
 from balaclava._core.declared import brief
-from balaclava.agents.decisions import Book, Decision
-from balaclava.agents.estimates import Estimates, Reading
-from balaclava.agents.player import REPORT, REWARD, Lesson, Player
-from balaclava.agents.reception import Arrival, Window
+from balaclava.agents.decisions import Decision, DecisionBook
+from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
+from balaclava.agents.estimates import EstimateReader, Estimates
+from balaclava.agents.policy_runner import REPORT, REWARD, Observation, PolicyRunner
 from balaclava.agents.saving import pack_state, plain_generator, seal
 from balaclava.agents.settling import (
     Settle,
@@ -82,21 +82,23 @@ class Agent:
         require_missing(policy, self._settling)
         self._policy = policy
         self._seeded = seed is not None
-        self._player = Player(policy, SystemRandomness() if seed is None else seeded(seed))
+        self._runner = PolicyRunner(policy, SystemRandomness() if seed is None else seeded(seed))
         self._copied = False
-        self._book = Book()
-        self._reception = self._receive(self._settling)
+        self._book = DecisionBook()
+        self._delivery = self._make_delivery(self._settling)
         self._unlearned = 0
         self._decisions = [0] * policy.arms  # made for each
         self._process = os.getpid()
         self._lock = threading.Lock()
 
-    def _receive(self, settling: Settling) -> Arrival | Window:
+    def _make_delivery(self, settling: Settling) -> ArrivalDelivery | WindowDelivery:
         patience, settle, missing = settling
         if settle == "window" and patience is not None and missing is not None:
-            lesson = self._player.checked(Lesson(REWARD, missing))
-            return Window(self._book, patience, lesson, self._player.learn, self._player.checked)
-        return Arrival(self._book, patience, self._player.learn, self._player.forget)
+            observation = self._runner.checked(Observation(REWARD, missing))
+            return WindowDelivery(
+                self._book, patience, observation, self._runner.learn, self._runner.checked
+            )
+        return ArrivalDelivery(self._book, patience, self._runner.learn, self._runner.forget)
 
     @property
     def policy(self) -> Policy:
@@ -111,7 +113,7 @@ class Agent:
                 "the agent was seeded: who knows the seed can take the noise away", ""
             )
         return guarantee_when_settled(
-            self._policy.guarantee, window=self._reception.window, copied=self._copied
+            self._policy.guarantee, window=self._delivery.window, copied=self._copied
         )
 
     def ask(self, context: Any = None) -> Decision:
@@ -124,8 +126,8 @@ class Agent:
         context = policy.checked_context(context)
         self._require_own_process()
         with self._lock:
-            self._reception.before_decision()
-            arm, phase, chance = self._player.choose(self._book.clock + 1, context)
+            self._delivery.before_decision()
+            arm, phase, chance = self._runner.choose(self._book.clock + 1, context)
             entry = self._book.enter(arm, phase)
             self._decisions[arm] += 1
             self._unlearned += phase < 0
@@ -133,7 +135,7 @@ class Agent:
 
     def tell(self, decision: Decision | str, reward: float) -> None:
         """The reward of a decision, or of its id: in any order, each once."""
-        self._take(decision, self._player.checked(Lesson(REWARD, reward)))
+        self._take(decision, self._runner.checked(Observation(REWARD, reward)))
 
     def report_level(self, decision: Decision | str) -> float:
         """The public level that is sent to the owner of the decision's reward, for its report.
@@ -143,15 +145,15 @@ class Agent:
         """
         self._require_own_process()
         with self._lock:
-            entry = self._reception.find(decision)
-            return self._player.level(entry.arm, entry.phase)
+            entry = self._delivery.find(decision)
+            return self._runner.level(entry.arm, entry.phase)
 
     def tell_report(self, decision: Decision | str, report: float) -> None:
         """What the owner of the reward reported (`policy.report`), for policies of local privacy.
 
         The agent then never sees the reward.
         """
-        self._take(decision, self._player.checked(Lesson(REPORT, report)))
+        self._take(decision, self._runner.checked(Observation(REPORT, report)))
 
     def cancel(self, decision: Decision | str) -> None:
         """The reward of this decision will never come.
@@ -162,26 +164,26 @@ class Agent:
         """
         self._require_own_process()
         with self._lock:
-            self._reception.cancel(decision)
+            self._delivery.cancel(decision)
 
     def status(self) -> Status:
         """How far it is. With `settle="window"` nothing in it depends on rewards that came."""
         with self._lock:
-            book, reception = self._book, self._reception
-            released = self._policy.released(self._player.state)
+            book, delivery = self._book, self._delivery
+            released = self._policy.released(self._runner.state)
             oldest = book.oldest
             return Status(
                 decisions=book.clock,
-                rewards=reception.rewards,
+                rewards=delivery.rewards,
                 open=len(book.open),
-                cancelled=reception.cancelled,
-                given_up=reception.given_up,
-                closed=book.clock - len(book.open) if reception.window else None,
+                cancelled=delivery.cancelled,
+                given_up=delivery.given_up,
+                closed=book.clock - len(book.open) if delivery.window else None,
                 unlearned=self._unlearned,
                 oldest_open=None if oldest is None else oldest.id,
                 oldest_wait=0 if oldest is None else book.clock - oldest.round,
                 releases=None if released is None else sum(each.batches for each in released),
-                awaited=reception.awaited(),
+                awaited=delivery.awaited(),
             )
 
     def estimates(self, confidence: float = 0.95) -> Estimates:
@@ -225,9 +227,9 @@ class Agent:
         """
         return self._reading(confidence).remaining()
 
-    def _reading(self, confidence: Any) -> Reading:
+    def _reading(self, confidence: Any) -> EstimateReader:
         with self._lock:
-            return self._player.reading(tuple(self._decisions), confidence)
+            return self._runner.reading(tuple(self._decisions), confidence)
 
     def adopt(self) -> None:
         """Go on in this process, after a fork: the caller knows that no other copy goes on.
@@ -272,16 +274,16 @@ class Agent:
                 "unlearned": self._unlearned,
                 "open": [list(entry) for entry in book.open.values()],
                 "closed": [list(item) for item in book.closed.items()],
-                "reception": self._reception.save(),
-                "state": pack_state(self._player.state),
-                "generator": plain_generator(self._player.rng) if self._seeded else None,
+                "reception": self._delivery.save(),
+                "state": pack_state(self._runner.state),
+                "generator": plain_generator(self._runner.rng) if self._seeded else None,
             }
             return seal(content)
 
-    def _take(self, decision: Any, lesson: Lesson) -> None:
+    def _take(self, decision: Any, observation: Observation) -> None:
         self._require_own_process()
         with self._lock:
-            self._reception.take(decision, lesson)
+            self._delivery.take(decision, observation)
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:

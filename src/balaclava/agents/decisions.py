@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from balaclava.errors import DecisionError
 
 HAS_REWARD, WAS_CANCELLED, WAS_GIVEN_UP = "told", "cancelled", "given up"
-REMEMBERED = 1_000  # closed decisions of which an agent knows how they were closed
+REMEMBERED_DECISIONS = 1_000  # closed decisions of which an agent knows how they were closed
 MOST_ORIGINS = 100
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,18})")
 
@@ -38,7 +38,7 @@ class Decision(NamedTuple):
     propensity: float | None = None
 
 
-class Open(NamedTuple):
+class OpenDecision(NamedTuple):
     """An open decision as the agent keeps it."""
 
     id: str
@@ -58,7 +58,7 @@ def id_parts(text: Any) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
-class Book:
+class DecisionBook:
     """The decisions of one agent.
 
     Ids begin with the agent's name. A restored agent has a name of its own, so that decisions made
@@ -70,7 +70,7 @@ class Book:
         self.name = new_name()
         self.origins: dict[str, int] = {}
         self.clock = 0
-        self.open: dict[str, Open] = {}  # in the order of decisions
+        self.open: dict[str, OpenDecision] = {}  # in the order of decisions
         self.closed: dict[str, str] = {}  # the last ones, and how they were closed
 
     def rename(self) -> None:
@@ -80,27 +80,27 @@ class Book:
             del self.origins[name]
         self.name = new_name()
 
-    def enter(self, arm: int, phase: int) -> Open:
+    def enter(self, arm: int, phase: int) -> OpenDecision:
         """The next decision."""
         self.clock += 1
-        entry = Open(f"{self.name}-{self.clock}", self.clock, arm, phase)
+        entry = OpenDecision(f"{self.name}-{self.clock}", self.clock, arm, phase)
         self.open[entry.id] = entry
         return entry
 
-    def close(self, entry: Open, how: str | None) -> None:
+    def close(self, entry: OpenDecision, how: str | None) -> None:
         """Its reward came, or will not count; `how` is remembered for a while."""
         del self.open[entry.id]
         if how is not None:
             self.closed[entry.id] = how
-            while len(self.closed) > REMEMBERED:
+            while len(self.closed) > REMEMBERED_DECISIONS:
                 del self.closed[next(iter(self.closed))]
 
     @property
-    def oldest(self) -> Open | None:
+    def oldest(self) -> OpenDecision | None:
         """The open decision that has waited longest."""
         return next(iter(self.open.values()), None)
 
-    def find(self, decision: Any, *, window: bool = False) -> Open:
+    def find(self, decision: Any, *, window: bool = False) -> OpenDecision:
         """The open decision that is meant, or an error that says why there is none."""
         identity = decision.id if isinstance(decision, Decision) else decision
         entry = self.open.get(identity) if isinstance(identity, str) else None

@@ -24,7 +24,7 @@ _MOST_GROWTH = 2.0**40  # times the decisions so far: nobody will wait for longe
 _PRECISION = 1.01  # of the estimate of how many decisions it takes
 
 
-class Shown(NamedTuple):
+class ReleasedMean(NamedTuple):
     """What was released of an arm, in the policy's own unit."""
 
     rewards: int
@@ -33,7 +33,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """What is known of one arm."""
 
     arm: int
@@ -48,7 +48,7 @@ class Estimate:
         return f"{self.label}: {mean} in [{low}, {high}]"
 
 
-class Estimates(ResultTable[Estimate]):
+class Estimates(ResultTable[MeanEstimate]):
     """The arms' means: one entry an arm, whose intervals hold all together and at all times.
 
     The chance that any of them ever fails to hold its arm's mean, in any round of the run, is at
@@ -57,25 +57,25 @@ class Estimates(ResultTable[Estimate]):
 
     header = ("arm", "decisions", "rewards", "mean", "low", "high")
 
-    def __init__(self, entries: Sequence[Estimate], confidence: float) -> None:
+    def __init__(self, entries: Sequence[MeanEstimate], confidence: float) -> None:
         super().__init__(entries)
         self.confidence = confidence
 
-    def row_cells(self, row: Estimate) -> tuple[str, ...]:
+    def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
         return (row.label, count(row.decisions), count(row.rewards), *numbers)
 
     @property
     def winner(self) -> int | None:
         """The arm whose interval is above all others, or None while there is none."""
-        return winner_of([entry.interval for entry in self])
+        return interval_winner([entry.interval for entry in self])
 
     def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
         """An interval for the mean of arm `a` less that of `b`, from their two intervals."""
         first, second = self.of(a).interval, self.of(b).interval
         return first[0] - second[1], first[1] - second[0]
 
-    def of(self, arm: int | str) -> Estimate:
+    def of(self, arm: int | str) -> MeanEstimate:
         """The entry of an arm, by its number or its name."""
         labels = [entry.label for entry in self]
         if isinstance(arm, str) and arm in labels:
@@ -98,14 +98,14 @@ class Estimates(ResultTable[Estimate]):
         return f"{held}; the winner is {self[self.winner].label}."
 
 
-def winner_of(intervals: Sequence[tuple[float, float]]) -> int | None:
+def interval_winner(intervals: Sequence[tuple[float, float]]) -> int | None:
     """The place of the interval that is above all others; None if there is none."""
     best = max(range(len(intervals)), key=lambda place: intervals[place][0])
     others = [high for place, (_, high) in enumerate(intervals) if place != best]
     return best if all(intervals[best][0] > high for high in others) else None
 
 
-class Reading:
+class EstimateReader:
     """What a state shows of its arms at some confidence; `decisions` were made for each."""
 
     def __init__(
@@ -115,22 +115,24 @@ class Reading:
         self._failure = (1.0 - self.confidence) / policy.arms  # of an arm
         self._estimation = policy.require_estimates(self._failure)
         self._policy, self._params, self._decisions = policy, params, decisions
-        shown = self._estimation.shown
-        self.shown = [Shown(*shown(params, state, arm)) for arm in range(policy.arms)]
+        read = self._estimation.read
+        self.released_means = [
+            ReleasedMean(*read(params, state, arm)) for arm in range(policy.arms)
+        ]
 
     def estimates(self) -> Estimates:
         """One entry an arm."""
         policy = self._policy
         entries = []
-        for arm, shown in enumerate(self.shown):
-            low, high = self._limits(shown)
+        for arm, released in enumerate(self.released_means):
+            low, high = self._limits(released)
             entries.append(
-                Estimate(
+                MeanEstimate(
                     arm,
                     policy.arm_label(arm),
                     int(self._decisions[arm]),
-                    int(shown.rewards),
-                    policy.in_units(float(shown.mean)) if shown.rewards else None,
+                    int(released.rewards),
+                    policy.in_units(float(released.mean)) if released.rewards else None,
                     (policy.in_units(low), policy.in_units(high)),
                 )
             )
@@ -143,7 +145,9 @@ class Reading:
         rewards, that it has had so far. None if there is a winner, or if there would never be one.
         """
         total = sum(map(int, self._decisions))
-        if self.estimates().winner is not None or not all(shown.rewards for shown in self.shown):
+        if self.estimates().winner is not None or not all(
+            released.rewards for released in self.released_means
+        ):
             return None
         enough = 2.0
         while not self._tells(enough):
@@ -156,21 +160,21 @@ class Reading:
             few, enough = (few, middle) if self._tells(middle) else (middle, enough)
         return max(math.ceil((enough - 1.0) * total), 1)
 
-    def _limits(self, shown: Shown) -> tuple[float, float]:
-        low, high = self._estimation.limits(self._params, *shown, self._failure)
+    def _limits(self, released: ReleasedMean) -> tuple[float, float]:
+        low, high = self._estimation.limits(self._params, *released, self._failure)
         return float(low), float(high)
 
     def _tells(self, growth: float) -> bool:
         """Whether there would be a winner with so many times the rewards."""
-        grown = [self._limits(self._grown(shown, growth)) for shown in self.shown]
-        return winner_of(grown) is not None
+        grown = [self._limits(self._grown(released, growth)) for released in self.released_means]
+        return interval_winner(grown) is not None
 
-    def _grown(self, shown: Shown, growth: float) -> Shown:
+    def _grown(self, released: ReleasedMean, growth: float) -> ReleasedMean:
         """Reports have a draw each; sums have one more as often as their rewards double.
 
         Radii fall as those of heavy tails do, by n^-(1 - 1/p), and never by more than a root.
         """
-        rewards, mean, noise = shown
+        rewards, mean, noise = released
         if self._policy.rewards == "bounded":  # noise may have brought it out of [0, 1]
             mean = min(max(mean, 0.0), 1.0)
         if self._estimation.limits is limits_within_radius:
@@ -180,4 +184,4 @@ class Reading:
             noise *= growth
         elif noise > 0:
             noise += math.log2(growth)
-        return Shown(int(rewards * growth), mean, noise)
+        return ReleasedMean(int(rewards * growth), mean, noise)

@@ -11,16 +11,16 @@ from balaclava.agents.decisions import (
     HAS_REWARD,
     WAS_CANCELLED,
     WAS_GIVEN_UP,
-    Book,
-    Open,
+    DecisionBook,
+    OpenDecision,
     id_parts,
 )
-from balaclava.agents.player import Player
+from balaclava.agents.policy_runner import PolicyRunner
 from balaclava.agents.saving import (
     DamageError,
-    exactly,
+    checked_list,
+    exact_keys,
     fill_state,
-    items_of,
     packed_numbers,
     set_generator,
     unseal,
@@ -30,7 +30,7 @@ from balaclava.agents.settling import Settling
 from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
 from balaclava.policies.base import REGISTRY, Policy
 
-_PARTS = (
+SAVED_PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
     *("closed", "reception", "state", "generator"),
 )
@@ -60,45 +60,47 @@ def restore(saved: dict[str, Any]) -> Agent:
         ) from None
 
 
-def carried_over(policy: Policy, state: Any, clock: int) -> Player:
+def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
     """What a player in that state, after so many decisions, is once saved as text and restored.
 
     Whoever plays it keeps the books: in the save every decision is open.
     """
     agent = Agent(policy, seed=0)
-    agent._player.state, agent._decisions[0] = state, clock
+    agent._runner.state, agent._decisions[0] = state, clock
     for _ in range(clock):
         agent._book.enter(0, 0)
-    return restore(json.loads(json.dumps(agent.save())))._player
+    return restore(json.loads(json.dumps(agent.save())))._runner
 
 
 def _restored(content: dict[str, Any]) -> Agent:
-    exactly(content, *_PARTS)
-    description = exactly(content["policy"], "name", "parameters")
+    exact_keys(content, *SAVED_PARTS)
+    description = exact_keys(content["policy"], "name", "parameters")
     policy = REGISTRY.create(description["name"], description["parameters"])
     if policy.arms > max(_MANY_ARMS, packed_numbers(content["state"])):
         raise DamageError("more arms than the state has")
-    settling = exactly(content["settling"], *Settling._fields)
+    settling = exact_keys(content["settling"], *Settling._fields)
     seed = None if content["generator"] is None else 0
     agent = Agent(policy, seed=seed, **settling)
     if seed is not None:
-        set_generator(agent._player.rng, content["generator"])
+        set_generator(agent._runner.rng, content["generator"])
     agent._copied = True
     clock = whole_number(content["clock"], 0, MOST_ROUNDS)
     agent._unlearned = whole_number(content["unlearned"], 0, clock)
-    agent._decisions = [whole_number(count, 0, clock) for count in items_of(content["decisions"])]
+    agent._decisions = [
+        whole_number(count, 0, clock) for count in checked_list(content["decisions"])
+    ]
     if len(agent._decisions) != policy.arms or sum(agent._decisions) != clock:
         raise DamageError("decisions of arms that do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
-    agent._reception.load(content["reception"])
-    fill_state(policy, agent._player.state, content["state"], clock)
+    agent._delivery.load(content["reception"])
+    fill_state(policy, agent._runner.state, content["state"], clock)
     return agent
 
 
-def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> None:
+def _fill_book(book: DecisionBook, content: dict[str, Any], clock: int, arms: int) -> None:
     """The decisions of a saved agent, under the names that they were given out by."""
     names = {content["agent"]: clock}
-    for name, last in items_of(content["origins"]):
+    for name, last in checked_list(content["origins"]):
         names.setdefault(name, whole_number(last, 0, clock))
     book.origins = {name: last for name, last in names.items() if id_parts(f"{name}-1")}
     if len(book.origins) != 1 + len(content["origins"]):
@@ -106,8 +108,8 @@ def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> No
     book.origins[content["agent"]] = book.origins.pop(content["agent"])
     book.clock = clock
     last = 0
-    for key, number, arm, phase in items_of(content["open"]):
-        entry = Open(
+    for key, number, arm, phase in checked_list(content["open"]):
+        entry = OpenDecision(
             key,
             whole_number(number, last + 1, clock),
             whole_number(arm, 0, arms - 1),
@@ -118,7 +120,7 @@ def _fill_book(book: Book, content: dict[str, Any], clock: int, arms: int) -> No
             raise DamageError("a decision that was never made")
         book.open[key] = entry
         last = entry.round
-    for key, how in items_of(content["closed"]):
+    for key, how in checked_list(content["closed"]):
         name, serial = id_parts(key) or ("", 0)
         if not 0 < serial <= book.origins.get(name, 0) or key in book.open:
             raise DamageError("a decision that was never made")

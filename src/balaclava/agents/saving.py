@@ -39,10 +39,10 @@ class DamageError(ValueError):
 def seal(content: dict[str, Any]) -> dict[str, Any]:
     """The content with what it is, and a digest of all of it."""
     whole = {"schema": SCHEMA, "confidential": _CONFIDENTIAL, **content}
-    return {**whole, "digest": digest_of(whole)}
+    return {**whole, "digest": content_digest(whole)}
 
 
-def digest_of(saved: dict[str, Any]) -> str:
+def content_digest(saved: dict[str, Any]) -> str:
     """The digest of everything but itself; the order of keys does not matter."""
     content = {key: value for key, value in saved.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -58,7 +58,7 @@ def unseal(saved: Any) -> dict[str, Any]:
         raise SavedStateError(
             f"saved with schema {brief(schema)}; this version reads schema {SCHEMA}"
         )
-    if saved.get("confidential") != _CONFIDENTIAL or saved.get("digest") != digest_of(saved):
+    if saved.get("confidential") != _CONFIDENTIAL or saved.get("digest") != content_digest(saved):
         raise SavedStateError(
             "the saved agent was changed after it was saved: its digest does not fit; use an "
             "intact copy"
@@ -70,14 +70,14 @@ def unseal(saved: Any) -> dict[str, Any]:
     }
 
 
-def exactly(value: Any, *keys: str) -> dict[str, Any]:
+def exact_keys(value: Any, *keys: str) -> dict[str, Any]:
     """A dict with these keys and no others."""
     if not isinstance(value, dict) or set(value) != set(keys):
         raise DamageError("other keys than an agent saves")
     return value
 
 
-def items_of(value: Any) -> list[Any]:
+def checked_list(value: Any) -> list[Any]:
     """A list, and nothing that only iterates like one."""
     if not isinstance(value, list):
         raise DamageError("something else in place of a list")
@@ -91,14 +91,14 @@ def whole_number(value: Any, low: int, high: int) -> int:
     return value
 
 
-def arrays_of(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
+def stored_arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
     """The arrays of a state by their names in saves; a state may hold others."""
     for field, part in zip(state._fields, state, strict=True):
         name = stored_name(type(state), field)
         if isinstance(part, np.ndarray):
             yield prefix + name, part
         else:
-            yield from arrays_of(part, f"{prefix}{name}.")
+            yield from stored_arrays(part, f"{prefix}{name}.")
 
 
 def pack_state(state: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def pack_state(state: Any) -> dict[str, Any]:
             "shape": list(array.shape),
             "data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode(),
         }
-        for name, array in arrays_of(state)
+        for name, array in stored_arrays(state)
     }
 
 
@@ -120,11 +120,11 @@ def packed_numbers(packed: Any) -> int:
 
 def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: int) -> None:
     """Put saved arrays into a fresh state, each checked before it is taken."""
-    arrays = dict(arrays_of(state))
-    exactly(packed, *arrays)
+    arrays = dict(stored_arrays(state))
+    exact_keys(packed, *arrays)
     for name, array in arrays.items():
-        saved = exactly(packed[name], "dtype", "shape", "data")
-        shape = [whole_number(length, 0, MOST_PLANNED) for length in items_of(saved["shape"])]
+        saved = exact_keys(packed[name], "dtype", "shape", "data")
+        shape = [whole_number(length, 0, MOST_PLANNED) for length in checked_list(saved["shape"])]
         if saved["dtype"] != array.dtype.str or shape != list(array.shape):
             raise SavedStateError(
                 f"the saved state's {name!r} has another shape or type than this version's; "
@@ -136,14 +136,14 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
 
 def state_bytes(state: Any) -> bytes:
     """Every array of a state, with what it looks like, in few bytes: most rows are empty."""
-    arrays = dict(arrays_of(state))
+    arrays = dict(stored_arrays(state))
     content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
     return _outline(arrays) + zlib.compress(content, 1)
 
 
 def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> None:
     """Put what `state_bytes` gave into a fresh state, each array checked before it is taken."""
-    arrays = dict(arrays_of(state))
+    arrays = dict(stored_arrays(state))
     outline = _outline(arrays)
     if data[: len(outline)] != outline:
         raise SavedStateError(
@@ -219,8 +219,8 @@ def plain_generator(generator: np.random.Generator) -> dict[str, Any]:
 def set_generator(generator: np.random.Generator, saved: Any) -> None:
     """Go on with a saved state."""
     fresh = generator.bit_generator.state
-    exactly(saved, *fresh)
-    words = exactly(saved["state"], "state")["state"]
+    exact_keys(saved, *fresh)
+    words = exact_keys(saved["state"], "state")["state"]
     if saved["bit_generator"] != fresh["bit_generator"] or len(words) != len(
         fresh["state"]["state"]
     ):

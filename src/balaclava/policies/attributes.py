@@ -21,7 +21,7 @@ class PolicyAttributes(Declared):
     lost_reward: ClassVar[str] = ""
     """Effect of a reward that never comes, in words; "" if it has none."""
 
-    # Of a local policy, see policies/local.py:
+    # Of a local policy, see policies/local_policies.py:
     report_level: ClassVar[Callable[..., float] | None] = None
     """Kernel `(params, state, arm, phase) -> level`: sent to the device with a decision."""
     report: ClassVar[Callable[..., float] | None] = None

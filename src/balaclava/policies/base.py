@@ -21,6 +21,7 @@ from balaclava._core.registry import Registry
 from balaclava._core.text_tables import html_table
 from balaclava.errors import ContextError, EstimateError, ParameterError
 from balaclava.policies.attributes import PolicyAttributes
+from balaclava.privacy.device_report import checked_number
 from balaclava.privacy.exact_noise import to_unit_grid
 from balaclava.privacy.guarantee import Guarantee, Model, Scope, not_private
 
@@ -37,7 +38,7 @@ def nothing_to_forget(params: Any, state: Any, t: int, arm: int, phase: int, rng
     """`forget` of policies that count rewards alone: one that never comes leaves no trace."""
 
 
-class Released(NamedTuple):
+class ArmRelease(NamedTuple):
     """What was released of an arm's rewards so far."""
 
     arm: int
@@ -50,7 +51,7 @@ class Released(NamedTuple):
 class Estimation(NamedTuple):
     """How the mean of an arm is read off a state, and how well it is known.
 
-    - `shown(params, state, arm) -> (rewards, mean, noise)`: of what was released, how many rewards
+    - `read(params, state, arm) -> (rewards, mean, noise)`: of what was released, how many rewards
       are in it, the mean in the policy's own unit, and how noisy that is: the draws of noise, or
       a proved radius. It reads nothing else.
     - `limits(params, rewards, mean, noise, failure) -> (low, high)`: an interval for the mean of
@@ -59,7 +60,7 @@ class Estimation(NamedTuple):
     Both are kernels.
     """
 
-    shown: Callable[..., tuple[int, float, float]]
+    read: Callable[..., tuple[int, float, float]]
     limits: Callable[..., tuple[float, float]]
 
 
@@ -229,6 +230,21 @@ class Policy(PolicyAttributes):
             )
         return None
 
+    def checked_reward(self, reward: Any) -> float:
+        """Check a reward before the policy learns from it.
+
+        Args:
+            reward: A number in `accepts`; any finite number if the policy clips.
+
+        Returns:
+            The reward as a float, not yet clipped.
+
+        Raises:
+            RewardError: If it is not such a number. The message does not repeat it.
+        """
+        limits = (-math.inf, math.inf) if self.clips else self.accepts
+        return checked_number(self.name, "reward", reward, *limits)
+
     @property
     def practice_context(self) -> Any:
         """A context for every round of games that nobody gives one for: checks and audits."""
@@ -236,7 +252,7 @@ class Policy(PolicyAttributes):
 
     def prepare(self) -> Callable[..., float]:
         """The kernel that every reward passes through before `learn` sees it."""
-        return within_reach
+        return limited_reward
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """The chance that `arm` had in the last decision, given what was public before it.
@@ -251,7 +267,7 @@ class Policy(PolicyAttributes):
         """The chances that the arms had in the last decision, where all of them are known."""
         return None
 
-    def released(self, state: Any) -> Sequence[Released] | None:
+    def released(self, state: Any) -> Sequence[ArmRelease] | None:
         """What was released of each arm; None for policies that release decisions only."""
         return None
 
@@ -367,7 +383,7 @@ class PrivateRealPolicy(Policy):
     assumptions: ClassVar[tuple[str, ...]] = ("a reward beyond the truncation level counts as 0",)
 
 
-def failure_probability_of(policy: Any) -> float:
+def failure_or_inverse_horizon(policy: Any) -> float:
     """`failure_probability`, or 1/horizon; an error that names both if neither is given."""
     if policy.failure_probability is not None:
         return float(policy.failure_probability)
@@ -380,13 +396,13 @@ def failure_probability_of(policy: Any) -> float:
 
 
 @kernel(borrows=True)
-def as_it_is(params: Any, reward: float) -> float:
+def unchanged_reward(params: Any, reward: float) -> float:
     """Rewards that need no preparation."""
     return reward
 
 
 @kernel(borrows=True)
-def within_reach(params: Any, reward: float) -> float:
+def limited_reward(params: Any, reward: float) -> float:
     """Rewards of any size; one beyond 1e150 counts as that, so that no sum or square overflows."""
     return min(max(reward, -LARGEST_REWARD), LARGEST_REWARD)
 

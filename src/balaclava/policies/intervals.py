@@ -13,20 +13,20 @@ from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 
 @kernel(borrows=True)
-def shown_in_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+def read_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """Of pools or epochs: the mean of all that was released."""
     return state.rewards[arm], state.pooled[arm], state.draws[arm]
 
 
 @kernel(borrows=True)
-def shown_in_tally(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
+def read_tally(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
     """Rewards without noise."""
     n = state.pulls[arm]
     return n, state.sums[arm] / max(n, 1), 0
 
 
 @kernel(borrows=True)
-def shown_in_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
+def read_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
     """Each reward has a draw of noise of its own."""
     n = state.pulls[arm]
     return n, state.sums[arm] / max(n, 1), n
@@ -73,6 +73,6 @@ def require_radii(policy: Policy, proved: bool, fails: float, failure: float) ->
         )
 
 
-FROM_POOLS = Estimation(shown_in_pools, limits_with_laplace)
-FROM_REPORTS = Estimation(shown_in_reports, limits_with_laplace)
-FROM_TALLY = Estimation(shown_in_tally, limits_without_noise)
+FROM_POOLS = Estimation(read_pools, limits_with_laplace)
+FROM_REPORTS = Estimation(read_reports, limits_with_laplace)
+FROM_TALLY = Estimation(read_tally, limits_without_noise)

@@ -6,10 +6,10 @@ import datetime
 from typing import Any
 
 from balaclava._core.number_format import rounded_down
-from balaclava.agents.estimates import Estimates, Reading
+from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.policies.local import LocalPolicy
+from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.served_experiment import (
     CONFIDENCE,
@@ -103,7 +103,7 @@ def results_document(
         "windows": windows_document(experiment),
     }
     reading = experiment.reading(confidence)
-    if not isinstance(reading, Reading):
+    if not isinstance(reading, EstimateReader):
         answer["note"] = str(reading)
         answer["sentence"] = f"{total:,} decisions. {answer['note']}."
         return answer

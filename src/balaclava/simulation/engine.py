@@ -302,7 +302,7 @@ def _prepared(
     else:
         fixed += (feedback.constants(int(rounds[-1])),)
     if recorded and policy.estimation is not None:
-        kernels += (policy.estimation.shown,)
+        kernels += (policy.estimation.read,)
     if interpreted:
         return functools.partial(make(*kernels), *fixed, rounds)
     streams = len(_streams(feedback))

@@ -269,7 +269,7 @@ def does_without_missing_rewards(policy: Policy) -> None:
 
 def settled_batches(agent: Agent) -> int:
     """How many batches an agent has released; 0 where it releases decisions only."""
-    released = agent.policy.released(agent._player.state)
+    released = agent.policy.released(agent._runner.state)
     return sum(arm.batches for arm in released or ())
 
 
@@ -552,7 +552,7 @@ def late_run(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Arms and scores of an agent whose rewards come late, by the same streams as `simulate`."""
     agent = policy.agent(seed=SEED, **feedback.settling._asdict())
-    agent._player.rng = seeded(SEED, repetition, POLICY_STREAM)
+    agent._runner.rng = seeded(SEED, repetition, POLICY_STREAM)
     rounds, delay_rng = Rounds(environment, repetition), seeded(SEED, repetition, DELAY_STREAM)
     law = (feedback.delay or Delay(mean=0, law="fixed")).constants()
     due: dict[int, list[tuple[Decision, float]]] = {}

@@ -288,7 +288,7 @@ def test_bases_survive_huge_losses(name) -> None:
     for t in range(60):
         decision = agent.ask()
         agent.tell(decision, reward=(1e300, -1e300, 3.0)[t % 3])
-    assert all(np.isfinite(agent._player.state.losses))
+    assert all(np.isfinite(agent._runner.state.losses))
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -300,7 +300,7 @@ def test_a_late_loss_is_weighed_by_the_chance_it_had(name) -> None:
         one.tell(decision, reward=0.1)
     for decision in reversed(second):
         other.tell(decision, reward=0.1)
-    np.testing.assert_allclose(one._player.state.losses, other._player.state.losses, rtol=1e-12)
+    np.testing.assert_allclose(one._runner.state.losses, other._runner.state.losses, rtol=1e-12)
 
 
 @pytest.mark.statistical
@@ -370,7 +370,7 @@ def test_the_base_is_told_noisy_means_of_whole_batches() -> None:
     told = []
     for loss in (0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0):
         agent.tell(agent.ask(), loss)
-        told.append(float(agent._player.state.base.told[0]))
+        told.append(float(agent._runner.state.base.told[0]))
     # The last three losses belong to a batch that is not complete, and are not told.
     assert told == pytest.approx([0.0] * 3 + [0.375] * 4, abs=1e-6)
 
@@ -398,7 +398,7 @@ def test_while_a_batch_waits_the_next_one_opens() -> None:
     assert [d.phase for d in asked] == [1, 1, 1, 1, 2, 2, 2, 2, 3]
     for decision in reversed(asked):
         agent.tell(decision, 0.5)
-    assert np.flatnonzero(agent._player.state.numbers).tolist() == [3]  # both others have settled
+    assert np.flatnonzero(agent._runner.state.numbers).tolist() == [3]  # both others have settled
 
 
 def test_a_loss_that_never_comes_does_not_count_as_none() -> None:
@@ -412,7 +412,7 @@ def test_a_loss_that_never_comes_does_not_count_as_none() -> None:
                 agent.cancel(decision)
             else:
                 agent.tell(decision, 0.5)
-        told.append(float(agent._player.state.base.told[0]))
+        told.append(float(agent._runner.state.base.told[0]))
     assert told[:2] == [pytest.approx(0.5)] * 2
     assert told[2] == 0.0
 

@@ -379,7 +379,7 @@ def test_without_rewards_first_batches_come_in_blocks_and_then_all_arms_go_on(na
     assert set(arms[3 * first :]) == {0, 1, 2}
     for decision in reversed(decisions):
         agent.tell(decision, 0.5)
-    pools = policy.pools_of(agent._player.state)
+    pools = policy.pools_of(agent._runner.state)
     under_way = np.where(pools.placed < pools.size, pools.size, 0)
     assert pools.rewards.sum() == (pools.planned - under_way).sum()
 

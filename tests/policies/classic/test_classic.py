@@ -332,8 +332,8 @@ def test_elimination_counts_late_and_lost_rewards_by_arm() -> None:
         agent.tell(decision, 1.0)
     agent.cancel(batch[0])
     expected = [2 if arm == batch[0].arm else 3 for arm in range(3)]
-    assert agent._player.state.pulls.tolist() == expected
-    assert agent._player.state.sums.tolist() == expected
+    assert agent._runner.state.pulls.tolist() == expected
+    assert agent._runner.state.sums.tolist() == expected
 
 
 # Limits that all share

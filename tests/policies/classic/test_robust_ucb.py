@@ -305,7 +305,7 @@ def test_late_and_lost_rewards(estimator):
                 value = rewards[round_of(batch[i]) - 1, batch[i].arm]
                 agent.tell(batch[i], value)
                 seen[batch[i].arm].append(value)
-    assert agent._player.state.pulls.tolist() == [len(x) for x in seen]
+    assert agent._runner.state.pulls.tolist() == [len(x) for x in seen]
     expected = int(np.argmax([plain_index(policy, np.array(x), 301) for x in seen]))
     assert agent.ask().arm == expected
 
@@ -317,10 +317,10 @@ def test_rewards_after_the_horizon_are_dropped(estimator):
     for _ in range(200):
         agent.tell(agent.ask(), 1.0)
     late = [agent.ask() for _ in range(3)]
-    told = agent._player.state.pulls.copy()
+    told = agent._runner.state.pulls.copy()
     for decision in late:
         agent.tell(decision, -1e6)
-    assert np.array_equal(agent._player.state.pulls, told)
+    assert np.array_equal(agent._runner.state.pulls, told)
     assert {agent.ask().arm for _ in range(5)} == {late[0].arm}
 
 

@@ -376,8 +376,8 @@ def test_a_batch_that_is_cut_off_releases_nothing():
     for _ in range(5):  # a batch takes 6
         decision = agent.ask()
         agent.tell(decision, 0.5 * decision.arm)
-    assert np.isinf(agent._player.state.means).all()
-    assert agent._player.state.epochs.active.all()
+    assert np.isinf(agent._runner.state.means).all()
+    assert agent._runner.state.epochs.active.all()
 
 
 def test_rewards_may_be_rescaled_with_their_moment():

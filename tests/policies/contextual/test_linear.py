@@ -123,7 +123,7 @@ def test_v_of_theta_holds_the_decisions_whose_rewards_were_released() -> None:
         if number < 6:
             V += np.outer(x, x)
             b += reward * x
-    episodes = agent._player.state.episodes
+    episodes = agent._runner.state.episodes
     assert agent.status().releases == 1
     assert np.allclose(episodes.known.gram[0], V)
     assert np.allclose(episodes.theta[0], np.linalg.solve(V, b), atol=1e-5)
@@ -142,7 +142,7 @@ def test_no_reward_moves_a_sum_by_more_than_its_features() -> None:
             agent = make("dp-linucb", first_episode=10).agent(seed=1)
             decision = agent.ask(X)
             agent.tell(decision, reward)
-            sums.append(agent._player.state.episodes.sums[0].sum(axis=0))
+            sums.append(agent._runner.state.episodes.sums[0].sum(axis=0))
         apart, x = np.abs(sums[0] - sums[1]), np.abs(X[decision.arm])
         assert (apart <= x).all()
         assert np.allclose(apart, abs(rewards[0] - rewards[1]) * x, atol=2.0**-19)
@@ -260,7 +260,7 @@ def test_features_have_names() -> None:
     agent, twin = policy.agent(seed=1), policy.agent(seed=1)
     decision = agent.ask({"visits": 0.25, "age": 0.5})
     assert (decision.arm, decision.label) == (twin.ask([0.5, 0.25]).arm, "plain")
-    assert np.array_equal(agent._player.state.pending.notes, twin._player.state.pending.notes)
+    assert np.array_equal(agent._runner.state.pending.notes, twin._runner.state.pending.notes)
     with pytest.raises(ContextError, match=r"lacks visits and has size, which"):
         agent.ask({"age": 0.5, "size": 0.1})
     shared = make("linucb", features=["age", "visits"])

@@ -23,7 +23,7 @@ from balaclava.environments.simulated_experts import (
 )
 from balaclava.errors import ContextError, ParameterError, PrivacyError
 from balaclava.estimators.expert_weights import draw_advised
-from balaclava.policies.expert_advice import practice_advice
+from balaclava.policies.expert_policies import practice_advice
 from balaclava.policies.experts.dp_exp4 import DPExp4
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift
@@ -300,18 +300,18 @@ def test_a_batch_settles_though_old_decisions_make_room() -> None:
     agent, advice = policy.agent(seed=1), practice_advice(N, K)
     for _ in range(50):
         agent.ask(advice)
-    assert agent._player.state.lost.sum() == 40
+    assert agent._runner.state.lost.sum() == 40
     for _ in range(2 * policy.constants().batch):
         agent.tell(agent.ask(advice), 0.5)
-    assert agent._player.state.weights.logs.any()
+    assert agent._runner.state.weights.logs.any()
 
 
 def test_a_cancelled_decision_frees_its_note() -> None:
     policy = make("dp-exp4")
     agent, advice = policy.agent(seed=1), practice_advice(N, K)
     agent.cancel(agent.ask(advice))
-    assert agent._player.state.lost.sum() == 1
-    assert not agent._player.state.weights.pending.numbers.any()
+    assert agent._runner.state.lost.sum() == 1
+    assert not agent._runner.state.weights.pending.numbers.any()
 
 
 # Privacy
@@ -438,8 +438,8 @@ def test_huge_losses_leave_exp4_standing() -> None:
     for reward in (1e300, -1e300, 1e300, 0.0):
         for _ in range(20):
             agent.tell(agent.ask(advice), reward)
-    assert np.isfinite(agent._player.state.shares).all()
-    assert agent._player.state.shares.sum() == pytest.approx(1.0)
+    assert np.isfinite(agent._runner.state.shares).all()
+    assert agent._runner.state.shares.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.statistical

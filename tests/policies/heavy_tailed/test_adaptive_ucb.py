@@ -116,7 +116,7 @@ def test_a_histogram_under_way_ends_once_another_was_seen():
     """Late rewards: by the first release each arm is in the midst of its second histogram."""
     agent = make(epsilon=50.0, first_batch=80).agent(seed=1)
     decisions = [agent.ask() for _ in range(180)]
-    state = agent._player.state
+    state = agent._runner.state
     asked = state.pools.placed.copy()
     assert (asked < 20).all()
     assert (state.pools.size == 80).all()

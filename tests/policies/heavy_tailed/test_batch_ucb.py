@@ -181,7 +181,7 @@ def test_the_estimate_is_the_weighted_mean_of_what_was_released():
                 agent.tell(decision, (0.5, 0.25, 0.125)[decision.phase - 1])
         weights = shares * parts
         expected = weights @ [0.5, 0.25, 0.125] / weights.sum()
-        state = agent._player.state
+        state = agent._runner.state
         assert state.pools.means[0] == pytest.approx(expected, abs=1e-6)
         assert state.widths[0] == pytest.approx(policy.schedule.radii[2] / weights.sum())
 
@@ -195,10 +195,10 @@ def test_noise_aside_the_batch_is_a_truncated_mean():
     agent = policy.agent(seed=1)
     for reward in (0.5, 0.25, 2 * level, -0.125):
         agent.tell(agent.ask(), reward)
-    assert agent._player.state.pools.means[0] == pytest.approx(0.625 / 4, abs=1e-6)
+    assert agent._runner.state.pools.means[0] == pytest.approx(0.625 / 4, abs=1e-6)
     for _ in range(60):  # past the last batch: on and on
         agent.tell(agent.ask(), 0.5)
-    assert agent._player.state.pools.number[0] == 4
+    assert agent._runner.state.pools.number[0] == 4
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +270,7 @@ def test_an_owner_reports_at_the_level_of_the_batch():
         decision = agent.ask()
         assert agent.report_level(decision) == levels[batch]
         agent.tell_report(decision, 3.0)
-    assert agent._player.state.pools.means[0] == pytest.approx(3.0)  # of reports, nothing is added
+    assert agent._runner.state.pools.means[0] == pytest.approx(3.0)  # of reports, nothing is added
 
 
 def test_local_rewards_are_reported_with_noise_before_they_count():
@@ -279,7 +279,7 @@ def test_local_rewards_are_reported_with_noise_before_they_count():
     agent = policy.agent(seed=1)
     for reward in (0.5, 2 * float(policy.schedule.levels[0])):
         agent.tell(agent.ask(), reward)
-    assert agent._player.state.pools.means[0] == pytest.approx(0.25, abs=1e-5)
+    assert agent._runner.state.pools.means[0] == pytest.approx(0.25, abs=1e-5)
 
 
 def test_the_tables_of_a_policy_cannot_be_written_to() -> None:

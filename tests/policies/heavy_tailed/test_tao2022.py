@@ -18,8 +18,8 @@ from balaclava.authoring import Epsilon
 from balaclava.environments.hard_instances import hard_arms, hard_local_arms, hard_pair
 from balaclava.errors import DecisionError, MomentWarning, ParameterError, RewardError
 from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
-from balaclava.policies.local import LocalRealPolicy
-from balaclava.policies.moments import is_as_told
+from balaclava.policies.local_policies import LocalRealPolicy
+from balaclava.policies.theorem_conditions import moments_hold
 from balaclava.privacy.device_report import truncated_report
 from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.laplace import laplace_report
@@ -803,8 +803,8 @@ def test_a_central_moment_and_a_range_of_means_stand_for_a_raw_moment(name: str)
     world = bl.environment("gaussian", means=[4.0, 3.5])
     assert central.central_moments
     assert not raw.central_moments
-    assert is_as_told(central, world)
-    assert not is_as_told(central, bl.environment("gaussian", means=[6.0, 5.5]))
+    assert moments_hold(central, world)
+    assert not moments_hold(central, bl.environment("gaussian", means=[6.0, 5.5]))
 
 
 def test_raw_and_central_moments() -> None:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.agents.estimates import winner_of
+from balaclava.agents.estimates import interval_winner
 from balaclava.cli import main
 from balaclava.errors import DeviceError, EstimateError, ExperimentFileError, ParameterError
 from balaclava.experiments.experiment_file import read_plan
@@ -52,7 +52,7 @@ def test_shares_are_those_of_the_agents_rule():
         assert run.released is not None
         for c, row in enumerate(run.released):
             shown = [(int(n), mean, int(draws)) for n, mean, draws in row]
-            if winner_of([limits(params, *each, 0.025) for each in shown]) is not None:
+            if interval_winner([limits(params, *each, 0.025) for each in shown]) is not None:
                 rounds.append(RESULTS.checkpoints[c])
                 break
     assert np.median(rounds) == RESULTS.winners(0.95)[0].median_round

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.agents.restoring import carried_over
+from balaclava.agents.restoring import through_a_save
 from balaclava.auditing.rare_answers import RareAnswers
 from balaclava.auditing.scenario import Neighbour, Scenario
 from balaclava.auditing.state_copies import copy_state, fingerprint
@@ -105,7 +105,7 @@ class ScenarioRunner:
             numbers += row
         if policy.estimation is not None:
             for each in range(policy.arms):
-                numbers += policy.estimation.shown(self.params, state, each)
+                numbers += policy.estimation.read(self.params, state, each)
         return np.array([-1.0 if number is None else number for number in numbers]).tobytes()
 
     def restore(self, state: Any, i: int) -> Any:

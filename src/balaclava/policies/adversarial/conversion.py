@@ -27,12 +27,12 @@ from balaclava.policies.base import (
     REGISTRY,
     Kernels,
     Policy,
-    as_it_is,
     nothing_to_forget,
     register,
+    unchanged_reward,
 )
-from balaclava.policies.holdout import HoldoutPolicy
-from balaclava.policies.losses import (
+from balaclava.policies.pooled_policies import HoldoutPolicy
+from balaclava.policies.loss_policies import (
     LOST_LOSS,
     LearningRateScale,
     LossPolicy,
@@ -92,7 +92,7 @@ def converted(
     choose: Callable[..., Any],
     learn: Callable[..., Any],
     forget: Callable[..., Any] = nothing_to_forget,
-    prepare: Callable[..., Any] = as_it_is,
+    prepare: Callable[..., Any] = unchanged_reward,
 ) -> Kernels:
     """Wrap the kernels of a base. Cached, so that they are compiled once."""
 

@@ -11,8 +11,8 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic import exp3
-from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
-from balaclava.policies.losses import (
+from balaclava.policies.local_policies import REPORTED, LocalPolicy, unit_laplace_report
+from balaclava.policies.loss_policies import (
     LearningRateScale,
     Outstanding,
     PrivateLossPolicy,

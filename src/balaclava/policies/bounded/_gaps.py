@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from balaclava.policies.base import BoundedPolicy
-from balaclava.policies.laws import draws_its_means
+from balaclava.policies.theorem_conditions import draws_its_means
 
 
 def unit_gaps(policy: BoundedPolicy, environment: Any) -> tuple[np.ndarray, float] | None:

@@ -18,7 +18,7 @@ from balaclava.policies.bounded.batched import (
     learn_alone,
 )
 from balaclava.policies.intervals import FROM_POOLS
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 
 
 @kernel(borrows=True)

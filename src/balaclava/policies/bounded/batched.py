@@ -27,7 +27,7 @@ from balaclava.frames.pools import (
     use_mean,
 )
 from balaclava.policies.base import PrivateBoundedPolicy
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
 BatchRatio = Annotated[float, Range(1, meaning="growth of an arm's pulls by batch", open_low=True)]

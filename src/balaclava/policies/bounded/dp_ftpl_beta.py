@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.start_phase import count_reward
-from balaclava.frames.tally import Tally, begin_tally
+from balaclava.frames.tally import Tally, begin_tally, count_reward
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.dp_ftpl_gauss import Params, StartPhasePolicy, highest_draw
 from balaclava.privacy.mechanisms.perturbed_index import (

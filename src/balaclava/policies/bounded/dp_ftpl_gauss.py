@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from balaclava._core.declared import Delta, EpsilonOrZero
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
-from balaclava.frames.start_phase import count_reward, starting_arm
-from balaclava.frames.tally import Tally, begin_tally
+from balaclava.frames.tally import Tally, begin_tally, count_reward, starting_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.privacy.guarantee import Scope

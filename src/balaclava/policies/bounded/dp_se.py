@@ -28,12 +28,12 @@ from balaclava.frames.epochs import (
 from balaclava.policies.base import (
     Kernels,
     PrivateBoundedPolicy,
-    failure_probability_of,
+    failure_or_inverse_horizon,
     register,
 )
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.intervals import FROM_POOLS
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.theory.elimination_regret import most_regret, removal_epochs
 
@@ -166,10 +166,10 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        failure_probability_of(self)
+        failure_or_inverse_horizon(self)
 
     def constants(self) -> Params:
-        beta = failure_probability_of(self)
+        beta = failure_or_inverse_horizon(self)
         return Params(
             arms=self.arms,
             reward_range=self.reward_range,

@@ -48,7 +48,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
+def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
     """Rewards up to the last power of two: few releases, with far less noise than a tree."""
     whole = state.counters.whole
     n, draws = 0, tree_levels(whole.items[arm])
@@ -114,6 +114,6 @@ class DPUCB(PrivateBoundedPolicy):
     name = "dp-ucb"
     reference = "Tossou, Dimitrakakis 2016"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    estimation = Estimation(shown, limits)
+    estimation = Estimation(read_mean, limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -13,7 +13,7 @@ from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import dp_ucb
 
-begin_sums, learn_sums, shown_sums = dp_ucb.begin, dp_ucb.learn, dp_ucb.shown
+begin_sums, learn_sums, read_sums = dp_ucb.begin, dp_ucb.learn, dp_ucb.read_mean
 
 
 class State(NamedTuple):
@@ -56,8 +56,8 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return shown_sums(params, state.known, arm)
+def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
+    return read_sums(params, state.known, arm)
 
 
 @register
@@ -106,6 +106,6 @@ class DPUCBBound(PrivateBoundedPolicy):
     name = "dp-ucb-bound"
     reference = "Tossou, Dimitrakakis 2016"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    estimation = Estimation(shown, dp_ucb.limits)
+    estimation = Estimation(read_mean, dp_ucb.limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

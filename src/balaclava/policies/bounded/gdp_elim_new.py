@@ -27,7 +27,7 @@ from balaclava.frames.epochs import (
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.intervals import FROM_POOLS
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.mechanisms.truncated_laplace import exceeded_with, truncated_laplace_release
 
 

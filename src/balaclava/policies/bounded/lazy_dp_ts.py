@@ -14,7 +14,7 @@ from balaclava.frames.pools import (
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
 from balaclava.policies.intervals import FROM_POOLS
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 
 
 @kernel(borrows=True)

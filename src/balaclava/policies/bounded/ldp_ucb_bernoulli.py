@@ -10,7 +10,7 @@ from balaclava._core.kernels import kernel
 from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1
-from balaclava.policies.local import LocalBoundedPolicy, unit_bit_report
+from balaclava.policies.local_policies import LocalBoundedPolicy, unit_bit_report
 from balaclava.theory.confidence_sequences import mean_interval
 
 
@@ -34,7 +34,7 @@ def mean_behind(params: Any, chance: float) -> float:
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: Indices, arm: int) -> tuple[int, float, float]:
+def read_mean(params: Any, state: Indices, arm: int) -> tuple[int, float, float]:
     return state.tally.pulls[arm], mean_behind(params, state.means[arm]), 0
 
 
@@ -104,6 +104,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     learn_report = staticmethod(learn_ucb1)
     reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    estimation = Estimation(shown, limits)
+    estimation = Estimation(read_mean, limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -10,7 +10,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.intervals import FROM_REPORTS
-from balaclava.policies.local import LocalBoundedPolicy, unit_laplace_report
+from balaclava.policies.local_policies import LocalBoundedPolicy, unit_laplace_report
 
 
 @kernel(borrows=True)

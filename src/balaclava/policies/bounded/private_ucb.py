@@ -71,7 +71,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def shown(params: Params, state: State, arm: int) -> tuple[int, float, float]:
+def read_mean(params: Params, state: State, arm: int) -> tuple[int, float, float]:
     """The mean of the largest node, which holds the first 2^j rewards."""
     levels = tree_levels(state.trees.items[arm])
     if levels == 0:
@@ -141,7 +141,7 @@ class PrivateUCB(PrivateBoundedPolicy):
     name = "private-ucb"
     reference = "Mishra, Thakurta 2015"
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
-    estimation = Estimation(shown, limits)
+    estimation = Estimation(read_mean, limits)
     epsilon: Epsilon
     horizon: Horizon
     failure_probability: FailureProbability = 0.1

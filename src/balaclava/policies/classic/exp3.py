@@ -12,9 +12,9 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.arm_probabilities import add_loss, draw_arm, least_loss
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.losses import (
-    MIXING,
-    REACH,
+from balaclava.policies.loss_policies import (
+    EVEN_SHARE,
+    NOISE_REACH,
     LearningRate,
     LossPolicy,
     rivals_are_arms,
@@ -139,12 +139,14 @@ class Exp3(LossPolicy):
         if eta is None:
             rounds = 0.5 if self.horizon is None else self.horizon
             square = 2.0 * rounds * K
-            square *= 1.0 + max(self.loss_noise, self.loss_noise**2) * (REACH * self._log) ** 2
+            square *= (
+                1.0 + max(self.loss_noise, self.loss_noise**2) * (NOISE_REACH * self._log) ** 2
+            )
             eta = math.sqrt(math.log(K) / square)
         eta *= self.learning_rate_scale
         gamma = self.gamma
         if gamma is None:
-            gamma = min(MIXING * eta * K * self.loss_noise * self._log, 1.0)
+            gamma = min(EVEN_SHARE * eta * K * self.loss_noise * self._log, 1.0)
         return Params(arms=K, outstanding=self.outstanding, eta=eta, gamma=gamma, anytime=anytime)
 
     @property
@@ -171,7 +173,7 @@ class Exp3(LossPolicy):
         if anytime:
             c = self.learning_rate_scale
             return None if gamma else (c + 1.0 / c) * math.sqrt(horizon * K * math.log(K))
-        least = min(eta * K * self.loss_noise * REACH * self._log, 1.0)
+        least = min(eta * K * self.loss_noise * NOISE_REACH * self._log, 1.0)
         if eta == 0.0 or gamma < least:
             return None
         each = eta * K * second_moment(self.loss_noise) + gamma

@@ -17,8 +17,8 @@ from balaclava.estimators.expert_weights import (
 )
 from balaclava.frames.pending import FORGOTTEN, forget_note, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.expert_advice import ExpertPolicy
-from balaclava.policies.losses import LearningRateScale, Outstanding
+from balaclava.policies.expert_policies import ExpertPolicy
+from balaclava.policies.loss_policies import LearningRateScale, Outstanding
 
 Mixing = Annotated[float, Range(0, 1, "share of uniform draws", open_high=True)]
 

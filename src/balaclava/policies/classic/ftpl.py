@@ -12,7 +12,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.arm_probabilities import add_loss, chances_to_lead
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.losses import REACH, LearningRate, LossPolicy, rivals_are_arms
+from balaclava.policies.loss_policies import NOISE_REACH, LearningRate, LossPolicy, rivals_are_arms
 
 Resamples = Annotated[int, Range(1, 2**53, "most draws that estimate the chance of an arm")]
 
@@ -155,7 +155,7 @@ class FTPL(LossPolicy):
     @property
     def _noise(self) -> float:
         """A bound on the noise of all rounds that fails with probability below 1/n."""
-        return REACH * self.loss_noise * math.log(self.arms * self.horizon)
+        return NOISE_REACH * self.loss_noise * math.log(self.arms * self.horizon)
 
     @property
     def _largest_rate(self) -> float:

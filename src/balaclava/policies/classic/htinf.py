@@ -12,7 +12,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.arm_probabilities import add_loss, draw_arm, tsallis_chances
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
+from balaclava.policies.loss_policies import LossPolicy, rivals_are_arms, second_moment
 
 Order = Annotated[float, Range(1, 2, "alpha, order of the known moment", open_low=True)]
 Sigma = Annotated[float, Range(0, meaning="E|loss|^alpha is at most sigma^alpha", open_low=True)]

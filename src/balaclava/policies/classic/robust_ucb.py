@@ -24,7 +24,7 @@ from balaclava.estimators.truncated_mean import (
     truncation_level,
 )
 from balaclava.policies.base import Kernels, Policy, register
-from balaclava.policies.moments import is_as_told
+from balaclava.policies.theorem_conditions import moments_hold
 
 
 class State(NamedTuple):
@@ -328,7 +328,7 @@ class RobustUCB(Policy):
         None for median-of-means, whose estimate of fewer than 32 log t + 2 rewards fails more
         often (errata, Bubeck 2).
         """
-        if self.estimator == "median-of-means" or not is_as_told(self, environment):
+        if self.estimator == "median-of-means" or not moments_hold(self, environment):
             return None
         if horizon > self.horizon or self.radius_scale != 1.0 or self.refresh != 0.0:
             return None

@@ -21,7 +21,7 @@ from balaclava.frames.blocks import (
     next_turn,
     start_block,
 )
-from balaclava.policies.base import BoundedPolicy, Kernels, failure_probability_of, register
+from balaclava.policies.base import BoundedPolicy, Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.intervals import FROM_TALLY
 
 
@@ -163,8 +163,8 @@ class SuccessiveElimination(BoundedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        failure_probability_of(self)
+        failure_or_inverse_horizon(self)
 
     def constants(self) -> Params:
-        confidence = math.log(4.0 * self.arms / failure_probability_of(self))
+        confidence = math.log(4.0 * self.arms / failure_or_inverse_horizon(self))
         return Params(self.arms, self.reward_range, self.radius_scale, confidence)

@@ -12,7 +12,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.arm_probabilities import add_loss, draw_arm, tsallis_chances
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.losses import LossPolicy, rivals_are_arms, second_moment
+from balaclava.policies.loss_policies import LossPolicy, rivals_are_arms, second_moment
 
 Sigma = Annotated[float, Range(0, meaning="E loss^2 is at most sigma^2", open_low=True)]
 

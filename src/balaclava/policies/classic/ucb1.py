@@ -11,7 +11,7 @@ from balaclava._core.declared import RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, Policy, register
-from balaclava.policies.laws import draws_its_means
+from balaclava.policies.theorem_conditions import draws_its_means
 
 
 class Indices(NamedTuple):

@@ -35,9 +35,9 @@ from balaclava.frames.epochs import (
     open_epoch,
 )
 from balaclava.frames.pools import UNLEARNED
-from balaclava.policies.base import PrivateRealPolicy, failure_probability_of
-from balaclava.policies.moments import is_as_told, require_levels
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.base import PrivateRealPolicy, failure_or_inverse_horizon
+from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.theorem_conditions import moments_hold, require_levels
 from balaclava.privacy.mechanisms.truncation import exact_step
 from balaclava.theory.elimination_regret import elimination_regret, worst_elimination_regret
 from balaclava.theory.truncation_radius import (
@@ -231,7 +231,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        failure_probability_of(self)
+        failure_or_inverse_horizon(self)
 
     def require_levels(self) -> None:
         """Refuse parameters whose truncation levels leave the range of 64-bit floats."""
@@ -245,7 +245,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
 
     def frame(self, scale: float, terms: RadiusTerms) -> Params:
         """The constants of both policies."""
-        alpha, delta = self.contamination, failure_probability_of(self)
+        alpha, delta = self.contamination, failure_or_inverse_horizon(self)
         return Params(
             arms=self.arms,
             epsilon=self.epsilon,
@@ -287,7 +287,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         gaps, wasted = environment.gaps, self._rounds_below_the_threshold(horizon)
         cost = gaps.mean() if self.constants().first_phase <= EACH_ROUND else gaps.max()
         phases = list(self.batches(horizon))
-        failure = failure_probability_of(self) * self.arms * len(phases)
+        failure = failure_or_inverse_horizon(self) * self.arms * len(phases)
         later = elimination_regret(gaps, phases, horizon - wasted, failure)
         return float(wasted * cost + later)
 
@@ -302,7 +302,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         phases = list(self.batches(horizon))
         pulls = np.cumsum([float(size) for size, _ in phases]).tolist()
         steps = [(4.0 * beta, total) for (_, beta), total in zip(phases, pulls, strict=True)]
-        failure = failure_probability_of(self) * self.arms * len(phases)
+        failure = failure_or_inverse_horizon(self) * self.arms * len(phases)
         later = worst_elimination_regret(self.arms, steps, horizon - wasted, failure, largest)
         return float(wasted * largest + later)
 
@@ -325,4 +325,4 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         return self.radius_scale >= 1.0 and known
 
     def _is_proved_for(self, environment: Any) -> bool:
-        return self._is_proved and is_as_told(self, environment, rounding=1e-9)
+        return self._is_proved and moments_hold(self, environment, rounding=1e-9)

@@ -21,7 +21,7 @@ from balaclava.frames.epochs import (
     needs_epoch,
     next_decision,
 )
-from balaclava.policies.base import Kernels, failure_probability_of, register
+from balaclava.policies.base import Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.contaminated.prae import (
     Params,
     PraePolicy,
@@ -320,13 +320,15 @@ class PRAECentral(PraePolicy):
     @property
     def needed_threshold(self) -> float:
         _, margin = self._bins()
-        return 2 * located_threshold(self.bins, margin, self.epsilon, failure_probability_of(self))
+        return 2 * located_threshold(
+            self.bins, margin, self.epsilon, failure_or_inverse_horizon(self)
+        )
 
     def constants(self) -> Params:
         width, _ = self._bins()
         c = self.moment_bound ** (1.0 / self.moment_order) + 2 * width
         # Half of delta is for the first step.
-        terms = mixed_terms(self.contamination, failure_probability_of(self) / 2)
+        terms = mixed_terms(self.contamination, failure_or_inverse_horizon(self) / 2)
         return self.frame(c, terms)._replace(
             folds=2, low=-self.mean_range - width, width=width, bins=self.bins
         )

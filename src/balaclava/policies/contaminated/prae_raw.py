@@ -15,7 +15,7 @@ from balaclava.frames.epochs import (
     is_settled,
     keep_release,
 )
-from balaclava.policies.base import Estimation, Kernels, failure_probability_of, register
+from balaclava.policies.base import Estimation, Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.contaminated.prae import (
     Params,
     PraePolicy,
@@ -78,7 +78,7 @@ def forget(params: Params, state: PraeState, t: int, arm: int, phase: int, rng: 
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+def read_mean(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """The mean of the last batch, with its radius; rewards are counted in all batches."""
     epochs = state.epochs
     return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
@@ -152,7 +152,7 @@ class PRAERaw(PraePolicy):
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
     kernels: ClassVar[Kernels] = Kernels(begin, choose_in_batches, learn, forget)
-    estimation = Estimation(shown, limits_within_radius)
+    estimation = Estimation(read_mean, limits_within_radius)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (
         {"horizon": 600, "moment_order": 2, "moment_bound": 3.2, "radius_scale": 0.05},
@@ -185,7 +185,7 @@ class PRAERaw(PraePolicy):
     def require_estimates(self, failure: float) -> Estimation:
         """With radius="mixed" each estimate is within its radius, for any number of rewards."""
         batches = math.ceil(math.log2((self.horizon or MOST_ROUNDS) + 2))
-        fails = batches * failure_probability_of(self)
+        fails = batches * failure_or_inverse_horizon(self)
         proved = self.radius_scale >= 1.0 and self.radius == "mixed"
         require_radii(self, proved, fails, failure)
         return super().require_estimates(failure)
@@ -194,11 +194,11 @@ class PRAERaw(PraePolicy):
     def needed_threshold(self) -> float:
         if self.radius == "mixed":
             return 0.0
-        return counted_threshold(self.contamination, failure_probability_of(self))
+        return counted_threshold(self.contamination, failure_or_inverse_horizon(self))
 
     def constants(self) -> Params:
         terms = mixed_terms if self.radius == "mixed" else counted_terms
         return self.frame(
             self.moment_bound ** (1.0 / self.moment_order),
-            terms(self.contamination, failure_probability_of(self)),
+            terms(self.contamination, failure_or_inverse_horizon(self)),
         )

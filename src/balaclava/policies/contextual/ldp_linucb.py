@@ -12,7 +12,7 @@ from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import CONTEXT_IS_PUBLIC, SPREAD, ContextualPolicy
 from balaclava.policies.contextual.linucb import Params, Regression, begin_regression, choose
 from balaclava.policies.contextual.linucb import learn as learn_linucb
-from balaclava.policies.local import REPORTED, LocalBoundedPolicy, unit_bit_report
+from balaclava.policies.local_policies import REPORTED, LocalBoundedPolicy, unit_bit_report
 
 
 @kernel(borrows=True)

@@ -18,7 +18,7 @@ from balaclava._core.declared import FailureProbability, RadiusScale, Range
 from balaclava._core.kernels import kernel
 from balaclava.errors import ContextError
 from balaclava.policies.base import BoundedPolicy
-from balaclava.policies.losses import Outstanding
+from balaclava.policies.loss_policies import Outstanding
 
 FeatureCount = Annotated[int, Range(1, 10_000, "features of an arm, or of a person if disjoint")]
 FeatureBound = Annotated[

@@ -44,7 +44,7 @@ from balaclava.frames.episodes import (
     keep_release,
 )
 from balaclava.frames.pools import NO_ROW, UNLEARNED
-from balaclava.policies.base import PrivateBoundedPolicy, Released
+from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
 from balaclava.policies.contextual.linear_context import (
     SPREAD,
     PrivateContextualPolicy,
@@ -176,11 +176,11 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
             step=grid_step(bound),
         )
 
-    def released(self, state: Any) -> Sequence[Released]:
+    def released(self, state: Any) -> Sequence[ArmRelease]:
         """All that was released, a set of coefficients an entry; there are no means of arms."""
         episodes = state.episodes
         return [
-            Released(
+            ArmRelease(
                 arm=block, rewards=int(rewards), mean=math.nan, draws=int(draws), batches=int(draws)
             )
             for block, (rewards, draws) in enumerate(

@@ -22,8 +22,8 @@ from balaclava.estimators.expert_weights import (
 )
 from balaclava.frames.pending import FORGOTTEN, next_is_taken, take_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.expert_advice import PrivateExpertPolicy
-from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
+from balaclava.policies.expert_policies import PrivateExpertPolicy
+from balaclava.policies.loss_policies import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.exact_noise import grid_step
 from balaclava.privacy.mechanisms.analytic_gaussian import (

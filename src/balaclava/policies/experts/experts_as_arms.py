@@ -32,9 +32,9 @@ from balaclava.policies.adversarial.conversion import (
     filled_in,
 )
 from balaclava.policies.base import Kernels
-from balaclava.policies.expert_advice import PrivateExpertPolicy
-from balaclava.policies.holdout import HoldoutPolicy
-from balaclava.policies.losses import LOST_LOSS, LearningRateScale, Outstanding
+from balaclava.policies.expert_policies import PrivateExpertPolicy
+from balaclava.policies.loss_policies import LOST_LOSS, LearningRateScale, Outstanding
+from balaclava.policies.pooled_policies import HoldoutPolicy
 
 ConvertedExperts = TypeVar("ConvertedExperts", bound="ConvertedExpertPolicy")
 

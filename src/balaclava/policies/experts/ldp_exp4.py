@@ -12,10 +12,10 @@ from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
-from balaclava.policies.expert_advice import PrivateExpertPolicy
-from balaclava.policies.local import REPORTED, LocalPolicy, unit_laplace_report
-from balaclava.policies.losses import (
-    MIXING,
+from balaclava.policies.expert_policies import PrivateExpertPolicy
+from balaclava.policies.local_policies import REPORTED, LocalPolicy, unit_laplace_report
+from balaclava.policies.loss_policies import (
+    EVEN_SHARE,
     LearningRateScale,
     Outstanding,
 )
@@ -120,7 +120,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
             experts=N,
             outstanding=self.outstanding,
             learning_rate=eta,
-            mixing=MIXING * eta * K * x,
+            mixing=EVEN_SHARE * eta * K * x,
             epsilon=self.epsilon,
         )
 

@@ -37,7 +37,7 @@ from balaclava.frames.pools import (
     use_mean,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
-from balaclava.policies.pooled import PooledPolicy
+from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.exact_noise import to_grid
 from balaclava.privacy.mechanisms.laplace import laplace_release
 

@@ -47,15 +47,15 @@ from balaclava.policies.base import (
     Estimation,
     Kernels,
     PrivateRealPolicy,
-    failure_probability_of,
+    failure_or_inverse_horizon,
     register,
 )
 from balaclava.policies.intervals import limits_within_radius, require_radii
-from balaclava.policies.moments import (
-    is_as_told,
+from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.theorem_conditions import (
+    moments_hold,
     require_levels,
 )
-from balaclava.policies.pooled import PooledPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.batch_radii import (
@@ -201,7 +201,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: State, arm: int) -> tuple[int, float, float]:
+def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
     """The estimate in use, with its radius."""
     return state.pools.rewards[arm], state.pools.means[arm], state.widths[arm]
 
@@ -210,7 +210,7 @@ class BatchUCBPolicy(PooledPolicy):
     """Parameters, tables and regret bound of the central and the local policy."""
 
     pools: ClassVar[str] = "pools"
-    estimation = Estimation(shown, limits_within_radius)
+    estimation = Estimation(read_mean, limits_within_radius)
     estimates: ClassVar[str] = "means"
     epsilon: Epsilon
     moment_order: MomentOrder
@@ -223,7 +223,7 @@ class BatchUCBPolicy(PooledPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        failure_probability_of(self)
+        failure_or_inverse_horizon(self)
         if self.contamination > 0.0 and self.contamination >= breakdown_point(self.moment_order):
             raise self.refuse(
                 "contamination",
@@ -256,7 +256,7 @@ class BatchUCBPolicy(PooledPolicy):
         horizon = self.horizon or MOST_ROUNDS
         first = self.first_batch or first_size(self.premises, max(horizon // (4 * self.arms), 1))
         return schedule(
-            self.premises, first, horizon, failure_probability_of(self), self.radius_scale
+            self.premises, first, horizon, failure_or_inverse_horizon(self), self.radius_scale
         )
 
     def constants(self) -> Params:
@@ -264,7 +264,9 @@ class BatchUCBPolicy(PooledPolicy):
 
     def require_estimates(self, failure: float) -> Estimation:
         """All estimates of an arm are within their radii, except with probability beta a side."""
-        require_radii(self, self.radius_scale >= 1.0, 2.0 * failure_probability_of(self), failure)
+        require_radii(
+            self, self.radius_scale >= 1.0, 2.0 * failure_or_inverse_horizon(self), failure
+        )
         return super().require_estimates(failure)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
@@ -280,13 +282,13 @@ class BatchUCBPolicy(PooledPolicy):
         pulls = np.array(
             [sizes.cumsum()[2.0 * radii < gap].min(initial=2**62) for gap in gaps], np.float64
         )
-        fails = min(self.arms * failure_probability_of(self), 1.0)
+        fails = min(self.arms * failure_or_inverse_horizon(self), 1.0)
         worst = fails * horizon * float(gaps.max())
         return min(most_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
 
     def _describes(self, environment: Any) -> bool:
         """Whether the rewards satisfy the assumptions."""
-        if not is_as_told(self, environment, rounding=1e-9):
+        if not moments_hold(self, environment, rounding=1e-9):
             return False
         mean_range = self.premises.mean_range
         return mean_range is None or bool(np.abs(environment.means).max() <= mean_range)

@@ -12,9 +12,9 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.classic import ucb1
-from balaclava.policies.moments import (
+from balaclava.policies.theorem_conditions import (
     TailOrder,
-    is_as_told,
+    moments_hold,
     raw_bound,
     require_levels,
 )
@@ -224,7 +224,7 @@ class DPRUCB(PrivateRealPolicy):
         probability at most 2 t^-3, which adds less than 1 pull in all.
         """
         enough = self.error <= _BONUS * self.radius_scale
-        if horizon > self.horizon or not enough or not is_as_told(self, environment):
+        if horizon > self.horizon or not enough or not moments_hold(self, environment):
             return None
         gaps, a = environment.gaps, self.moment_order / (self.moment_order - 1.0)
         # 2 bonus(n) = D, solved for n in logarithms: the powers are large.

@@ -19,7 +19,7 @@ from balaclava.policies.heavy_tailed.dpr_batch_ucb import (
     choose,
     close,
 )
-from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
+from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace_report
 
 
 @kernel(borrows=True)

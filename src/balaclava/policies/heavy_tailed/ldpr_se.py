@@ -32,7 +32,7 @@ from balaclava.policies.heavy_tailed.truncated_elimination import (
     Params,
     TruncatedEliminationPolicy,
 )
-from balaclava.policies.local import LocalRealPolicy, truncated_laplace_report
+from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace_report
 
 
 class State(NamedTuple):

@@ -17,15 +17,15 @@ from balaclava._core.declared import (
     RadiusScale,
 )
 from balaclava._core.kernels import kernel
-from balaclava.policies.base import Estimation, failure_probability_of
+from balaclava.policies.base import Estimation, failure_or_inverse_horizon
 from balaclava.policies.intervals import limits_within_radius, require_radii
-from balaclava.policies.moments import (
+from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.theorem_conditions import (
     TailOrder,
-    is_as_told,
+    moments_hold,
     raw_bound,
     require_levels,
 )
-from balaclava.policies.pooled import PooledPolicy
 from balaclava.theory.elimination_regret import (
     most_regret,
     removal_epochs,
@@ -51,7 +51,7 @@ class Params(NamedTuple):
 
 
 @kernel(borrows=True)
-def shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+def read_mean(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """The mean of the last epoch, with its radius; rewards are counted in all epochs."""
     epochs = state.epochs
     return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
@@ -65,7 +65,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
     """
 
     pools: ClassVar[str] = "epochs"
-    estimation = Estimation(shown, limits_within_radius)
+    estimation = Estimation(read_mean, limits_within_radius)
     epoch_length: ClassVar[Callable[..., int]]
     truncation_level: ClassVar[Callable[..., float]]
     allowed_error: ClassVar[float]  # of an estimate, in units of err: half the test's
@@ -92,7 +92,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
             epsilon=self.epsilon,
             order=self.moment_order,
             log_bound=math.log(raw_bound(self)),
-            beta=failure_probability_of(self),
+            beta=failure_or_inverse_horizon(self),
             radius_scale=self.radius_scale,
             explore=self.explore,
             holdout=self.holdout,
@@ -116,7 +116,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
         """All estimates are within their radii, except with probability `failures` beta."""
         longest = float(self.horizon or 2**61)
         error = self.error(min(float(self.first_epoch), longest), longest)
-        fails = self.failures * failure_probability_of(self) / self.arms
+        fails = self.failures * failure_or_inverse_horizon(self) / self.arms
         require_radii(self, error <= self.allowed_error * self.radius_scale, fails, failure)
         return super().require_estimates(failure)
 
@@ -128,7 +128,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
         most R_1 + ... + R_tau times, tau the first epoch with 2^-tau <= gap. The bound adds these
         up to the horizon, and counts the whole horizon if an estimate fails.
         """
-        if not is_as_told(self, environment):
+        if not moments_hold(self, environment):
             return None
         gaps = environment.gaps
         if not (gaps > 0).any():

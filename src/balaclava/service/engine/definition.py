@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from balaclava._core.declared import LARGEST_EPSILON
-from balaclava.agents.player import checked_reward
 from balaclava.agents.settling import guarantee_when_settled
 from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import REGISTRY, Policy
@@ -53,7 +52,7 @@ class ExperimentDefinition:
         try:
             policy = definition.make_policy()
             if definition.default_reward is not None:
-                checked_reward(policy, definition.default_reward)
+                policy.checked_reward(definition.default_reward)
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
         definition._require_fit(policy)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sqlalchemy import insert, select, update
 
-from balaclava.agents.player import REPORT, REWARD, Lesson
+from balaclava.agents.policy_runner import REPORT, REWARD, Observation
 from balaclava.errors import RewardError
 from balaclava.service.credentials import Role, Vault, is_decision_id, key_digest, new_key
 from balaclava.service.engine.definition import ExperimentDefinition
@@ -154,10 +154,10 @@ class RecordRewards(WriteJob):
             wanted = "report" if outcome.kind == REWARD else "value"
             return Problem(422, f"{experiment.policy.name} takes {{{wanted!r}: number}}")
         try:
-            lesson = experiment.player.checked(Lesson(outcome.kind, outcome.value))
+            observation = experiment.player.checked(Observation(outcome.kind, outcome.value))
         except RewardError as error:
             return Problem(422, str(error))
-        experiment.take(row, lesson)
+        experiment.take(row, observation)
         # The same answer, and the same work, whatever is stored: any other would tell.
         work.update_decision(row)
         if not experiment.window:

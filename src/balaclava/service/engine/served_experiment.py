@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from balaclava.agents.decisions import Open
-from balaclava.agents.estimates import Reading
-from balaclava.agents.player import REWARD, Choice, Lesson, Player
+from balaclava.agents.decisions import OpenDecision
+from balaclava.agents.estimates import EstimateReader
+from balaclava.agents.policy_runner import REWARD, Choice, Observation, PolicyRunner
 from balaclava.agents.saving import fill_from_bytes, state_bytes
 from balaclava.errors import EstimateError
 from balaclava.privacy.randomness import SystemRandomness
@@ -62,7 +62,7 @@ class ServedExperiment:
         self.definition = definition
         self.policy = definition.make_policy()
         self.labels = [json.dumps(self.policy.arm_label(arm)) for arm in range(self.policy.arms)]
-        self.player = Player(self.policy, SystemRandomness())
+        self.player = PolicyRunner(self.policy, SystemRandomness())
         zeros = [0] * self.policy.arms
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
@@ -164,14 +164,14 @@ class ServedExperiment:
 
     # Rewards
 
-    def take(self, row: dict[str, Any], lesson: Lesson) -> None:
+    def take(self, row: dict[str, Any], observation: Observation) -> None:
         """A reward, or a report, came in time; one that is there already stays."""
         if row["state"] != OPEN or row["kind"] is not None or self.state == FINISHED:
             return
         if self.window:
-            row["kind"], row["value"] = lesson
+            row["kind"], row["value"] = observation
             return
-        self.player.learn(_entry(row), lesson)
+        self.player.learn(_entry(row), observation)
         row["state"] = REWARDED
         self.counters.over += 1
         self.counters.rewarded += 1
@@ -184,14 +184,14 @@ class ServedExperiment:
             self.counters.over += 1
             return
         default = self.definition.default_reward
-        lesson = Lesson(row["kind"], row["value"]) if row["kind"] else None
-        row["state"] = DEFAULTED if lesson is None else REWARDED
-        if lesson is None and default is not None:
-            lesson = self.player.checked(Lesson(REWARD, default))
+        observation = Observation(row["kind"], row["value"]) if row["kind"] else None
+        row["state"] = DEFAULTED if observation is None else REWARDED
+        if observation is None and default is not None:
+            observation = self.player.checked(Observation(REWARD, default))
         self.counters.over += 1
         row["kind"] = row["value"] = None
-        if lesson is not None:
-            self.player.learn(_entry(row), lesson)
+        if observation is not None:
+            self.player.learn(_entry(row), observation)
             self.counters.defaulted += not self.window
             return
         self.player.forget(_entry(row))
@@ -214,7 +214,7 @@ class ServedExperiment:
 
     # What is known
 
-    def reading(self, confidence: float = CONFIDENCE) -> Reading | EstimateError:
+    def reading(self, confidence: float = CONFIDENCE) -> EstimateReader | EstimateError:
         """Released means and their intervals, or why there are none."""
         try:
             return self.player.reading(self.counters.learning, confidence)
@@ -239,16 +239,16 @@ class ServedExperiment:
     def _released_values(self) -> dict[str, Any]:
         """Means and intervals; worked out anew only when something was released since."""
         reading = self.reading()
-        if not isinstance(reading, Reading):
+        if not isinstance(reading, EstimateReader):
             return {}
-        if self._last_snapshot is None or self._last_snapshot[0] != reading.shown:
+        if self._last_snapshot is None or self._last_snapshot[0] != reading.released_means:
             estimates = reading.estimates()
             snapshot = {
                 "means": [finite(each.mean) for each in estimates],
                 "low": [finite(each.interval[0]) for each in estimates],
                 "high": [finite(each.interval[1]) for each in estimates],
             }
-            self._last_snapshot = reading.shown, snapshot
+            self._last_snapshot = reading.released_means, snapshot
         return self._last_snapshot[1]
 
 
@@ -257,5 +257,5 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _entry(row: dict[str, Any]) -> Open:
-    return Open(row["id"], row["round"], row["arm"], row["phase"])
+def _entry(row: dict[str, Any]) -> OpenDecision:
+    return OpenDecision(row["id"], row["round"], row["arm"], row["phase"])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import JSONResponse
 
-from balaclava.agents.player import REPORT, REWARD
+from balaclava.agents.policy_runner import REPORT, REWARD
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import ReceivedReward
 from balaclava.service.http.metrics import Metrics

@@ -25,10 +25,10 @@ Outstanding = Annotated[int, Range(1, 10**7, "decisions that may wait for their 
 LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses it is told")]
 
 # In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
-REACH = math.sqrt(10.0)
+NOISE_REACH = math.sqrt(10.0)
 # The share of even draws, in units of eta K lam log(K n): as REACH / MIXING < 1, eta times an
 # estimated loss stays above -1, which is all that the proofs of EXP3 and EXP4 need.
-MIXING = 4.0
+EVEN_SHARE = 4.0
 
 
 class LossPolicy(Policy):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.agents.saving import digest_of
+from balaclava.agents.saving import content_digest
 from balaclava.errors import BalaclavaError, PolicyError, SavedStateError
 from balaclava.frames.tally import begin_tally
 from balaclava.testing.examples import examples
@@ -71,7 +71,7 @@ def test_a_batch_without_end_survives_a_save():
     for _ in range(130):
         decision = agent.ask()
         agent.tell(decision, float(decision.arm))
-    assert policy.pools_of(agent._player.state).size.max() > 10**18
+    assert policy.pools_of(agent._runner.state).size.max() > 10**18
     assert goes_on_as_before(agent)
 
 
@@ -160,7 +160,7 @@ def test_what_makes_no_sense_is_refused_behind_a_fresh_seal(kind):
         for what, damaged in damages:
             count += 1
             try:
-                damaged["digest"] = digest_of(damaged)
+                damaged["digest"] = content_digest(damaged)
                 bl.restore(damaged)
             except BalaclavaError:
                 continue
@@ -268,7 +268,7 @@ def test_nonsense_is_refused_behind_a_fresh_seal(what):
     damaged = copy.deepcopy(SAVES["arrival"])
     NONSENSE[what](damaged)
     assert damaged != SAVES["arrival"]
-    damaged["digest"] = digest_of(damaged)
+    damaged["digest"] = content_digest(damaged)
     with pytest.raises(BalaclavaError):
         bl.restore(damaged)
 
@@ -302,7 +302,7 @@ def test_pools_that_cannot_be(name, value):
     damaged = copy.deepcopy(POOLED)
     (found,) = (key for key in damaged["state"] if key.rpartition(".")[2] == name)
     with_value(found, value)(damaged)
-    damaged["digest"] = digest_of(damaged)
+    damaged["digest"] = content_digest(damaged)
     assert bl.restore(POOLED).status().rewards == 200
     with pytest.raises(SavedStateError, match="damaged"):
         bl.restore(damaged)
@@ -370,7 +370,7 @@ def test_what_was_played_is_restored(name):
 def test_states_that_cannot_be(policy, name, value):
     damaged = copy.deepcopy(PLAYED[policy])
     with_value(name, value)(damaged)
-    damaged["digest"] = digest_of(damaged)
+    damaged["digest"] = content_digest(damaged)
     with pytest.raises(SavedStateError, match="damaged"):
         bl.restore(damaged)
 

@@ -7,10 +7,30 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Range
 from balaclava._core.states import range_faults
-from balaclava.policies.base import Released
-from balaclava.policies.holdout import HoldoutPolicy
+from balaclava.policies.base import ArmRelease, Policy
 
+Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
 Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn evenly")]
+
+
+class HoldoutPolicy(Policy):
+    """A policy of which some decisions are held out.
+
+    With chance `holdout` the arm of a decision is drawn evenly and its reward is never learned
+    from: a sample of all arms that no adaptive choice has touched. That depends on no data.
+    """
+
+    holdout: Holdout = 0.0
+
+    def with_holdout(self, chance: float | None) -> float | None:
+        """The chance of an arm that has this one by the rule alone; None where that is unknown."""
+        if chance is None:
+            return None
+        return self.holdout / self.arms + (1.0 - self.holdout) * chance
+
+    def regret_bound(self, environment: Any, horizon: int) -> float | None:
+        """None with a holdout: no theorem counts what it costs."""
+        return None if self.holdout > 0.0 else super().regret_bound(environment, horizon)
 
 
 class PooledPolicy(HoldoutPolicy):
@@ -56,12 +76,12 @@ class PooledPolicy(HoldoutPolicy):
         if self.rewards == "bounded":
             yield from range_faults(0.0, decisions, sums=self.pools_of(state).sums)
 
-    def released(self, state: Any) -> Sequence[Released]:
+    def released(self, state: Any) -> Sequence[ArmRelease]:
         """All that was released of each arm's rewards."""
         pools = self.pools_of(state)
         means = getattr(pools, self.estimates)
         return [
-            Released(
+            ArmRelease(
                 arm=arm,
                 rewards=int(pools.rewards[arm]),
                 mean=float(means[arm]),

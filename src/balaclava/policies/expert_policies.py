@@ -11,7 +11,7 @@ from balaclava._core.declared import Experts
 from balaclava.errors import ContextError
 from balaclava.estimators.expert_weights import as_advice, fault_of_advice
 from balaclava.policies.base import Policy, RewardKind
-from balaclava.policies.losses import PrivateLossPolicy, gives_unit_losses
+from balaclava.policies.loss_policies import PrivateLossPolicy, gives_unit_losses
 from balaclava.privacy.guarantee import Model, Scope
 
 ADVICE_IS_PUBLIC = "advice counts as public: it is not protected"

@@ -22,14 +22,14 @@ from typing import Any
 
 from balaclava.agents.decisions import (
     HAS_REWARD,
-    REMEMBERED,
+    REMEMBERED_DECISIONS,
     WAS_CANCELLED,
     WAS_GIVEN_UP,
-    Book,
-    Open,
+    DecisionBook,
+    OpenDecision,
 )
-from balaclava.agents.player import Lesson
-from balaclava.agents.saving import DamageError, exactly, items_of, whole_number
+from balaclava.agents.policy_runner import Observation
+from balaclava.agents.saving import DamageError, checked_list, exact_keys, whole_number
 from balaclava.errors import DecisionError, SilenceWarning
 from balaclava.frames.patience import (
     ENDLESS,
@@ -43,20 +43,20 @@ from balaclava.frames.patience import (
     note_wait,
 )
 
-SILENT = 1_000  # decisions without any news, after which an agent warns
+SILENT_DECISIONS = 1_000  # decisions without any news, after which an agent warns
 
 
-class Arrival:
+class ArrivalDelivery:
     """Rewards count when they come; a decision that waits too long is given up."""
 
     window = False
 
     def __init__(
         self,
-        book: Book,
+        book: DecisionBook,
         patience: int | None,
-        learn: Callable[[Open, Lesson], None],
-        forget: Callable[[Open], None],
+        learn: Callable[[OpenDecision, Observation], None],
+        forget: Callable[[OpenDecision], None],
     ) -> None:
         self._book, self._learn, self._forget = book, learn, forget
         self._rule = begin_patience(FOUND if patience is None else patience)
@@ -75,20 +75,20 @@ class Arrival:
         while self._late and book.clock - next(iter(self._late)) >= LATE:
             del self._late[next(iter(self._late))]
         self._silent += 1
-        if self._silent == SILENT + 1:
+        if self._silent == SILENT_DECISIONS + 1:
             warnings.warn(
-                f"no reward of the last {SILENT:,} decisions came, and none was cancelled: tell "
-                "rewards as they come, cancel(decision) where none will, or make the agent with a "
-                "patience after which decisions are given up",
+                f"the last {SILENT_DECISIONS:,} decisions brought no reward, none was cancelled; "
+                "tell rewards as they come, call cancel(decision) where none will, or give the "
+                "agent a patience after which it gives decisions up",
                 SilenceWarning,
                 stacklevel=3,
             )
 
-    def find(self, decision: Any) -> Open:
+    def find(self, decision: Any) -> OpenDecision:
         """The open decision that is meant."""
         return self._book.find(decision)
 
-    def take(self, decision: Any, lesson: Lesson) -> None:
+    def take(self, decision: Any, observation: Observation) -> None:
         """A reward came."""
         try:
             entry = self.find(decision)
@@ -100,7 +100,7 @@ class Arrival:
         self._rule = note_wait(self._rule, self._book.clock - entry.round)
         self.rewards += 1
         self._silent = 0
-        self._learn(entry, lesson)
+        self._learn(entry, observation)
 
     def _note_lateness(self, decision: Any) -> None:
         """A reward came after it was given up: how late counts once, the reward does not."""
@@ -109,7 +109,7 @@ class Arrival:
             del self._late[made]
             self._rule = note_wait(self._rule, self._book.clock - made)
 
-    def cancel(self, decision: Any) -> Open:
+    def cancel(self, decision: Any) -> OpenDecision:
         """The reward will never come."""
         entry = self.find(decision)
         self._book.close(entry, WAS_CANCELLED)
@@ -142,7 +142,7 @@ class Arrival:
     def load(self, saved: Any) -> None:
         """Go on from that part."""
         clock = self._book.clock
-        exactly(saved, "came", "reach", "late", "rewards", "cancelled", "given_up")
+        exact_keys(saved, "came", "reach", "late", "rewards", "cancelled", "given_up")
         numbers = {
             name: whole_number(saved[name], 0, clock)
             for name in ("came", "rewards", "cancelled", "given_up")
@@ -154,9 +154,9 @@ class Arrival:
             raise DamageError("decisions that do not add up")
         if not 0 <= numbers["came"] - self.rewards <= self.given_up:
             raise DamageError("waits that do not add up")
-        if len(self._book.closed) != min(closed, REMEMBERED):
+        if len(self._book.closed) != min(closed, REMEMBERED_DECISIONS):
             raise DamageError("more or fewer endings than are remembered")
-        self._load_waits(numbers["came"], saved["reach"], items_of(saved["late"]))
+        self._load_waits(numbers["came"], saved["reach"], checked_list(saved["late"]))
 
     def _load_waits(self, came: int, reach: Any, late: list[Any]) -> None:
         clock = self._book.clock
@@ -173,7 +173,7 @@ class Arrival:
         self._late = dict.fromkeys(rounds)
 
 
-class Window:
+class WindowDelivery:
     """Each decision's reward, or what counts in its place, is handed over at its window's end."""
 
     window = True
@@ -181,15 +181,15 @@ class Window:
 
     def __init__(
         self,
-        book: Book,
+        book: DecisionBook,
         length: int,
-        missing: Lesson,
-        learn: Callable[[Open, Lesson], None],
-        checked: Callable[[Lesson], Lesson],
+        missing: Observation,
+        learn: Callable[[OpenDecision, Observation], None],
+        checked: Callable[[Observation], Observation],
     ) -> None:
         self._book, self._length, self._missing = book, length, missing
         self._learn, self._checked = learn, checked
-        self._held: dict[str, Lesson | None] = {}  # what came so far; None: cancelled
+        self._held: dict[str, Observation | None] = {}  # what came so far; None: cancelled
 
     def before_decision(self) -> None:
         """Hand over what belongs to the windows that end now."""
@@ -198,18 +198,18 @@ class Window:
             book.close(oldest, None)
             self._learn(oldest, self._held.pop(oldest.id, None) or self._missing)
 
-    def find(self, decision: Any) -> Open:
+    def find(self, decision: Any) -> OpenDecision:
         """The decision that is meant, whether or not its reward came: its window is open."""
         return self._book.find(decision, window=True)
 
-    def take(self, decision: Any, lesson: Lesson | None) -> None:
+    def take(self, decision: Any, observation: Observation | None) -> None:
         """A reward came, or, with None, will not."""
         entry = self.find(decision)
         if entry.id in self._held:
             # Only who tells rewards meets this, and knows it: the agent shows it to nobody else.
             how = "was cancelled" if self._held[entry.id] is None else "has its reward already"
             raise DecisionError(f"decision {entry.id} {how}; each is told or cancelled once")
-        self._held[entry.id] = lesson
+        self._held[entry.id] = observation
 
     def cancel(self, decision: Any) -> None:
         """Counts as missing when the window ends."""
@@ -225,17 +225,21 @@ class Window:
 
     def save(self) -> dict[str, Any]:
         """Its part of a saved agent."""
-        return {"held": [[key, *(lesson or (None, None))] for key, lesson in self._held.items()]}
+        return {
+            "held": [
+                [key, *(observation or (None, None))] for key, observation in self._held.items()
+            ]
+        }
 
     def load(self, saved: Any) -> None:
         """Go on from that part."""
         book = self._book
-        for key, kind, value in items_of(exactly(saved, "held")["held"]):
+        for key, kind, value in checked_list(exact_keys(saved, "held")["held"]):
             if key not in book.open or key in self._held:
                 raise DamageError("a reward of no decision")
             self._held[key] = None
             if kind is not None or value is not None:
-                self._held[key] = self._checked(Lesson(kind, value))
+                self._held[key] = self._checked(Observation(kind, value))
         rounds = [entry.round for entry in book.open.values()]
         if rounds != list(range(max(1, book.clock - self._length), book.clock + 1)):
             raise DamageError("windows that should have ended")

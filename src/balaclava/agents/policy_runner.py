@@ -5,12 +5,11 @@ An agent keeps its decisions in memory, the service keeps them in a database; bo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from balaclava.agents.decisions import Open
-from balaclava.agents.estimates import Reading
+from balaclava.agents.decisions import OpenDecision
+from balaclava.agents.estimates import EstimateReader
 from balaclava.errors import (
     BalaclavaError,
     ParameterError,
@@ -22,10 +21,10 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.device_report import checked_number
 
 REWARD, REPORT = "reward", "report"
-_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels in a state that cannot be
+KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels in a state that cannot be
 
 
-class Lesson(NamedTuple):
+class Observation(NamedTuple):
     """What the policy learns from: a reward as it was told, or a report of one."""
 
     kind: str
@@ -40,7 +39,7 @@ class Choice(NamedTuple):
     propensity: float | None
 
 
-class Player:
+class PolicyRunner:
     """Interpreted kernels on one state, with one source of randomness."""
 
     def __init__(self, policy: Policy, rng: Any) -> None:
@@ -62,7 +61,7 @@ class Player:
         try:
             choice, phase = self._choose(self.params, self.state, round, context, self.rng)
             arm = int(choice)  # numpy's numbers are compared ten times slower
-        except _FAILURES as error:
+        except KERNEL_FAILURES as error:
             raise self._failed(round, error) from None
         require_arm(self.policy.name, round, arm, self.policy.arms)
         chance = self.policy.propensity(self.state, arm) if self._shows_chances else None
@@ -75,35 +74,35 @@ class Player:
             raise RewardError(f"{self.policy.name} takes rewards, not reports; use tell")
         return float(level(self.params, self.state, arm, phase))
 
-    def checked(self, lesson: Lesson) -> Lesson:
-        """The lesson as a number that the policy takes, or an error that does not repeat it."""
+    def checked(self, observation: Observation) -> Observation:
+        """Check a reward or a report; an error does not repeat it."""
         policy = self.policy
-        if lesson.kind != REPORT:
-            return Lesson(REWARD, checked_reward(policy, lesson.value))
+        if observation.kind != REPORT:
+            return Observation(REWARD, policy.checked_reward(observation.value))
         if policy.learn_report is None:
             raise RewardError(f"{policy.name} takes rewards, not reports; use tell")
-        value = checked_number(policy.name, "report", lesson.value, *policy.reports)
-        return Lesson(REPORT, value)
+        value = checked_number(policy.name, "report", observation.value, *policy.reports)
+        return Observation(REPORT, value)
 
-    def learn(self, entry: Open, lesson: Lesson) -> None:
-        """What a checked lesson teaches of a decision."""
+    def learn(self, entry: OpenDecision, observation: Observation) -> None:
+        """What a checked observation teaches of a decision."""
         learn: Callable[..., None] = self.policy.kernels.learn
-        value = lesson.value
-        if lesson.kind == REPORT and self.policy.learn_report is not None:
+        value = observation.value
+        if observation.kind == REPORT and self.policy.learn_report is not None:
             learn = self.policy.learn_report
         else:
             value = self._prepare(self.params, value)
         try:
             learn(self.params, self.state, entry.round, entry.arm, value, entry.phase, self.rng)
-        except _FAILURES as error:
+        except KERNEL_FAILURES as error:
             raise self._failed(entry.round, error) from None
 
-    def forget(self, entry: Open) -> None:
+    def forget(self, entry: OpenDecision) -> None:
         """The decision is given up: its reward will not come."""
         forget = self.policy.kernels.forget
         try:
             forget(self.params, self.state, entry.round, entry.arm, entry.phase, self.rng)
-        except _FAILURES as error:
+        except KERNEL_FAILURES as error:
             raise self._failed(entry.round, error) from None
 
     def _failed(self, round: int, error: Exception) -> Exception:
@@ -112,12 +111,6 @@ class Player:
             return error
         return failed_kernel(self.policy.name, round, error)
 
-    def reading(self, decisions: Sequence[int], confidence: Any) -> Reading:
+    def reading(self, decisions: Sequence[int], confidence: Any) -> EstimateReader:
         """What was released of the arms, for each of which so many decisions were made."""
-        return Reading(self.policy, self.params, self.state, decisions, confidence)
-
-
-def checked_reward(policy: Policy, reward: Any) -> float:
-    """The reward as a float that the policy takes, or an error that does not repeat it."""
-    limits = (-math.inf, math.inf) if policy.clips else policy.accepts
-    return checked_number(policy.name, "reward", reward, *limits)
+        return EstimateReader(self.policy, self.params, self.state, decisions, confidence)

@@ -8,7 +8,6 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava.errors import IncompatibleError
-from balaclava.policies.laws import draws_its_means
 from balaclava.theory.truncation_radius import raw_moment_bound
 
 TailOrder = Annotated[
@@ -28,7 +27,16 @@ def require_levels(policy: Any, *levels: float) -> None:
         )
 
 
-def is_as_told(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
+def draws_its_means(policy: Any, environment: Any) -> bool:
+    """Whether each arm gives independent draws of the mean that its regret is counted by.
+
+    Outliers may be among them up to the `contamination` that the policy was told, if any.
+    """
+    outliers = environment.share_of_outliers * (1.0 - 1e-9)  # which rounding may have raised
+    return bool(environment.independent and outliers <= (policy.contamination or 0.0))
+
+
+def moments_hold(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
     """Whether arms have laws whose moments, raw or central, are at most `moment_bound`.
 
     And whether there are no more outliers than the policy was told.

@@ -11,10 +11,10 @@ from balaclava.policies.base import (
     Policy,
     PrivateBoundedPolicy,
     PrivateRealPolicy,
+    limited_reward,
     onto_unit_grid,
-    within_reach,
 )
-from balaclava.policies.losses import loss_onto_unit_grid
+from balaclava.policies.loss_policies import loss_onto_unit_grid
 from balaclava.privacy.device_report import checked_level
 from balaclava.privacy.exact_noise import GRID_BITS
 from balaclava.privacy.guarantee import Model, Scope
@@ -59,7 +59,7 @@ RULES: dict[tuple[Callable[..., float], Callable[..., float] | None], str] = {
     (onto_unit_grid, unit_bit_report): "bit",
     (onto_unit_grid, unit_laplace_report): "laplace",
     (loss_onto_unit_grid, unit_laplace_report): "laplace",
-    (within_reach, truncated_laplace_report): "truncated-laplace",
+    (limited_reward, truncated_laplace_report): "truncated-laplace",
 }
 
 
@@ -90,8 +90,6 @@ class LocalPolicy(Policy):
         (which policies for rewards in a known range do without). Each reward is reported once: a
         second report of the same reward costs epsilon again.
         """
-        from balaclava.agents.player import checked_reward
-
         kernel = type(self).report_kernel
         if kernel is None:
             raise NotImplementedError(f"{type(self).__name__} has no report_kernel")
@@ -103,7 +101,7 @@ class LocalPolicy(Policy):
                 )
             level = 1.0
         params = self.constants()
-        prepared = self.prepare()(params, checked_reward(self, reward))
+        prepared = self.prepare()(params, self.checked_reward(reward))
         return float(kernel(params, prepared, checked_level(level), SystemRandomness()))
 
     def report_rule(self) -> dict[str, Any]:
