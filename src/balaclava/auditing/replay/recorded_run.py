@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.agents.restoring import through_a_save
 from balaclava.auditing.rare_answers import RareAnswers
 from balaclava.auditing.scenario import Neighbour, Scenario
 from balaclava.auditing.state_copies import copy_state, fingerprint
@@ -112,7 +111,7 @@ class ScenarioRunner:
         """The state after the i-th round: saved and restored, if the scenario says so."""
         if i not in self.scenario.restore_rounds:
             return state
-        player = carried_over(self.policy, state, int(self.scenario.times[i]))
+        player = through_a_save(self.policy, state, int(self.scenario.times[i]))
         self.params = player.params
         return player.state
 
