@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.agents.restoring import through_a_save
 from balaclava.auditing.rare_answers import RareAnswers
 from balaclava.auditing.scenario import Neighbour, Scenario
 from balaclava.auditing.state_copies import copy_state, fingerprint
