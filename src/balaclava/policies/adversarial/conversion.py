@@ -31,7 +31,6 @@ from balaclava.policies.base import (
     register,
     unchanged_reward,
 )
-from balaclava.policies.pooled_policies import HoldoutPolicy
 from balaclava.policies.loss_policies import (
     LOST_LOSS,
     LearningRateScale,
@@ -39,6 +38,7 @@ from balaclava.policies.loss_policies import (
     Outstanding,
     PrivateLossPolicy,
 )
+from balaclava.policies.pooled_policies import HoldoutPolicy
 from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
