@@ -34,7 +34,7 @@ from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import repetition_player
 from balaclava.simulation.feedback import Feedback
-from balaclava.testing.examples import USUAL, completed
+from balaclava.testing.examples import USUAL_PARAMETERS, completed
 from hand_loops import late_ucb1
 from measuring import Line, in_turns, table
 
@@ -92,7 +92,7 @@ def batch_policies() -> list[str]:
 def policy_for(name: str, means: np.ndarray) -> Policy:
     """The policy of that name, made to learn something within the horizon."""
     cls, arms = REGISTRY.classes()[name], means.size
-    usual = {**USUAL, "horizon": HORIZON, "epsilon": EPSILON, "experts": arms}
+    usual = {**USUAL_PARAMETERS, "horizon": HORIZON, "epsilon": EPSILON, "experts": arms}
     usual.update({} if name in AS_IT_IS else BOLD)
     parameters: dict[str, Any] = {key: usual[key] for key in usual if key in cls.annotations}
     if "base" in cls.annotations:

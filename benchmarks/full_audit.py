@@ -23,7 +23,7 @@ from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.audit_report import AuditReport
 from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, available_cores
-from balaclava.testing.examples import USUAL, completed
+from balaclava.testing.examples import USUAL_PARAMETERS, completed
 
 ROOT = Path(__file__).parent.parent
 LOSSES = 10  # so many times fewer games on losses
@@ -91,7 +91,7 @@ def policy_of(name: str) -> bl.Policy:
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
     usual = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
     if cls.rewards == "bounded":
-        parameters = {**USUAL, **usual}
+        parameters = {**USUAL_PARAMETERS, **usual}
     else:
         parameters = completed(
             cls, {"horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0}

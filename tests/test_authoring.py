@@ -20,7 +20,7 @@ from balaclava import authoring
 from balaclava.authoring import Environment, Epsilon, Policy, PositiveMeans, Range, kernel
 from balaclava.errors import ParameterError
 from balaclava.testing import ConformanceError, check_environment
-from balaclava.testing.environment_checks import says_where_rounds_differ
+from balaclava.testing.environment_checks import independent_rounds_are_equal
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -199,9 +199,9 @@ class SaidToFade(Fading):
 
 
 def test_rounds_that_differ_must_be_said() -> None:
-    says_where_rounds_differ(SaidToFade(means=[1.0, 2.0]))
+    independent_rounds_are_equal(SaidToFade(means=[1.0, 2.0]))
     with pytest.raises(ConformanceError, match="its rounds differ"):
-        says_where_rounds_differ(Fading(means=[1.0, 2.0]))
+        independent_rounds_are_equal(Fading(means=[1.0, 2.0]))
 
 
 def test_an_environment_of_ones_own_passes() -> None:

@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 
 import balaclava as bl
 from balaclava.privacy.guarantee import NOTIONS
-from balaclava.testing.examples import USUAL
+from balaclava.testing.examples import USUAL_PARAMETERS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = {"contributing": "CONTRIBUTING.md", "security": "SECURITY.md", "changes": "CHANGELOG.md"}
@@ -128,7 +128,9 @@ def audit_rows(text: str) -> dict[str, str]:
 def audit_command(policy: type[bl.Policy]) -> str:
     """The command that audits a policy, with a value for every required parameter."""
     parameters = {
-        each.name: USUAL.get(each.name) for each in policy.parameter_list() if each.required
+        each.name: USUAL_PARAMETERS.get(each.name)
+        for each in policy.parameter_list()
+        if each.required
     }
     parameters |= policy.examples[0]
     if "base" in parameters:

@@ -18,8 +18,8 @@ from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import ParameterError
 from balaclava.policies.base import REGISTRY
 from balaclava.privacy.device_report import truncated_report
+from balaclava.testing.conformance import round_of
 from balaclava.testing.examples import examples
-from balaclava.testing.policy_checks import round_of
 from tests.effort import but_slow, looks
 from tests.oracles.violators_tails import HONEST, VIOLATORS
 

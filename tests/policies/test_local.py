@@ -13,7 +13,7 @@ from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.privacy.randomness import seeded
-from balaclava.testing.policy_checks import interpreted_arms
+from balaclava.testing.conformance import interpreted_arms
 from tests.effort import looks
 
 NAMES = ["ldp-ucb-laplace", "ldp-ucb-bernoulli"]

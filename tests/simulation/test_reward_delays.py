@@ -33,7 +33,7 @@ from balaclava.simulation.engine import repetition_player
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.loops import make_late_play
 from balaclava.simulation.reward_delays import LOST, draw_delay
-from balaclava.testing.policy_checks import SEED, late_run
+from balaclava.testing.conformance import POLICY_SEED, late_run
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
 UCB = bl.policy("ucb1", arms=3)
@@ -134,7 +134,7 @@ def test_patience_is_found_alike_by_agents_and_in_simulations():
     """One reward in ten comes too late for the least patience, until patience has grown."""
     feedback = Feedback.create(bl.Delay(values=[10] * 9 + [400], lost=0.05))
     arms = late_run(UCB, WORLD, 0, feedback, 1_500)[0]
-    played = repetition_player("ucb1", UCB, WORLD, np.arange(1, 1_501), SEED, feedback)
+    played = repetition_player("ucb1", UCB, WORLD, np.arange(1, 1_501), POLICY_SEED, feedback)
     run = played(0, np.zeros(2, np.int64))
     np.testing.assert_allclose(run.regret, np.cumsum(WORLD.gaps[arms]), rtol=1e-12, atol=1e-9)
 

@@ -1,6 +1,6 @@
 """The conformance suite: what every policy and every environment must do.
 
-Run it on your own, alone or from pytest::
+Run it on your own classes, by one call or from pytest::
 
     from balaclava.testing import check_policy
 

@@ -1,4 +1,4 @@
-"""The contract of an environment, as checks."""
+"""The contract of an environment, as a list of checks."""
 
 from __future__ import annotations
 
@@ -17,30 +17,37 @@ from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import simulate
 from balaclava.testing.conformance import require, require_error
 
-SEED = 20_241
-DRAWS = 200
-MANY_DRAWS = 20_000
+ENVIRONMENT_SEED = 20_241  # any fixed number: a check must not fail by chance
+CHECK_DRAWS = 200  # of an arm, in most checks
+_MEAN_DRAWS = 20_000  # of an arm, for its mean
 
 
 def check_environment(environment: Environment) -> None:
-    """Run every check; the first that fails raises `ConformanceError`."""
+    """Run every check of an environment's contract.
+
+    Args:
+        environment: An instance of the environment.
+
+    Raises:
+        ConformanceError: If a check fails; the message says which promise is broken.
+    """
     for check in ENVIRONMENT_CHECKS:
         check(environment)
 
 
 def describes_itself(environment: Environment) -> None:
-    """A title, parameters that survive JSON, finite clean means."""
+    """It has a docstring, parameters that survive JSON, and finite means."""
     cls = type(environment)
     require(bool((cls.__doc__ or "").strip()), f"{environment.name} has no docstring")
     again = cls.create(json.loads(json.dumps(environment.parameters)))
     require(again == environment, f"{environment.name}: parameters do not survive JSON")
     require(environment.arms == environment.means.size >= 1, f"{environment.name}: arms")
     require(bool(np.isfinite(environment.means).all()), f"{environment.name}: a mean is not finite")
-    require(float(environment.gaps.min()) == 0.0, f"{environment.name}: no arm is the best")
+    require(float(environment.gaps.min()) == 0.0, f"{environment.name}: the smallest gap is not 0")
 
 
 def refuses_bad_parameters(environment: Environment) -> None:
-    """Unknown parameters are named; a mean that is not a number is refused."""
+    """Errors name unknown parameters, and means that are not finite numbers."""
     create, good = type(environment).create, environment.parameters
     error = require_error(
         ParameterError, lambda: create({**good, "meanz": 1}), f"{environment.name}: unknown"
@@ -53,7 +60,10 @@ def refuses_bad_parameters(environment: Environment) -> None:
                 lambda absurd=absurd: create({**good, "means": absurd}),  # type: ignore[misc]
                 f"{environment.name}: means = {absurd!r}",
             )
-            require("means" in str(error), f"the error for means = {absurd!r} does not name them")
+            require(
+                "means" in str(error),
+                f"the error for means = {absurd!r} does not name the parameter",
+            )
 
 
 def draws_within_its_range(environment: Environment) -> None:
@@ -69,7 +79,7 @@ def draws_within_its_range(environment: Environment) -> None:
 
 
 def compiles_to_what_it_says(environment: Environment) -> None:
-    """Interpreted and compiled draws on the same stream are the same."""
+    """Interpreted and compiled draws on the same random stream are equal."""
     sample = compiled(make_sample, environment.draw, *environment.scene[:2])
     for arm in range(environment.arms):
         rewards = sample(environment.constants(), arm, rounds(environment), *streams())
@@ -80,7 +90,7 @@ def compiles_to_what_it_says(environment: Environment) -> None:
 
 
 def keeps_streams_in_step(environment: Environment) -> None:
-    """Whichever arm is pulled, the same random numbers are used up."""
+    """Every arm consumes the same random numbers."""
     ends = set()
     for arm in range(environment.arms):
         scene, (rng, context_rng) = environment.scene.open(environment.constants()), streams()
@@ -88,24 +98,28 @@ def keeps_streams_in_step(environment: Environment) -> None:
             environment.scene.renew(scene, t, context_rng)
             environment.draw(scene, t, arm, rng)
         ends.add(rng.random())
-    require(len(ends) == 1, f"{environment.name}: the arms use up different random numbers")
+    require(len(ends) == 1, f"{environment.name}: the arms consume different random numbers")
 
 
-def says_where_rounds_differ(environment: Environment) -> None:
-    """Of independent draws the same random numbers make the same reward in every round."""
+def independent_rounds_are_equal(environment: Environment) -> None:
+    """If draws are independent, the same random numbers give the same reward in every round."""
     if not environment.independent:
         return
     world = environment.scene.open(environment.constants())
     for arm in range(environment.arms):
-        rewards = {environment.draw(world, t, arm, streams()[0]) for t in (1, 2, DRAWS, 10**6)}
-        require(len(rewards) == 1, f"{environment.name}: `independent`, but its rounds differ")
+        rewards = {
+            environment.draw(world, t, arm, streams()[0]) for t in (1, 2, CHECK_DRAWS, 10**6)
+        }
+        require(
+            len(rewards) == 1, f"{environment.name}: it is `independent`, but its rounds differ"
+        )
 
 
 def draws_around_its_means(environment: Environment) -> None:
-    """Where variances are known, many draws average to the clean means: within 8 of their errors.
+    """If variances are known, averages of many draws are within 8 standard errors of the means.
 
-    A correct environment fails with a chance of at most 1/64 an arm (Chebyshev), far less where
-    tails are light; the seed is fixed.
+    A correct environment fails with a probability of at most 1/64 an arm (Chebyshev), far less
+    with light tails. The seed is fixed.
     """
     if environment.rounds is not None or environment.share_of_outliers > 0.0:
         return
@@ -115,16 +129,16 @@ def draws_around_its_means(environment: Environment) -> None:
         return
     sample = compiled(make_sample, environment.draw, *environment.scene[:2])
     for arm in np.flatnonzero(np.isfinite(variances)):
-        average = sample(environment.constants(), int(arm), MANY_DRAWS, *streams()).mean()
-        error = math.sqrt(variances[arm] / MANY_DRAWS) + 1e-9 * abs(environment.means[arm])
+        average = sample(environment.constants(), int(arm), _MEAN_DRAWS, *streams()).mean()
+        error = math.sqrt(variances[arm] / _MEAN_DRAWS) + 1e-9 * abs(environment.means[arm])
         require(
             abs(average - environment.means[arm]) <= 8.0 * error,
-            f"{environment.name}: what arm {arm} draws does not average to its mean",
+            f"{environment.name}: the draws of arm {arm} do not average to its mean",
         )
 
 
 def knows_its_moments(environment: Environment) -> None:
-    """Moments are positive, grow as they should, and refuse an order that is not positive."""
+    """Moments agree with variances and means, and an order must be positive."""
     try:
         second = environment.moments(2.0, central=True)
     except IncompatibleError:
@@ -146,11 +160,16 @@ def knows_its_moments(environment: Environment) -> None:
 
 
 def can_be_simulated(environment: Environment) -> None:
-    """A policy for any rewards or losses plays it, and the regret is what it should be."""
+    """A policy without assumptions plays it, and the regret is that of its pulls."""
     name = "exp3" if environment.feedback == "loss" else "ucb1"
     policy = make_policy(name, arms=environment.arms)
     results = simulate(
-        policy, environment, horizon=rounds(environment), repetitions=2, seed=SEED, workers=1
+        policy,
+        environment,
+        horizon=rounds(environment),
+        repetitions=2,
+        seed=ENVIRONMENT_SEED,
+        workers=1,
     )
     if environment.feedback == "reward" and environment.dimension is None:
         regret = results.pulls(name) @ environment.gaps
@@ -163,7 +182,7 @@ ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [
     draws_within_its_range,
     compiles_to_what_it_says,
     keeps_streams_in_step,
-    says_where_rounds_differ,
+    independent_rounds_are_equal,
     draws_around_its_means,
     knows_its_moments,
     can_be_simulated,
@@ -171,17 +190,17 @@ ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [
 
 
 def rounds(environment: Environment) -> int:
-    """As many draws as there can be, up to a few hundred."""
-    return DRAWS if environment.rounds is None else min(DRAWS, environment.rounds)
+    """Rounds to draw: 200, or fewer if the environment ends before."""
+    return CHECK_DRAWS if environment.rounds is None else min(CHECK_DRAWS, environment.rounds)
 
 
 def streams() -> tuple[np.random.Generator, np.random.Generator]:
-    """Fresh ones for rewards and for contexts."""
-    return seeded(SEED), seeded(SEED, 1)
+    """New random streams for rewards and for contexts."""
+    return seeded(ENVIRONMENT_SEED), seeded(ENVIRONMENT_SEED, 1)
 
 
 def interpreted_draws(environment: Environment, arm: int) -> np.ndarray:
-    """Draws of one arm without the compiler."""
+    """Interpreted draws of one arm."""
     sample = make_sample(environment.draw, *environment.scene[:2])
     drawn: np.ndarray = sample(environment.constants(), arm, rounds(environment), *streams())
     return drawn
@@ -190,7 +209,7 @@ def interpreted_draws(environment: Environment, arm: int) -> np.ndarray:
 def make_sample(
     draw: Callable[..., Any], open_scene: Callable[..., Any], renew: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A loop that draws one arm again and again."""
+    """A loop that draws one arm many times."""
 
     def sample(world: Any, arm: int, count: int, rng: Any, context_rng: Any) -> np.ndarray:
         scene, rewards = open_scene(world), np.empty(count)

@@ -1,4 +1,4 @@
-"""Small instances of every registered class, for checks that run over all of them."""
+"""Small instances of registered classes, for checks that run over all of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.contextual.linear_context import ContextualPolicy
 
-Kind = TypeVar("Kind", bound=Declared)
+Registered = TypeVar("Registered", bound=Declared)
 
-# A value for each parameter that several classes share; a class adds its own in `examples`.
-USUAL: dict[str, Any] = {
+# Values of parameters that several classes share; a class adds its own in `examples`.
+USUAL_PARAMETERS: dict[str, Any] = {
     "arms": 3,
     "horizon": 600,
     "epsilon": 1.0,
@@ -32,27 +32,44 @@ USUAL: dict[str, Any] = {
 }
 
 
-def examples(cls: type[Kind]) -> list[Kind]:
-    """Instances of a class: its own `examples`, completed by the usual values."""
+def examples(cls: type[Registered]) -> list[Registered]:
+    """Instances of a policy or environment class, one for each entry of its `examples`.
+
+    Args:
+        cls: The class.
+
+    Returns:
+        Its instances; parameters that an entry leaves out have the usual values.
+
+    Raises:
+        ParameterError: If a required parameter has no usual value.
+    """
     return [cls.create(completed(cls, parameters)) for parameters in cls.examples]
 
 
 def completed(cls: type[Declared], parameters: dict[str, Any]) -> dict[str, Any]:
-    """What is given, and the usual value of every other parameter that must be."""
+    """These parameters, and the usual value of every other required one."""
     complete = dict(parameters)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         if is_required(field) and field.name not in complete:
-            if field.name not in USUAL:
+            if field.name not in USUAL_PARAMETERS:
                 raise ParameterError(
-                    f"{cls.name}: no example value is known for {field.name!r}; "
-                    "give one in the class's `examples`"
+                    f"{cls.name}: there is no usual value for {field.name!r}; "
+                    "add one to the `examples` of the class"
                 )
-            complete[field.name] = USUAL[field.name]
+            complete[field.name] = USUAL_PARAMETERS[field.name]
     return complete
 
 
 def matching_environment(policy: Policy) -> Environment:
-    """An environment whose rewards the policy takes."""
+    """An environment whose rewards the policy accepts.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        An environment with as many arms, and with contexts or advice if the policy needs them.
+    """
     means = np.linspace(0.2, 0.8, policy.arms)
     if isinstance(policy, ContextualPolicy):
         return matching_contexts(policy)
@@ -74,16 +91,16 @@ def matching_environment(policy: Policy) -> Environment:
 
 
 def matching_contexts(policy: ContextualPolicy) -> Environment:
-    """Contexts of the policy's shape, and means that are linear in them."""
+    """Contexts of the policy's shape, with means that are linear in them."""
     d = policy.features
     if not policy.disjoint:
-        if d == 1:  # drawn contexts have an intercept, and a feature beside it
+        if d == 1:  # drawn contexts have an intercept and at least one feature
             table = np.linspace(0.2, 0.8, policy.arms).reshape(1, -1, 1)
             return make_environment("linear", theta=[1.0], contexts="list", table=table)
         theta = np.append(0.7, np.full(d - 1, 0.6 / np.sqrt(d - 1)))
         return make_environment("linear", theta=theta, arms=policy.arms)
-    people = np.abs(np.sin(np.arange(6.0 * d) + 1.0)).reshape(6, d) / np.sqrt(d)
+    participants = np.abs(np.sin(np.arange(6.0 * d) + 1.0)).reshape(6, d) / np.sqrt(d)
     theta = np.abs(np.cos(np.arange(1.0 * policy.arms * d))) / np.sqrt(d)
     return make_environment(
-        "linear", theta=theta, arms=policy.arms, contexts="disjoint", table=people
+        "linear", theta=theta, arms=policy.arms, contexts="disjoint", table=participants
     )

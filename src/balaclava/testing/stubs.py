@@ -25,7 +25,7 @@ from balaclava.policies.base import REGISTRY as POLICIES
 from balaclava.policies.base import Policy
 
 PACKAGE = Path(__file__).parents[1]
-HEADER = '"""{}; written by balaclava.testing.stubs."""\n\n'
+STUB_HEADER = '"""{}; written by balaclava.testing.stubs."""\n\n'
 
 
 def own(registry: Registry[Any]) -> dict[str, type[Declared]]:
@@ -102,7 +102,7 @@ def factories_stub() -> str:
         imports.add(f"from {kind.__module__} import {kind.__name__}, {kind.__name__}Name\n")
     return "".join(
         (
-            HEADER.format("`bl.policy` and `bl.environment`, one signature for each name"),
+            STUB_HEADER.format("`bl.policy` and `bl.environment`, one signature for each name"),
             "from collections.abc import Mapping, Sequence\nfrom os import PathLike\n",
             "from typing import Any, Literal, overload\n\nfrom numpy.typing import ArrayLike\n\n",
             *sorted(imports),
@@ -117,7 +117,7 @@ def policies_stub() -> str:
     """The classes, for `from balaclava.policies import DPIMED`."""
     classes = sorted(own(POLICIES).values(), key=lambda cls: (cls.__module__, cls.__name__))
     lines = [f"from {c.__module__} import {c.__name__} as {c.__name__}\n" for c in classes]
-    return HEADER.format("The classes of the policies") + "".join(lines)
+    return STUB_HEADER.format("The classes of the policies") + "".join(lines)
 
 
 STUBS = {"policies/__init__.pyi": policies_stub, "factories.pyi": factories_stub}

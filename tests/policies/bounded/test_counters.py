@@ -16,7 +16,7 @@ from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.privacy.accounting import interval_epsilon
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import seeded
-from balaclava.testing.policy_checks import interpreted_arms
+from balaclava.testing.conformance import interpreted_arms
 from tests.effort import looks
 
 COUNTERS = ["dp-ucb", "dp-ucb-bound", "private-ucb"]

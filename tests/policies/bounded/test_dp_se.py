@@ -10,7 +10,7 @@ import pytest
 import balaclava as bl
 from balaclava.errors import ParameterError
 from balaclava.policies.bounded.dp_se import epoch_length, log_terms
-from balaclava.testing.policy_checks import played
+from balaclava.testing.conformance import played
 
 
 def make(**changes):

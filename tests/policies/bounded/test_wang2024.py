@@ -25,7 +25,7 @@ from balaclava.privacy.mechanisms.truncated_laplace import (
     truncated_laplace_magnitude,
 )
 from balaclava.privacy.randomness import SystemRandomness, seeded
-from balaclava.testing.policy_checks import round_of
+from balaclava.testing.conformance import round_of
 from balaclava.theory.gaussian_index_regret import missed_best
 from tests.effort import looks
 

@@ -30,7 +30,7 @@ from balaclava.policies.classic.robust_ucb import (
     median_of_means_width,
     truncated_mean_width,
 )
-from balaclava.testing.policy_checks import round_of
+from balaclava.testing.conformance import round_of
 
 ESTIMATORS = ["truncated-mean", "median-of-means", "catoni"]
 

@@ -25,7 +25,7 @@ from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.laplace import laplace_report
 from balaclava.privacy.mechanisms.truncation import exact_step, truncated, truncated_onto
 from balaclava.simulation.moment_warnings import warn_of_moments
-from balaclava.testing.policy_checks import interpreted_arms, played
+from balaclava.testing.conformance import interpreted_arms, played
 from balaclava.theory.truncation_radius import central_moment_bound, raw_moment_bound
 
 NAMES = ["dpr-ucb", "dpr-se", "ldpr-se"]
