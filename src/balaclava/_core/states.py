@@ -10,6 +10,7 @@ import numpy as np
 from balaclava._core.kernels import kernel
 
 _State = TypeVar("_State", bound=type[Any])
+MOST_CHANCE = 1.0 + 1e-9  # a sum of chances, with room for rounding
 MOST_PLANNED = 2**62  # decisions that a plan may name: 64-bit integers count twice as far
 
 

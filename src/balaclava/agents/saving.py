@@ -25,10 +25,6 @@ from balaclava.errors import SavedStateError
 from balaclava.policies.base import Policy
 
 SCHEMA = 2
-_COUNTS = ("asked", "pulls", "rewards", "settled", "lost")  # of decisions
-_CHANCES = ("chances", "advised")
-_LENGTHS = ("level", "levels", "step", "radius", "radii", "widths", "variances", "noises", "spread")
-_ROUNDING = 1e-9
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
 
@@ -130,7 +126,7 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
                 f"the saved state's {name!r} has another shape or type than this version's; "
                 "restore it with the version that saved it"
             )
-        _fill(name, array, base64.b64decode(saved["data"], validate=True), decisions)
+        _fill(name, array, base64.b64decode(saved["data"], validate=True))
     _require_invariants(policy, state, decisions)
 
 
@@ -158,7 +154,7 @@ def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> 
         raise SavedStateError("the stored state is damaged; use an intact copy")
     start = 0
     for name, array in arrays.items():
-        _fill(name, array, content[start : start + array.nbytes], decisions)
+        _fill(name, array, content[start : start + array.nbytes])
         start += array.nbytes
     _require_invariants(policy, state, decisions)
 
@@ -169,29 +165,23 @@ def _outline(arrays: dict[str, np.ndarray]) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def _fill(name: str, array: np.ndarray, data: bytes, decisions: int) -> None:
+def _fill(name: str, array: np.ndarray, data: bytes) -> None:
     values = np.frombuffer(data, dtype=array.dtype).reshape(array.shape)
-    _require_sense(name, values, array, decisions)
+    _require_numbers(name, values, array)
     array[...] = values
 
 
-def _require_sense(name: str, values: np.ndarray, fresh: np.ndarray, decisions: int) -> None:
-    """What no array of a state may hold; what a fresh state holds is always fine."""
-    field = name.rpartition(".")[2]
+def _require_numbers(name: str, values: np.ndarray, fresh: np.ndarray) -> None:
+    """Refuse values that no array may hold; `faults` of the state checks the ranges of each."""
     if values.size == 0:
         return
     if values.dtype == np.bool_ and (values.view(np.uint8) > 1).any():
-        raise DamageError(f"{name} holds something else than true and false")
+        raise DamageError(f"{name} holds a value other than true and false")
     if np.issubdtype(values.dtype, np.floating):
         if not np.isfinite(values).all() and np.isfinite(fresh).all():
-            raise DamageError(f"{name} holds what is not a finite number")
-        if field in (*_CHANCES, *_LENGTHS) and (values < min(-_ROUNDING, fresh.min())).any():
-            raise DamageError(f"{name} holds a number below 0")
-        if field in _CHANCES and (values > 1.0 + _ROUNDING).any():
-            raise DamageError(f"{name} holds a chance above 1")
+            raise DamageError(f"{name} holds a number that is not finite")
     elif np.issubdtype(values.dtype, np.integer):
-        low = min(0 if field in _COUNTS else -1, int(fresh.min()))
-        high = max(decisions if field in _COUNTS else MOST_PLANNED, int(fresh.max()))
+        low, high = min(-1, int(fresh.min())), max(MOST_PLANNED, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")
 

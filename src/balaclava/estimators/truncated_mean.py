@@ -14,11 +14,13 @@ wait in a heap for the time they leave the sum.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 
 
 class ShrinkingTruncation(NamedTuple):
@@ -28,6 +30,10 @@ class ShrinkingTruncation(NamedTuple):
     leaving: np.ndarray  # size of the heap, by arm
     levels: np.ndarray  # [arm, place]: the last level at which the sample counts, least first
     values: np.ndarray  # [arm, place]
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0.0, math.inf, levels=self.levels)
 
 
 @kernel

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 
 
 class Tally(NamedTuple):
@@ -23,10 +24,11 @@ class Tally(NamedTuple):
         if self.pulls.sum() > decisions:
             yield "more rewards than decisions"
         silent = np.count_nonzero(self.pulls == 0)
-        if not silent <= self.unknown[0] <= self.pulls.size:  # some policies want more than one
-            yield "another number of arms without a reward"
+        if not silent <= self.unknown[0] <= self.pulls.size:  # some policies need several rewards
+            yield "the number of arms without a reward is wrong"
         if (self.sums[self.pulls == 0] != 0).any():
-            yield "a sum of no rewards"
+            yield "a sum without rewards"
+        yield from range_faults(0, decisions, asked=self.asked, pulls=self.pulls)
 
 
 @kernel

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import dp_ucb
@@ -21,6 +23,10 @@ class State(NamedTuple):
 
     known: dp_ucb.State
     spread: np.ndarray  # [arms]: nu_a in units of sqrt(8) log(4 t^4) / epsilon
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0.0, math.inf, spread=self.spread)
 
 
 @kernel

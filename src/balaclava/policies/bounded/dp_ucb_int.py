@@ -47,6 +47,7 @@ class State(NamedTuple):
         yield from range_faults(0, arms, unknown=self.unknown)
         yield from range_faults(0, arms - 1, best=self.best)
         yield from range_faults(-math.inf, math.inf, indices=self.indices)
+        yield from range_faults(0, decisions, asked=self.asked, pulls=self.pulls)
 
 
 @kernel

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
+from balaclava._core.states import MOST_CHANCE, range_faults
 from balaclava.estimators.arm_probabilities import add_loss, draw_arm, tsallis_chances
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
 from balaclava.policies.base import Kernels, register
@@ -37,6 +39,10 @@ class State(NamedTuple):
     chances: np.ndarray
     root: np.ndarray  # one element: start of the search for the chances
     pending: Pending  # of each arm that was drawn, its chance and the largest loss that counts
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0.0, MOST_CHANCE, chances=self.chances)
 
 
 @kernel

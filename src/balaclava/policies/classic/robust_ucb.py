@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import Horizon, MomentBound, RadiusScale, Range
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 from balaclava.estimators.catoni import begin_catoni, catoni_mean, is_due, learn_catoni
 from balaclava.estimators.median_of_means import (
     begin_median_of_means,
@@ -35,6 +36,10 @@ class State(NamedTuple):
     estimates: np.ndarray
     shrinkage: np.ndarray  # n^(-v/(1+v)): how the bonus falls with n
     estimator: Any
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0, decisions, asked=self.asked, pulls=self.pulls)
 
 
 @kernel(borrows=True)

@@ -48,6 +48,7 @@ class State(NamedTuple):
         """What cannot be after so many decisions."""
         yield from range_faults(0, decisions, news=self.news)
         yield from range_faults(1, self.pulls.size, left=self.left)
+        yield from range_faults(0, decisions, pulls=self.pulls)
 
 
 @kernel

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import RadiusScale
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, Policy, register
 from balaclava.policies.theorem_conditions import draws_its_means
@@ -20,6 +22,10 @@ class Indices(NamedTuple):
     tally: Tally
     means: np.ndarray
     widths: np.ndarray  # 1 / sqrt(n)
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0.0, math.inf, widths=self.widths)
 
 
 @kernel

@@ -91,6 +91,7 @@ class PraeState(NamedTuple):
         yield from range_faults(0, MOST_PLANNED, size=self.size, rest=self.rest)
         yield from range_faults(0, self.means.size - 1, pick=self.pick)
         yield from range_faults(-math.inf, math.inf, means=self.means)
+        yield from range_faults(0.0, math.inf, level=self.level, step=self.step)
 
 
 @kernel

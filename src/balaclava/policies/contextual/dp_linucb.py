@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 from balaclava.frames.episodes import (
     Episodes,
     add_reward,
@@ -33,6 +35,10 @@ class Optimism(NamedTuple):
     episodes: Episodes
     noise: np.ndarray  # [block]: what the noise of all releases adds to beta
     radii: np.ndarray  # [block]: beta
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0.0, math.inf, radii=self.radii)
 
 
 @kernel

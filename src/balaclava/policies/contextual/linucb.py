@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
+from balaclava._core.states import range_faults
 from balaclava.frames.pending import (
     FORGOTTEN,
     Pending,
@@ -62,6 +64,11 @@ class Regression(NamedTuple):
     radii: np.ndarray  # [block]: beta
     asked: np.ndarray  # [block]: decisions
     pending: Pending
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0, decisions, asked=self.asked)
+        yield from range_faults(0.0, math.inf, radii=self.radii)
 
 
 @kernel

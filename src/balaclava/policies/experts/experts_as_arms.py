@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
+from balaclava._core.states import MOST_CHANCE, range_faults
 from balaclava.errors import ParameterError
 from balaclava.estimators.arm_probabilities import draw_arm
 from balaclava.frames.pools import UNLEARNED
@@ -52,6 +53,10 @@ class Following(NamedTuple):
 
     inner: Any
     advised: np.ndarray  # [N]: advice for the last arm; within a batch only of the batch's expert
+
+    def faults(self, decisions: int) -> Iterator[str]:
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0.0, MOST_CHANCE, advised=self.advised)
 
 
 class Rivals(NamedTuple):

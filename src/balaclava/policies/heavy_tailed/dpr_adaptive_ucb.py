@@ -91,6 +91,7 @@ class State(NamedTuple):
         yield from range_faults(0, MOST_PLANNED, sizes=self.sizes, next_size=self.next_size)
         if (self.low > self.high).any():
             yield "levels of which the lower is the higher"
+        yield from range_faults(0.0, math.inf, variances=self.variances, noises=self.noises)
 
 
 @kernel(borrows=True)

@@ -100,6 +100,7 @@ class State(NamedTuple):
         """What cannot be after so many decisions."""
         yield from range_faults(0, self.released.shape[1], grades=self.grades)
         yield from range_faults(0.0, 1.0, shares=self.shares)
+        yield from range_faults(0.0, math.inf, widths=self.widths)
 
 
 @kernel

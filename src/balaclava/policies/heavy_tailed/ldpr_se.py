@@ -46,6 +46,7 @@ class State(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """What cannot be after so many decisions."""
         yield from range_faults(0, MOST_PLANNED, length=self.length)
+        yield from range_faults(0.0, math.inf, level=self.level, radius=self.radius)
 
 
 @kernel(borrows=True)
