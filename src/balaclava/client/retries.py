@@ -1,7 +1,7 @@
-"""How often a request is sent, how long is waited between, and what its answer means.
+"""When a request is sent again, after which wait, and what its answer means.
 
-The same for both clients: `attempts` is a generator that says how many seconds to wait before it
-is sent (again), and is sent back what came of it. It does no I/O itself.
+Both clients share it: `attempts` is a generator without I/O. It yields each wait and request, and
+receives the response or the transport error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     import httpx
 
 Answer = TypeVar("Answer")
-FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds
-_PASSING = (502, 503, 504)
+Step = tuple[float, Call[Any]]  # seconds to wait, then the request to send
+Exchange = Generator[Step, "httpx.Response | httpx.TransportError", Answer]
+
+# Seconds. The first wait is longer than a commit; the longest spreads a restart's load.
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+_TRANSIENT = (502, 503, 504)
 _ERRORS: dict[int, type[ServiceError]] = {
     401: ServiceKeyError,
     403: ServiceKeyError,
@@ -45,43 +49,58 @@ def attempts(
     *,
     clock: Callable[[], float] = time.monotonic,
     chance: Callable[[], float] = random.random,
-) -> Generator[float, httpx.Response | httpx.TransportError, Answer]:
-    """Seconds to wait before each time it is sent; returns the answer, or raises what is wrong.
+) -> Exchange[Answer]:
+    """Retry transient faults with exponential back-off and jitter.
 
-    Faults that may pass (no connection, 502, 503, 504) are tried again for `patience` seconds,
-    twice as long apart each time, at random so that many clients do not come back as one, and not
-    before the service's own Retry-After. Nothing else is sent twice.
+    A connection error and the statuses 502, 503 and 504 are transient. A retry never comes
+    before the service's Retry-After. Other faults raise at once.
+
+    Args:
+        call: The request.
+        patience: Seconds after which a transient fault raises.
+        clock: Seconds on a monotonic clock.
+        chance: A uniform draw from [0, 1).
+
+    Yields:
+        The seconds to wait, and the request to send then.
+
+    Returns:
+        The answer, as `call.read` returns it.
+
+    Raises:
+        ServiceUnavailableError: The fault lasted longer than `patience`.
+        ServiceError: The service refused the request.
     """
     end = clock() + patience
     wait = 0.0
     for attempt in itertools.count():
-        outcome = yield wait
-        if not _may_pass(outcome, call):
+        outcome = yield wait, call
+        if not _is_transient(outcome, call):
             return call.read(_document(outcome))
         longest = min(FIRST_WAIT * 2.0 ** min(attempt, 30), LONGEST_WAIT)
         wait = _retry_after(outcome) + longest * (0.5 + 0.5 * chance())
         if clock() + wait > end:
             raise _unavailable(outcome, attempt + 1, call)
-    raise AssertionError  # never: the count has no end
+    raise AssertionError("unreachable: the count has no end")
 
 
-def _may_pass(outcome: httpx.Response | httpx.TransportError, call: Call[Any]) -> bool:
+def _is_transient(outcome: httpx.Response | httpx.TransportError, call: Call[Any]) -> bool:
     import httpx
 
     if isinstance(outcome, httpx.Response):
-        return outcome.status_code in _PASSING and call.repeatable
+        return outcome.status_code in _TRANSIENT and call.idempotent
     if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         raise outcome
-    if isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout) or call.repeatable:
+    if isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout) or call.idempotent:
         return True
     raise ServiceUnavailableError(
-        f"the connection broke while a request that cannot be sent twice was under way "
-        f"({call.method} {call.path}): look whether it was done, before you ask for it again"
+        f"the connection broke during {call.method} {call.path}, which is not safe to repeat; "
+        "check whether it was done before you send it again"
     ) from outcome
 
 
 def _retry_after(outcome: httpx.Response | httpx.TransportError) -> float:
-    """Seconds that the service asks for, given as a number or as a date; 0 if it does not."""
+    """Seconds in the Retry-After header, a number or a date; 0 without one."""
     text = getattr(outcome, "headers", {}).get("retry-after", "")
     if text.isdecimal():
         return float(text)
@@ -97,23 +116,23 @@ def _unavailable(
 ) -> ServiceUnavailableError:
     status = getattr(outcome, "status_code", 0)
     why = (_detail(outcome) if status else "") or str(outcome) or type(outcome).__name__
-    again = "send the same again later: it counts once"
+    advice = "send the same again later: it counts once"
     if isinstance(call.body, dict) and "request_id" in call.body:
-        again = f"ask again later with request_id={call.body['request_id']!r}"
-    times = "once" if sent == 1 else f"{sent} times"
+        advice = f"retry later with request_id={call.body['request_id']!r}"
+    times = "1 attempt" if sent == 1 else f"{sent} attempts"
     return ServiceUnavailableError(
-        f"the service is not available (asked {times}): {why}; {again}", status
+        f"the service is unavailable after {times}: {why}; {advice}", status
     )
 
 
 def _document(response: Any) -> Any:
-    """What a response says; an error if it is one, or is not from a balaclava service."""
+    """The JSON of a response. Raises if it is an error, or not from a balaclava service."""
     status = response.status_code
     if status == 204:
         return None
     if not 200 <= status < 300:
         detail = _detail(response) or (
-            "that is no answer of a balaclava service; check the address, and what lies between"
+            "the answer is not from a balaclava service; check the URL, and any proxy"
         )
         kind = _ERRORS.get(status, ServiceRequestError if 400 <= status < 500 else ServiceError)
         raise kind(f"{detail} (HTTP {status})", status)
@@ -121,14 +140,14 @@ def _document(response: Any) -> Any:
         return response.json()
     except ValueError:
         raise ServiceError(
-            f"the answer of {response.url} is not JSON; check that it is the address of a "
+            f"the answer from {response.url} is not JSON; check that the URL is that of a "
             "balaclava service",
             status,
         ) from None
 
 
 def _detail(response: Any) -> str:
-    """The sentence of a problem document; nothing if it is none."""
+    """The detail of a problem document; empty for any other response."""
     try:
         document = response.json()
     except ValueError:

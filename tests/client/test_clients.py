@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import itertools
 import math
+import pydoc
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -56,10 +58,10 @@ def play(
     """What is waited before each attempt, on a clock that only waiting moves, and the end."""
     waits: list[float] = []
     steps = attempts(call, patience, clock=lambda: sum(waits), chance=lambda: 1.0)
-    waits.append(next(steps))
+    waits.append(next(steps)[0])
     for outcome in outcomes:
         try:
-            waits.append(steps.send(outcome))
+            waits.append(steps.send(outcome)[0])
         except StopIteration as end:
             return waits, end.value
         except ServiceError as error:
@@ -98,9 +100,9 @@ def test_patience_ends() -> None:
     assert sum(waits) <= 3.0
     assert isinstance(end, ServiceUnavailableError)
     assert end.status == 503
-    assert "more is waiting; ask again later with request_id='r'" in str(end)
+    assert "more is waiting; retry later with request_id='r'" in str(end)
     _, end = play([answer(503, BUSY, retry_after="60")], patience=3.0)
-    assert "asked once" in str(end)
+    assert "after 1 attempt:" in str(end)
     _, end = play([CUT] * 99, calls.reward("d", "value", 0.731058), patience=1.0)
     assert "send the same again later" in str(end)
     assert "731058" not in str(end)
@@ -123,7 +125,7 @@ def test_what_is_wrong_is_said_at_once(status: int, kind: type[ServiceError]) ->
 @pytest.mark.parametrize("document", ["a page", ["detail"], {"detail": 3}, None])
 def test_an_answer_from_somebody_else(document: Any) -> None:
     _, end = play([answer(404, document)])
-    assert "no answer of a balaclava service" in str(end)
+    assert "not from a balaclava service" in str(end)
     _, end = play([httpx.Response(200, text="<html>", request=GOOD.request)])
     assert "not JSON" in str(end)
     _, end = play([answer(307, document, location="https://elsewhere")])
@@ -136,10 +138,10 @@ def test_another_number_of_decisions_than_was_asked_for() -> None:
 
 
 def test_what_would_be_done_twice_is_not_sent_twice() -> None:
-    call = calls.create_key("read", "")
+    call = calls.Call("POST", calls.path("keys"), calls.unchanged, {}, idempotent=False)
     waits, end = play([httpx.ConnectError("no"), CUT], call)
     assert len(waits) == 2  # nobody had heard the first
-    assert "look whether it was done" in str(end)
+    assert "check whether it was done" in str(end)
     _, end = play([answer(503, BUSY)], call)
     assert isinstance(end, ServiceError)
 
@@ -158,7 +160,7 @@ def test_requests() -> None:
     assert [call.body for call in calls.rewards({"d": 0.5}, "report")] == [
         [{"decision_id": "d", "report": 0.5}]
     ]
-    assert list(calls.rewards([], "value")) == []
+    assert calls.rewards([], "value") == []
 
 
 def test_what_cannot_be_sent() -> None:
@@ -183,12 +185,23 @@ def test_what_cannot_be_sent() -> None:
 def test_both_clients_offer_the_same() -> None:
     def signatures(kind: type) -> dict[str, str]:
         return {
-            name: str(inspect.signature(method))
-            for name, method in vars(kind).items()
+            name: str(inspect.signature(getattr(kind, name)))
+            for name in dir(kind)
             if not name.startswith("_")
         }
 
     assert signatures(Client) == signatures(AsyncClient)
+    assert len(signatures(Client)) == 22
+
+
+def test_help_shows_each_call_with_its_answer() -> None:
+    for kind in (Client, AsyncClient):
+        text = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+        assert re.search(r"results\(self, experiment: .*confidence: .*= 0.95\) -> .*Document", text)
+        assert "Read released means with intervals" in text
+        assert "Exchange" not in text.split("Data descriptors")[0]
+        assert inspect.iscoroutinefunction(kind.results) == (kind is AsyncClient)
+        assert kind.decide.__doc__ == Client.decide.__doc__
 
 
 # Against a service

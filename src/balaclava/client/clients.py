@@ -1,0 +1,602 @@
+"""`Client` and `AsyncClient`. Each call is written once, in `ServiceCalls`, for both."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import cache, wraps
+from types import MethodType, TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from balaclava._core.extras import require_extra
+from balaclava.client import calls
+from balaclava.client.calls import (
+    Call,
+    DecisionOrId,
+    Document,
+    Pairs,
+    RewardReceipt,
+    ServiceDecision,
+)
+from balaclava.client.retries import Exchange, attempts
+from balaclava.errors import ParameterError
+
+Answer = TypeVar("Answer")
+P = ParamSpec("P")
+
+
+class endpoint(Generic[P, Answer]):  # noqa: N801  (a decorator)
+    """A call that returns its answer on a `Client`, and a coroutine on an `AsyncClient`.
+
+    The decorated function is a method that returns the exchange with the service.
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Exchange[Answer]]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, client: Client, owner: Any) -> Callable[P, Answer]: ...
+
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: Any
+    ) -> Callable[P, Coroutine[Any, Any, Answer]]: ...
+
+    @overload
+    def __get__(self, client: None, owner: Any) -> Callable[..., Any]: ...
+
+    def __get__(self, client: Any, owner: Any) -> Any:
+        method = owner._method(self._function)
+        return method if client is None else MethodType(method, client)
+
+
+def _signature(function: Callable[..., Exchange[Any]]) -> inspect.Signature:
+    """The signature as a caller sees it: with the answer's type, not the exchange's."""
+    signature = inspect.signature(function)
+    answer = str(signature.return_annotation).removeprefix("Exchange[").removesuffix("]")
+    return signature.replace(return_annotation=answer)
+
+
+class ServiceCalls:
+    """The calls of the service. `Client` returns their answers, `AsyncClient` awaits them.
+
+    Every call raises a subclass of `ServiceError` if the service refuses it, and
+    `ServiceUnavailableError` if the service does not answer within `patience`.
+    """
+
+    def __init__(self, url: str, patience: float) -> None:
+        if not isinstance(patience, int | float) or not 0.0 <= patience < float("inf"):
+            raise ParameterError(f"patience must be a number of seconds >= 0, not {patience!r}")
+        self._url, self._patience = url, float(patience)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r})"
+
+    @staticmethod
+    def _method(function: Callable[..., Exchange[Any]]) -> Callable[..., Any]:
+        """Make the method that runs a call's exchange; here, the call itself."""
+        return function
+
+    def _send(self, call: Call[Answer]) -> Exchange[Answer]:
+        return attempts(call, self._patience)
+
+    @endpoint
+    def _decide(
+        self, experiment: str, person: str | None, request_id: str | None, count: int
+    ) -> Exchange[list[ServiceDecision]]:
+        return self._send(calls.decide(experiment, person, request_id, count))
+
+    @endpoint
+    def reward(self, decision: DecisionOrId, value: float) -> Exchange[None]:
+        """Record the reward of a decision. It counts once, even if it is sent again.
+
+        Args:
+            decision: The result of `decide`, or its decision_id.
+            value: The reward. Errors never repeat it.
+
+        Raises:
+            WindowOverError: The decision's reward window is over.
+            RewardError: The reward is not a finite number.
+        """
+        return self._send(calls.reward(decision, "value", value))
+
+    @endpoint
+    def report(self, decision: DecisionOrId, report: float) -> Exchange[None]:
+        """Record a device's private report of a reward, for a local policy.
+
+        Args:
+            decision: The result of `decide`, or its decision_id.
+            report: What `policy.report` or report.js made of the reward.
+
+        Raises:
+            WindowOverError: The decision's reward window is over.
+        """
+        return self._send(calls.reward(decision, "report", report))
+
+    @endpoint
+    def rewards(self, pairs: Pairs) -> Exchange[list[RewardReceipt]]:
+        """Record many rewards, each independent of the others.
+
+        Args:
+            pairs: Pairs of a decision and its reward, or a mapping from decision ids to rewards.
+
+        Returns:
+            A receipt for each reward, in the same order. It says why one was not recorded.
+        """
+        return self._send_all(calls.rewards(pairs, "value"))
+
+    @endpoint
+    def reports(self, pairs: Pairs) -> Exchange[list[RewardReceipt]]:
+        """Record many reports of a local policy, each independent of the others.
+
+        Args:
+            pairs: Pairs of a decision and its report, or a mapping from decision ids to reports.
+
+        Returns:
+            A receipt for each report, in the same order.
+        """
+        return self._send_all(calls.rewards(pairs, "report"))
+
+    def _send_all(self, parts: Sequence[Call[list[Answer]]]) -> Exchange[list[Answer]]:
+        answers: list[Answer] = []
+        for call in parts:
+            answers += yield from self._send(call)
+        return answers
+
+    @endpoint
+    def experiments(self) -> Exchange[list[Document]]:
+        """List all experiments.
+
+        Returns:
+            The documents that `experiment` returns.
+        """
+        return self._send(calls.get_list("experiments"))
+
+    @endpoint
+    def experiment(self, name: str) -> Exchange[Document]:
+        """Read an experiment's definition, progress and guarantee.
+
+        Args:
+            name: The experiment.
+
+        Returns:
+            The JSON document.
+        """
+        return self._send(calls.get("experiments", name))
+
+    @endpoint
+    def results(self, experiment: str, confidence: float = 0.95) -> Exchange[Document]:
+        """Read released means with intervals, and the winner if there is one.
+
+        Args:
+            experiment: Its name.
+            confidence: Probability that all intervals contain their means.
+
+        Returns:
+            The JSON document. Its `sentence` sums the results up.
+        """
+        return self._send(calls.get("experiments", experiment, "results", confidence=confidence))
+
+    @endpoint
+    def privacy(self, experiment: str) -> Exchange[Document]:
+        """Read the guarantee, whom it protects, and what is spent and left.
+
+        Args:
+            experiment: Its name.
+
+        Returns:
+            The JSON document.
+        """
+        return self._send(calls.get("experiments", experiment, "privacy"))
+
+    @endpoint
+    def history(self, experiment: str, points: int = 300) -> Exchange[Document]:
+        """Read shares of decisions and released means over time.
+
+        Args:
+            experiment: Its name.
+            points: The largest number of moments, 2 to 2,000.
+
+        Returns:
+            The JSON document.
+        """
+        return self._send(calls.get("experiments", experiment, "history", points=points))
+
+    @endpoint
+    def create_experiment(
+        self,
+        /,
+        name: str,
+        policy: str,
+        arms: Sequence[str],
+        *,
+        reward_window: float,
+        parameters: Document | None = None,
+        **more: Any,
+    ) -> Exchange[Document]:
+        """Create an experiment. Creating the same one again changes nothing.
+
+        Args:
+            name: A new name.
+            policy: Registry name of the policy.
+            arms: Labels of the arms.
+            reward_window: Seconds in which a decision's reward may arrive.
+            parameters: Parameters of the policy.
+            more: default_reward, settle, rewards_per_person, population, owner, purpose.
+
+        Returns:
+            The document that `experiment` returns.
+
+        Raises:
+            ServiceConflictError: Another experiment has this name, or the budget is too small.
+        """
+        definition = {
+            "name": name,
+            "policy": policy,
+            "arms": list(arms),
+            "reward_window": reward_window,
+            "parameters": parameters or {},
+            **more,
+        }
+        return self._send(Call("POST", calls.path("experiments"), calls.unchanged, definition))
+
+    @endpoint
+    def pause(self, experiment: str) -> Exchange[Document]:
+        """Refuse decisions until `resume`. Rewards are still recorded.
+
+        Args:
+            experiment: Its name.
+
+        Returns:
+            The document that `experiment` returns.
+        """
+        return self._set_state(experiment, "pause")
+
+    @endpoint
+    def resume(self, experiment: str) -> Exchange[Document]:
+        """End a pause.
+
+        Args:
+            experiment: Its name.
+
+        Returns:
+            The document that `experiment` returns.
+        """
+        return self._set_state(experiment, "resume")
+
+    @endpoint
+    def finish(self, experiment: str) -> Exchange[Document]:
+        """Serve the winner from now on, without learning. This cannot be undone.
+
+        Args:
+            experiment: Its name.
+
+        Returns:
+            The document that `experiment` returns.
+        """
+        return self._set_state(experiment, "finish")
+
+    def _set_state(self, experiment: str, verb: str) -> Exchange[Document]:
+        path = calls.path("experiments", experiment, verb)
+        return self._send(Call("POST", path, calls.unchanged))
+
+    @endpoint
+    def decision(self, decision: DecisionOrId) -> Exchange[Document]:
+        """Read the state of a decision: open, rewarded, defaulted or given up. Admin only.
+
+        Args:
+            decision: The result of `decide`, or its decision_id.
+
+        Returns:
+            The JSON document, without the reward.
+        """
+        return self._send(calls.get("decisions", calls.decision_id(decision)))
+
+    @endpoint
+    def populations(self) -> Exchange[list[Document]]:
+        """List the privacy budgets: total, spent and left.
+
+        Returns:
+            One document per population.
+        """
+        return self._send(calls.get_list("populations"))
+
+    @endpoint
+    def set_population(self, name: str, epsilon: float, delta: float = 0.0) -> Exchange[Document]:
+        """Create a population with a total budget, or raise its total. Admin only.
+
+        Args:
+            name: The population.
+            epsilon: Total epsilon of all its experiments.
+            delta: Total delta.
+
+        Returns:
+            The budget.
+
+        Raises:
+            ServiceConflictError: The total would fall.
+        """
+        body = {"epsilon": epsilon, "delta": delta}
+        return self._send(Call("PUT", calls.path("populations", name), calls.unchanged, body))
+
+    @endpoint
+    def ledger(self) -> Exchange[Document]:
+        """Read all budgets and all ledger entries. Admin only.
+
+        Returns:
+            The JSON document.
+        """
+        return self._send(calls.get("ledger"))
+
+    @endpoint
+    def keys(self) -> Exchange[list[Document]]:
+        """List all API keys, without the keys themselves. Admin only.
+
+        Returns:
+            One document per key.
+        """
+        return self._send(calls.get_list("keys"))
+
+    @endpoint
+    def create_key(self, role: str, label: str = "") -> Exchange[Document]:
+        """Create an API key. Admin only, and never retried: that could create two.
+
+        Args:
+            role: "decide", "read" or "admin".
+            label: What the key is for.
+
+        Returns:
+            The document with the key, which the service does not return again.
+        """
+        body = {"role": role, "label": label}
+        path = calls.path("keys")
+        return self._send(Call("POST", path, calls.unchanged, body, idempotent=False))
+
+    @endpoint
+    def revoke_key(self, id: str) -> Exchange[None]:
+        """Revoke an API key. Admin only.
+
+        Args:
+            id: The key's id, as `keys` lists it.
+        """
+        return self._send(Call("DELETE", calls.path("keys", id), calls.nothing))
+
+
+class Client(ServiceCalls):
+    """Call a decision service over HTTP, with retries.
+
+    Threads may share a client. Close it, or use it in a `with` block.
+
+    Args:
+        url: Base URL of the service.
+        key: API key. None for a service without keys.
+        timeout: Seconds for one attempt.
+        patience: Seconds for which transient faults are retried; 0 for one attempt.
+
+    Example:
+        >>> from balaclava.client import Client
+        >>> client = Client("https://decisions.example.org", "the key", patience=5)
+        >>> client
+        Client('https://decisions.example.org')
+        >>> client.close()
+    """
+
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 30.0
+    ) -> None:
+        super().__init__(url, patience)
+        settings = _http_settings(url, key, timeout)
+        import httpx
+
+        self._http = httpx.Client(**settings)
+
+    @staticmethod
+    @cache
+    def _method(function: Callable[..., Exchange[Any]]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(self: Client, *arguments: Any, **named: Any) -> Any:
+            return self._run(function(self, *arguments, **named))
+
+        call.__signature__ = _signature(function)  # type: ignore[attr-defined]
+        return call
+
+    def _run(self, exchange: Exchange[Answer]) -> Answer:
+        import httpx
+
+        outcome: httpx.Response | httpx.TransportError
+        wait, call = next(exchange)
+        while True:
+            time.sleep(wait)
+            try:
+                outcome = self._http.request(
+                    call.method, call.path, json=call.body, params=call.query
+                )
+            except httpx.TransportError as error:
+                outcome = error
+            try:
+                wait, call = exchange.send(outcome)
+            except StopIteration as end:
+                return end.value
+
+    @overload
+    def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        count: None = None,
+    ) -> ServiceDecision: ...
+
+    @overload
+    def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        *,
+        count: int,
+    ) -> list[ServiceDecision]: ...
+
+    def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        count: int | None = None,
+    ) -> ServiceDecision | list[ServiceDecision]:
+        """Ask for one decision, or for exactly `count`.
+
+        Args:
+            experiment: Its name.
+            person: Any string that identifies the participant. The service stores a keyed
+                digest of it, and limits how many of the participant's decisions learn.
+            request_id: Idempotency key: the same id gets the same decisions. By default the
+                client generates one for its own retries.
+            count: How many decisions; None for one, not in a list.
+
+        Returns:
+            A decision, or a list of `count` decisions.
+
+        Raises:
+            ServiceConflictError: The experiment is paused, or the request_id is taken.
+        """
+        made = self._decide(experiment, person, request_id, 1 if count is None else count)
+        return made[0] if count is None else made
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(ServiceCalls):
+    """The calls of `Client` as coroutines.
+
+    Args:
+        url: Base URL of the service.
+        key: API key. None for a service without keys.
+        timeout: Seconds for one attempt.
+        patience: Seconds for which transient faults are retried; 0 for one attempt.
+
+    Example:
+        >>> import asyncio
+        >>> from balaclava.client import AsyncClient
+        >>> async def serve_visitor(visitor: str) -> str:
+        ...     async with AsyncClient("http://127.0.0.1:8765", "the key") as client:
+        ...         decision = await client.decide("landing-page", person=visitor)
+        ...         await client.reward(decision, 1.0)
+        ...     return decision.label
+    """
+
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 30.0
+    ) -> None:
+        super().__init__(url, patience)
+        settings = _http_settings(url, key, timeout)
+        import httpx
+
+        self._http = httpx.AsyncClient(**settings)
+
+    @staticmethod
+    @cache
+    def _method(function: Callable[..., Exchange[Any]]) -> Callable[..., Any]:
+        @wraps(function)
+        async def call(self: AsyncClient, *arguments: Any, **named: Any) -> Any:
+            return await self._run(function(self, *arguments, **named))
+
+        call.__signature__ = _signature(function)  # type: ignore[attr-defined]
+        return call
+
+    async def _run(self, exchange: Exchange[Answer]) -> Answer:
+        import anyio
+        import httpx
+
+        outcome: httpx.Response | httpx.TransportError
+        wait, call = next(exchange)
+        while True:
+            await anyio.sleep(wait)
+            try:
+                outcome = await self._http.request(
+                    call.method, call.path, json=call.body, params=call.query
+                )
+            except httpx.TransportError as error:
+                outcome = error
+            try:
+                wait, call = exchange.send(outcome)
+            except StopIteration as end:
+                return end.value
+
+    @overload
+    async def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        count: None = None,
+    ) -> ServiceDecision: ...
+
+    @overload
+    async def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        *,
+        count: int,
+    ) -> list[ServiceDecision]: ...
+
+    @wraps(Client.decide)
+    async def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        count: int | None = None,
+    ) -> ServiceDecision | list[ServiceDecision]:
+        made = await self._decide(experiment, person, request_id, 1 if count is None else count)
+        return made[0] if count is None else made
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _http_settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:
+    """Arguments of an httpx client. Raises `ParameterError` if they cannot work."""
+    require_extra("httpx", "the client of the service")
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise ParameterError(
+            f"url must be the service's address, such as http://127.0.0.1:8765, not {url!r}"
+        )
+    headers = {"accept": "application/json"}
+    if key is not None:
+        if not (isinstance(key, str) and key.isascii() and key.isprintable() and key.strip()):
+            raise ParameterError(
+                "key (not repeated here) must be a string of printable ASCII characters, as the "
+                "service printed it"
+            )
+        headers["authorization"] = f"Bearer {key.strip()}"
+    return {"base_url": url, "headers": headers, "timeout": timeout}
