@@ -156,7 +156,9 @@ def share_that_fails(
     failure = (1.0 - CONFIDENCE) / policy.arms
     misses = compiled(make_misses, policy.require_estimates(failure).limits)
     params = policy.constants()
-    each = [misses(params, run.released, means, failure) for run in results._of(policy.name)]
+    each = [
+        misses(params, run.released, means, failure) for run in results._finished_runs(policy.name)
+    ]
     return float(np.mean(each))
 
 

@@ -219,7 +219,7 @@ def test_broken_files_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda said: said.update(schema=2), "schema 2.*upgrade"),
+        (lambda said: said.update(schema=2), "format 2.*upgrade"),
         (lambda said: said.update(schema="x"), "not an intact"),
         (lambda said: said.pop("horizon"), "not an intact"),
         (lambda said: said["checkpoints"].append(200), "wrong length"),

@@ -15,7 +15,7 @@ from balaclava.simulation.task_threads import StoppedError, run_tasks
 
 def test_all_tasks_run_at_the_same_time():
     meeting = threading.Barrier(3, timeout=30)  # passed only if all are there
-    assert sorted(run_tasks(3 * [lambda go_on: meeting.wait() >= 0], 3)) == [
+    assert sorted(run_tasks(3 * [lambda raise_if_stopped: meeting.wait() >= 0], 3)) == [
         (0, True),
         (1, True),
         (2, True),
@@ -24,7 +24,10 @@ def test_all_tasks_run_at_the_same_time():
 
 def test_one_at_a_time_stays_in_this_thread():
     here = threading.get_ident()
-    for tasks in ([lambda go_on: threading.get_ident()], 2 * [lambda go_on: threading.get_ident()]):
+    for tasks in (
+        [lambda raise_if_stopped: threading.get_ident()],
+        2 * [lambda raise_if_stopped: threading.get_ident()],
+    ):
         assert [thread for _, thread in run_tasks(tasks, 1)] == len(tasks) * [here]
 
 
@@ -32,17 +35,17 @@ def test_one_at_a_time_stays_in_this_thread():
 def test_the_others_are_stopped(end):
     stopped, meeting = [], threading.Barrier(3, timeout=30)
 
-    def endless(go_on):
+    def endless(raise_if_stopped):
         meeting.wait()
         try:
             while True:
-                go_on()
+                raise_if_stopped()
                 time.sleep(0.001)
         except StoppedError:
             stopped.append(True)
             raise
 
-    def short(go_on):
+    def short(raise_if_stopped):
         meeting.wait()
         if end == "an error":
             raise ValueError("of one task")

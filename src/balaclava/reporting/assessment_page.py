@@ -16,7 +16,7 @@ from balaclava.reporting.report_data import CURVE_QUANTILES
 from balaclava.reporting.report_page import LOG_NOTICE, REPORTING
 from balaclava.reporting.report_sections import regret_curve, spaced_places
 from balaclava.reporting.svg_charts import LineLook, curve_views
-from balaclava.simulation.analysis.winners import recorded
+from balaclava.simulation.analysis.winners import has_releases
 from balaclava.simulation.results import Results
 
 _FAILED_VERDICTS = ("violated", "unproved", "not examined")
@@ -149,7 +149,7 @@ def _risk_row(results: Results, label: str) -> tuple[str, ...]:
 
 def _winner(given: AssessmentInput, results: Results) -> str:
     """How often the policy names the right arm; empty if that was not recorded."""
-    if not recorded(results):
+    if not has_releases(results):
         return ""
     winners = results.winners()
     row = next(row for row in winners if row.label == given.policy.name)

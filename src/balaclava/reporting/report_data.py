@@ -13,7 +13,7 @@ import tomlkit
 
 from balaclava.errors import ResultsFileError
 from balaclava.simulation.analysis.statistics import best_arm_share, plus_minus, proved_bound
-from balaclava.simulation.analysis.winners import recorded
+from balaclava.simulation.analysis.winners import has_releases
 from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.results import Results, load
 
@@ -189,7 +189,7 @@ def experiment_toml(results: Results) -> str:
         "seed": results.seed,
         "checkpoints": rounds.size if usual else rounds.tolist(),
         **settling,
-        "winners": True if recorded(results) else None,
+        "winners": True if has_releases(results) else None,
         "device": "cuda" if results.device == "cuda" else None,
         "delay": delay or None,
         "environment": {"name": world.family, **world.public_parameters},

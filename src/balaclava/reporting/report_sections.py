@@ -31,7 +31,7 @@ from balaclava.reporting.svg_charts import (
 )
 from balaclava.simulation.analysis.regret_tails import tail_cells
 from balaclava.simulation.analysis.statistics import CONFIDENCE
-from balaclava.simulation.analysis.winners import Winners, recorded
+from balaclava.simulation.analysis.winners import Winners, has_releases
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
@@ -204,7 +204,7 @@ class PanelSection:
 
     def winners(self) -> Winners | None:
         """How many runs name the right arm, if that was recorded."""
-        return self.panel.results.winners() if recorded(self.panel.results) else None
+        return self.panel.results.winners() if has_releases(self.panel.results) else None
 
     def tails(self) -> list[tuple[str, ...]]:
         """High quantiles of the final regret; empty after too few runs."""

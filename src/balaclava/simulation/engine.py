@@ -1,4 +1,4 @@
-"""Simulation: what is played is checked, compiled, and run on threads."""
+"""Simulate policies: check what is to be played, compile it, and run it on threads."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.reward_delays import Delay
 
+# Numbers of the random streams of a repetition. Any other numbers would change every result.
 POLICY_STREAM, ENVIRONMENT_STREAM, DELAY_STREAM, CONTEXT_STREAM = 0, 1, 2, 3
 
 Device = Literal["cpu", "cuda", "auto"]
-Progress = Callable[[int, int], None]  # rounds played, rounds in all
+Progress = Callable[[int, int], None]  # rounds played, total rounds
 Play = Callable[[int, np.ndarray], Run]  # plays one repetition, given its signals
 AnyJob = TypeVar("AnyJob", bound="RepetitionJob")
 Policies = Policy | Sequence[Policy] | Mapping[str, Policy]
@@ -37,16 +38,20 @@ Checkpoints = int | Sequence[int] | np.ndarray
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a simulation. `results` holds the repetitions that were finished."""
+    """Ctrl-C during a simulation.
+
+    Attributes:
+        results: the finished repetitions, as `bl.Results`.
+    """
 
     def __init__(self, results: Results) -> None:
-        super().__init__("interrupted; what was finished is in .results")
+        super().__init__("interrupted; the finished repetitions are in .results")
         self.results = results
 
 
 @dataclass(eq=False)
 class RepetitionJob:
-    """One repetition that is to be played."""
+    """One repetition to play."""
 
     play: Play
     repetition: int
@@ -73,32 +78,37 @@ def simulate(
 ) -> Results:
     """Play each policy `repetitions` times for `horizon` rounds.
 
-    The results depend on the seed alone: not on `workers`, nor on which other policies are
-    played. In the same repetition all policies meet the same rewards of the same pulls, and the
-    same delays.
+    The results depend on the seed alone: neither on `workers` nor on the other policies. In one
+    repetition, all policies get the same reward for the same pull, and the same delays.
 
     Args:
         policies: one policy, a list, or a mapping from label to policy.
-        environment: where the rewards come from.
+        environment: draws the rewards.
         horizon: rounds in a repetition.
         repetitions: independent repetitions of each policy.
         seed: a whole number; the same seed gives the same results.
-        checkpoints: how many rounds, evenly spaced, to report the regret at, or the rounds.
-        workers: threads; by default one for each core that this process may use.
-        delay: how late rewards come, and how many never do: `bl.Delay`; by default at once.
-        patience: further decisions after which one is given up; by default it is found: 1.25
-            times the wait that 3 rewards in 100 exceed, at least 256, once 30 have come.
-        settle: "arrival": a reward counts when it comes. "window": every reward, or `missing`,
-            counts once `patience` further decisions were made.
-        missing: what counts where no reward came, with `settle="window"`.
-        device: "cpu"; "cuda" plays one game a thread of a GPU, from streams of its own, so that
-            its results agree with those of the CPU in law and not number by number; "auto" takes a
-            GPU if there is one. `workers` is for the CPU.
-        winners: record what was released at the checkpoints, for `results.winners()`.
-        progress: called with the rounds played and the rounds in all, several times a second.
+        checkpoints: number of rounds, evenly spaced, at which to record the regret; or the rounds.
+        workers: threads; by default one per available core. The CPU only.
+        delay: how late rewards arrive, and how many are lost; by default all arrive at once.
+        patience: further decisions after which an open one is given up. By default it is
+            estimated: 1.25 times the wait that 3 % of the rewards exceed, at least 256, after 30
+            rewards have arrived.
+        settle: "arrival": a reward counts when it arrives. "window": each reward, or `missing`,
+            counts after `patience` further decisions.
+        missing: the value that counts for a lost reward, with `settle="window"`.
+        device: "cpu", "cuda", or "auto" for a GPU if there is one. A GPU has its own random
+            streams: its results follow the same law, but differ number by number.
+        winners: record the released estimates at the checkpoints, for `results.winners()`.
+        progress: a callable that gets the rounds played and the total, several times a second.
+
+    Returns:
+        The regret at the checkpoints and the pulls of every repetition.
 
     Raises:
-        Interrupted: on Ctrl-C, with the finished repetitions in its `results`.
+        ParameterError: if an argument is out of its range.
+        IncompatibleError: if a policy cannot be played in this environment or for so long.
+        DeviceError: if device="cuda" and no GPU can be used.
+        Interrupted: on Ctrl-C; its `results` hold the finished repetitions.
 
     Example:
         >>> import balaclava as bl
@@ -117,7 +127,7 @@ def simulate(
     winners = check("winners", winners, bool)
     if progress is not None and not callable(progress):
         raise ParameterError(
-            "progress is no function; give one of two numbers, the rounds played and all of them"
+            f"progress = {brief(progress)} must be a callable of the rounds played and the total"
         )
     feedback = Feedback.create(delay, patience, settle, missing)
     results = empty_results(policies, environment, horizon, seed, checkpoints, feedback)
@@ -135,7 +145,7 @@ def empty_results(
     *,
     warn: bool = True,
 ) -> Results:
-    """What is to be played, without a run; an error if that cannot be."""
+    """Check what is to be played, and return results without a repetition yet."""
     rounds = checkpoint_rounds(checkpoints, horizon)
     labelled = label_policies(policies)
     for label, policy in labelled.items():
@@ -155,7 +165,7 @@ def play(
     device: Device,
     progress: Progress | None,
 ) -> None:
-    """Add so many repetitions of what `results` describes."""
+    """Play repetitions of what `results` describes, and add them to it."""
     try:
         place = chosen_device(device, results.feedback, winners, results.environment)
         results.device = place
@@ -173,7 +183,7 @@ def play(
 def _runs_on_threads(
     results: Results, repetitions: int, workers: int, winners: bool, progress: Progress | None
 ) -> Iterator[Run]:
-    """Each repetition that `results` describes, as it is finished."""
+    """Yield each repetition as it finishes."""
     rounds, seed, feedback = results.checkpoints, results.seed, results.feedback
     plays = [
         repetition_player(
@@ -198,7 +208,11 @@ def chosen_device(
     winners: bool = False,
     environment: Environment | None = None,
 ) -> Literal["cpu", "cuda"]:
-    """Where to play, or an error that says why not there."""
+    """Choose the device.
+
+    Raises:
+        DeviceError: if device="cuda" and no GPU can play this.
+    """
     check("device", device, Device)
     if device == "cpu":
         return "cpu"
@@ -211,22 +225,22 @@ def chosen_device(
 
 
 class Pool:
-    """Runs jobs on threads, reports progress, and stops them all at once on Ctrl-C."""
+    """Runs jobs on threads, reports progress, and stops all of them on Ctrl-C."""
 
     def __init__(self, workers: int) -> None:
-        self._at_once = 2 * workers  # the next job waits ready, and no queue grows long
+        self._most_queued = 2 * workers  # no thread waits for its next job
         self._executor = ThreadPoolExecutor(max_workers=workers)
         self._started: list[RepetitionJob] = []
 
     def finished(
         self, jobs: Iterable[AnyJob], rounds: int, progress: Progress | None
     ) -> Iterator[tuple[AnyJob, Run]]:
-        """Each job with its result, as it comes; `rounds` are those of all of them."""
+        """Yield each job with its result as it finishes; `rounds` is the total of all jobs."""
         running: dict[Future[Run], AnyJob] = {}
         waiting, played = iter(jobs), 0
         while True:
-            for job in itertools.islice(waiting, self._at_once - len(running)):
-                self._started.append(job)  # before it runs, so that it can always be stopped
+            for job in itertools.islice(waiting, self._most_queued - len(running)):
+                self._started.append(job)  # before it runs: it can always be stopped
                 running[self._executor.submit(job.play, job.repetition, job.signals)] = job
             if not running:
                 return
@@ -260,9 +274,9 @@ def repetition_player(
     winners: bool = False,
     interpreted: bool = False,
 ) -> Play:
-    """What plays a repetition of a pair: all it depends on are the arguments.
+    """A function that plays one repetition of a policy in an environment.
 
-    Compiled now, unless it is to be interpreted: a thousand times slower, and ready at once.
+    It is compiled here, unless `interpreted`: a thousand times slower, but ready at once.
     """
     recorded = winners and policy.estimation is not None
     prepared = _prepared(policy, environment, rounds, feedback, recorded, interpreted)
@@ -287,7 +301,7 @@ def _prepared(
     recorded: bool,
     interpreted: bool,
 ) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The loop of a pair with everything but its streams filled in."""
+    """The loop with all arguments bound but its random streams."""
     fixed: tuple[Any, ...] = (policy.constants(), environment.constants(), environment.arms)
     kernels: tuple[Callable[..., Any], ...] = (
         *policy.kernels,
@@ -309,19 +323,19 @@ def _prepared(
     rehearse(make, kernels, fixed, rounds, streams)
     play = compiled(make, *kernels)
     with compiling(f"{policy.name} on {environment.name}"):
-        # One repetition of no rounds compiles the loop, or loads it, before any thread needs it.
+        # A repetition of no rounds compiles the loop, or loads it, before any thread needs it.
         play(*fixed, rounds[:0], *map(seeded, range(streams)), np.zeros(2, np.int64))
     return functools.partial(play, *fixed, rounds)
 
 
 def _streams(feedback: Feedback) -> tuple[int, ...]:
-    """The random streams of a game, in the order in which its loop takes them."""
+    """The random streams of a repetition, in the order of the loop's arguments."""
     streams = (POLICY_STREAM, ENVIRONMENT_STREAM, CONTEXT_STREAM)
     return streams if feedback.prompt else (*streams, DELAY_STREAM)
 
 
 def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
-    """Policies by label: the name, with what sets it apart where that is not enough."""
+    """Label policies by name, and by the parameters that differ if names repeat."""
     if isinstance(policies, Policy | str | type) or not isinstance(policies, Iterable):
         policies = [policies]
     if isinstance(policies, Mapping):
@@ -336,11 +350,11 @@ def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -
                 label = _distinguished(policy, policies)
             if label in labelled:
                 raise ParameterError(
-                    f"policies: {label!r} is given twice; give a mapping from label to policy"
+                    f"policies: {label!r} is given twice; pass a mapping from label to policy"
                 )
             labelled[label] = policy
     if not labelled:
-        raise ParameterError("policies: none given; give one policy, a list or a mapping")
+        raise ParameterError("policies is empty; pass one policy, a list or a mapping")
     for label, policy in labelled.items():
         if not isinstance(policy, Policy) or not isinstance(label, str):
             raise ParameterError(
@@ -350,7 +364,7 @@ def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -
 
 
 def _distinguished(policy: Policy, others: list[Policy]) -> str:
-    """The policy's name with the parameters in which its namesakes differ."""
+    """The policy's name with the parameters that set it apart."""
     rivals = [other.parameters for other in others if other.name == policy.name]
     mine = policy.parameters
     differing = [key for key in mine if any(rival.get(key) != mine[key] for rival in rivals)]
@@ -364,14 +378,21 @@ def require_compatible(
     horizon: int,
     feedback: Feedback = PROMPT,
 ) -> None:
-    """Refuse a pair that cannot be played, saying why."""
+    """Refuse a policy that cannot be played in an environment.
+
+    Raises:
+        ParameterError: if `environment` is not an environment.
+        IncompatibleError: with the reason and what to change.
+    """
     if not isinstance(environment, Environment):
         raise ParameterError(
-            f"environment: {brief(environment)} is not one; make it with bl.environment(name, ...)"
+            f"environment = {brief(environment)} is not an environment; make one with "
+            "bl.environment(name, ...)"
         )
     if policy.arms != environment.arms:
         raise IncompatibleError(
-            f"{label}: arms = {policy.arms}, but {environment.name} has {environment.arms} arms"
+            f"{label}: arms = {policy.arms}, but {environment.name} has {environment.arms} arms; "
+            "give both the same number"
         )
     mismatch = (policy.rewards == "loss") != (environment.feedback == "loss")
     if mismatch and policy.rewards != "any":
@@ -383,9 +404,9 @@ def require_compatible(
         )
     experts = policy.experts
     if experts is not None and experts != environment.experts:
-        has = f"that of {environment.experts}" if environment.experts else "none"
         raise IncompatibleError(
-            f"{label} follows the advice of {experts} experts, but {environment.name} gives {has}"
+            f"{label}: experts = {experts}, but {environment.name} has {environment.experts or 0} "
+            "experts; give both the same number"
         )
     _require_features(label, policy, environment)
     low, high = policy.accepts
@@ -398,24 +419,27 @@ def require_compatible(
         )
     if environment.rounds is not None and horizon > environment.rounds:
         raise IncompatibleError(
-            f"horizon = {horizon}, but {environment.name} has only {environment.rounds} rounds"
+            f"horizon = {horizon}, but {environment.name} has only {environment.rounds} rounds; "
+            "shorten the horizon"
         )
     longest = policy.horizon
     if longest is not None and horizon > longest:
         raise IncompatibleError(
-            f"{label} was made for horizon = {longest} and cannot be played for {horizon} rounds"
+            f"{label}: its horizon = {longest} is shorter than horizon = {horizon}; make "
+            "the policy with the longer one"
         )
     require_missing(policy, feedback.settling)
 
 
 def _require_features(label: str, policy: Policy, environment: Environment) -> None:
-    """Refuse features of another kind than the policy was made for."""
+    """Refuse contexts whose features are not those of the policy."""
     features = policy.features
     if features is None:
         return
     if environment.dimension is None:
         raise IncompatibleError(
-            f"{label} decides by {features} features, but {environment.name} has no contexts"
+            f"{label} needs contexts of {features} features, but {environment.name} has none; "
+            "choose a linear environment"
         )
     disjoint = environment.disjoint
     if environment.dimension != features or disjoint != policy.disjoint:
@@ -426,12 +450,12 @@ def _require_features(label: str, policy: Policy, environment: Environment) -> N
     if environment.feature_bound > policy.feature_bound:
         raise IncompatibleError(
             f"{label}: feature_bound = {policy.feature_bound:g}, but features of "
-            f"{environment.name} are up to {environment.feature_bound:g} long"
+            f"{environment.name} are up to {environment.feature_bound:g} long; raise feature_bound"
         )
 
 
 def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: int) -> np.ndarray:
-    """The rounds at which the regret is reported: ascending, the last one the horizon."""
+    """The rounds at which the regret is recorded: ascending, the last one is the horizon."""
     if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
         count = check("checkpoints", checkpoints, _whole(1))
         steps = np.linspace(0, horizon, min(count, horizon) + 1)[1:]
@@ -439,17 +463,17 @@ def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: in
     rounds = np.asarray(checkpoints)
     if rounds.ndim != 1 or rounds.size == 0 or not np.issubdtype(rounds.dtype, np.integer):
         raise ParameterError(
-            f"checkpoints = {brief(checkpoints)} is not allowed; give a number or a list of rounds"
+            f"checkpoints = {brief(checkpoints)} is not allowed; give how many, or a list of rounds"
         )
     if (np.diff(rounds) <= 0).any() or rounds[0] < 1 or rounds[-1] != horizon:
         raise ParameterError(
-            f"checkpoints = {brief(checkpoints)} must ascend from 1 or more to horizon = {horizon}"
+            f"checkpoints = {brief(checkpoints)} must ascend from at least 1 to horizon = {horizon}"
         )
     return rounds.astype(np.int64)
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""How rewards come back to a policy in a simulation: how late, and how long they are waited for."""
+"""When rewards reach a policy in a simulation: delays, patience, windows."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from balaclava.errors import ParameterError
 from balaclava.frames.patience import FOUND, LEAST_REWARDS, LEAST_WAIT, MOST_TIMES
 from balaclava.simulation.reward_delays import Delay, DelayLaw
 
-_SCARCE = 5 * LEAST_REWARDS  # if so many are to be expected, fewer than 30 come once in 10^20
-_MOST_OPEN = 2**27  # decisions that may be open at once: they are kept in memory
+# Expected rewards at which LEAST_REWARDS = 30 have arrived: of 150 expected, fewer than 30 arrive
+# with probability below 1e-30 (Chernoff).
+_SURELY_ENOUGH = 5 * LEAST_REWARDS
+_MOST_OPEN = 2**27  # open decisions: 4 GB of memory at 32 bytes each
 
 
 class FeedbackConstants(NamedTuple):
-    """What the loop is given."""
+    """The feedback as numbers, for the compiled loop."""
 
     law: DelayLaw
-    patience: int  # FOUND where it is found
+    patience: int  # FOUND: estimated while playing
     window: bool
     missing: float
     most_open: int
 
 
-_AS_IT_COMES = Settling()
+_ON_ARRIVAL = Settling()
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """Delays, patience, and when a reward is handed to the policy."""
+    """Delays, patience, and when the policy learns a reward."""
 
     delay: Delay | None = None
-    settling: Settling = _AS_IT_COMES
+    settling: Settling = _ON_ARRIVAL
 
     @classmethod
     def create(
         cls, delay: Any = None, patience: Any = None, settle: Any = "arrival", missing: Any = None
     ) -> Self:
-        """The feedback that was asked for, or an error."""
+        """Check the arguments of `bl.simulate` that concern feedback."""
         if isinstance(delay, dict):
             delay = Delay.create(delay)
         if delay is not None and not isinstance(delay, Delay):
@@ -50,35 +52,35 @@ class Feedback:
 
     @property
     def prompt(self) -> bool:
-        """Whether every reward comes at once and counts at once."""
+        """Whether every reward arrives at once and counts at once."""
         return self.delay is None and self.settling.settle == "arrival"
 
     @property
     def description(self) -> dict[str, Any]:
-        """The same as plain values, without what is usual; `create` takes them."""
+        """The values that are not the defaults, JSON-able; `create` takes them."""
         parts = {
             "delay": None if self.delay is None else self.delay.parameters,
             **self.settling._asdict(),
         }
-        usual = {"delay": None, **_AS_IT_COMES._asdict()}
-        return {name: value for name, value in parts.items() if value != usual[name]}
+        defaults = {"delay": None, **_ON_ARRIVAL._asdict()}
+        return {name: value for name, value in parts.items() if value != defaults[name]}
 
     def constants(self, horizon: int) -> FeedbackConstants:
-        """What the loop is given."""
+        """The feedback as numbers, for the compiled loop."""
         delay = self.delay or Delay(mean=0, law="fixed")
         patience, settle, missing = self.settling
         if patience is not None:
             most = patience
         else:
-            # Nobody is given up before some rewards came, and then after patience, which is less
-            # than MOST_TIMES the longest wait.
-            scarce = 0 if delay.lost == 1.0 else int(_SCARCE / (1.0 - delay.lost))
+            # Nothing is given up before LEAST_REWARDS have arrived; then the patience is below
+            # MOST_TIMES the longest wait.
+            scarce = 0 if delay.lost == 1.0 else int(_SURELY_ENOUGH / (1.0 - delay.lost))
             most = max(LEAST_WAIT, int(MOST_TIMES * delay.longest), delay.longest + scarce)
         most = min(most + 2, horizon + 1)
         if most > _MOST_OPEN:
             raise ParameterError(
-                f"delay = {brief(delay)}: up to {most:,} decisions would be open at once, and "
-                f"{_MOST_OPEN:,} is the most; shorten the delays, or set a shorter patience"
+                f"delay = {brief(delay)}: up to {most:,} decisions could be open at once, and at "
+                f"most {_MOST_OPEN:,} are allowed; shorten the delays or set a shorter patience"
             )
         return FeedbackConstants(
             delay.constants(),

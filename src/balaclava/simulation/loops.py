@@ -1,4 +1,4 @@
-"""The compiled loops that play a policy against an environment."""
+"""The loops that play a policy in an environment; compiled with their kernels."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.open_decisions import (
     DELAYS_AHEAD,
     begin_open_decisions,
+    delay_reach,
     draw_ahead,
-    given_up,
-    never_comes,
-    open_at,
-    reach_of,
+    never_arrives,
+    oldest_open,
+    open_decision,
+    stored_decision,
     take_due,
-    wait_for,
 )
 
-STOP, NO_SUCH_ARM = 1, 2  # signals that end a game
-SIGNAL_ROUNDS = 1 << 16  # rounds between two looks at the stop flag
-REHEARSAL_ROUNDS = 500  # of a user's kernels, interpreted: a few milliseconds
+STOP, NO_SUCH_ARM = 1, 2  # values of a loop's second signal: why it ends
+# Rounds between two looks at the signals: milliseconds, so that Ctrl-C works at once.
+SIGNAL_ROUNDS = 1 << 16
+REHEARSAL_ROUNDS = 500  # rounds that Python plays of a user's kernels: some milliseconds
 
 
 @kernel(borrows=True)
 def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-    """Where nobody asked for what was released."""
+    """Stand-in for a policy's `shown` if nothing is recorded."""
     return 0, 0.0, 0
 
 
@@ -40,7 +41,7 @@ def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]
 def begin_records(
     arms: int, checkpoints: int, recorded: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Pulls so far; pulls, total and, where it is recorded, what was released, at checkpoints."""
+    """Arrays for the pulls so far, and at checkpoints the pulls, the total and the releases."""
     return (
         np.zeros(arms, np.int64),
         np.zeros((checkpoints, arms), np.int64),
@@ -51,7 +52,7 @@ def begin_records(
 
 @kernel(borrows=True)
 def record(row: np.ndarray, values: tuple[int, float, float]) -> None:
-    """Keep what was released of an arm: rewards, mean, noise."""
+    """Write what was released about an arm: rewards, mean, noise."""
     row[0], row[1], row[2] = values
 
 
@@ -67,10 +68,10 @@ def make_play(
     score: Callable[..., Any] = reward_itself,
     shown: Callable[..., Any] = nothing_shown,
 ) -> Callable[..., Any]:
-    """The loop, closed over one policy's and one environment's kernels.
+    """Close the loop over the kernels of a policy and an environment.
 
-    It returns pulls and the total of scores (by default of rewards) at checkpoints and, where
-    `shown` says what was released, that too: rewards, mean and noise of each arm.
+    The loop returns, at checkpoints, the pulls of each arm, the total score (by default the
+    rewards) and, if `shown` is given, the released rewards, mean and noise of each arm.
     """
     recorded = shown is not nothing_shown
 
@@ -82,7 +83,7 @@ def make_play(
         policy_rng: Any,
         environment_rng: Any,
         context_rng: Any,
-        signals: np.ndarray,  # [rounds played, 0 or why to stop]
+        signals: np.ndarray,  # [rounds played, 0 or why it ends]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state, scene = begin(params), open_scene(world)
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
@@ -127,11 +128,10 @@ def make_late_play(
     score: Callable[..., Any] = reward_itself,
     shown: Callable[..., Any] = nothing_shown,
 ) -> Callable[..., Any]:
-    """The loop where rewards come late or never.
+    """Close the loop for delayed or lost rewards over its kernels.
 
-    In each round: decisions that have waited long enough are given up, one is made, and the
-    rewards that are due now come, in the order of their decisions. What it returns is
-    what `make_play` returns.
+    In each round decisions older than the patience are given up, one decision is made, and due
+    rewards arrive in the order of their decisions. It returns the same as the loop of `make_play`.
     """
     recorded = shown is not nothing_shown
 
@@ -149,21 +149,23 @@ def make_late_play(
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state, scene = begin(params), open_scene(world)
         law, limit, window = feedback.law, feedback.patience, feedback.window
-        longest, constant = reach_of(law, limit, window)
-        waiting = begin_open_decisions(feedback.most_open, longest)
-        patience = begin_patience(ENDLESS if window else limit)  # a window's end gives nobody up
-        missing, size = prepare(params, feedback.missing), waiting.delays.size
+        longest, constant = delay_reach(law, limit, window)
+        pending = begin_open_decisions(feedback.most_open, longest)
+        patience = begin_patience(ENDLESS if window else limit)  # a window gives nothing up
+        missing, size = prepare(params, feedback.missing), pending.delays.size
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
         t, ahead, oldest, total = 0, 0, 1, 0.0
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
                 if t == ahead:
-                    draw_ahead(waiting, t, law, longest, constant, delay_rng)
+                    draw_ahead(pending, t, law, longest, constant, delay_rng)
                     ahead += DELAYS_AHEAD
                 while t - oldest >= longest_wait(patience):
-                    old, oldest = given_up(waiting, oldest, t + 1, t + 1 - longest_wait(patience))
+                    old, oldest = oldest_open(
+                        pending, oldest, t + 1, t + 1 - longest_wait(patience)
+                    )
                     if old > 0:
-                        arm, phase = open_at(waiting, ring_index(old, size))
+                        arm, phase = stored_decision(pending, ring_index(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
                 until = min(checkpoints[c], ahead)
                 while t < until and t - oldest < longest_wait(patience):
@@ -175,18 +177,21 @@ def make_late_play(
                         return history, totals, released
                     drawn = draw(scene, t, arm, environment_rng)
                     total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
-                    lost = window and never_comes(waiting, t)
-                    wait_for(waiting, t, arm, phase, missing if lost else prepare(params, drawn))
-                    number, place = take_due(waiting, t, constant, window)
+                    lost = window and never_arrives(pending, t)
+                    open_decision(
+                        pending, t, arm, phase, missing if lost else prepare(params, drawn)
+                    )
+                    number, index = take_due(pending, t, constant, window)
                     for _ in range(number):
-                        wait = ring_index(t - place, size)
+                        wait = ring_index(t - index, size)
                         is_open = t - wait >= oldest
                         if limit == FOUND and (is_open or wait <= LATE):
                             patience = note_wait(patience, wait)
                         if is_open:
-                            (arm, phase), reward = open_at(waiting, place), waiting.rewards[place]
+                            arm, phase = stored_decision(pending, index)
+                            reward = pending.rewards[index]
                             learn(params, state, t - wait, arm, reward, phase, policy_rng)
-                        place = waiting.following[place]
+                        index = pending.following[index]
                 signals[0] = t
             totals[c] = total
             for arm in range(arms):

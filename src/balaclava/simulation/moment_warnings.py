@@ -1,4 +1,4 @@
-"""A word of warning where a policy counts on a bound that the environment does not keep."""
+"""Warnings if an environment exceeds a bound that a policy was given."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from balaclava.policies.base import Policy
 
 
 def warn_of_moments(label: str, policy: Policy, environment: Environment) -> None:
-    """Warn if moments, means or outliers are beyond what the policy was told of them.
+    """Warn if moments, means or outliers exceed a policy's parameters.
 
-    These are `moment_bound`, `mean_range` and `contamination`, for policies that take them. Raw
-    moments are compared, central ones for a policy whose `central_moments` is true. What is worked
-    out from somebody's rewards is not repeated. Nothing is known of it, nothing is said.
+    The parameters are `moment_bound`, `mean_range` and `contamination`. The moments are raw, or
+    central if the policy's `central_moments` is true. The warning withholds values computed from
+    data. If a moment is unknown there is no warning.
     """
     for parameter, bound, law, reached, advice in _compared(policy, environment):
         if reached <= bound * (1 + 1e-9):
             continue
-        size = "above it (withheld: it is worked out from rewards)"
+        size = "above it (withheld: computed from rewards)"
         if not environment.holds_data:
             size = f"of {reached:.6g}"
         warnings.warn(
-            f"{label}: {parameter} = {bound:.6g}, but {law} {size}; what is proved of its regret "
-            f"does not hold here. Privacy does. {advice}",
+            f"{label}: {parameter} = {bound:.6g}, but {law} {size}; the proved regret bound does "
+            f"not hold here, privacy does. {advice}",
             MomentWarning,
             stacklevel=3,
         )
 
 
 def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float, str, float, str]]:
-    """What the policy was told, its bound, what it is about, how large that is, what to do."""
+    """For each parameter: name, value, what it bounds, the true value, and what to do."""
     rows = []
     order, bound = policy.moment_order, policy.moment_bound
     if order is not None and bound is not None:

@@ -1,4 +1,4 @@
-"""What a simulation found: regret at checkpoints and pulls, for each policy and repetition."""
+"""Results of a simulation: regret and pulls of each repetition of each policy."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Run(NamedTuple):
     label: str
     repetition: int
     regret: np.ndarray  # at each checkpoint
-    pulls: np.ndarray  # of each arm, at the end
-    released: np.ndarray | None = None  # [checkpoint, arm]: rewards, mean, noise; where recorded
+    pulls: np.ndarray  # of each arm, at the horizon
+    released: np.ndarray | None = None  # [checkpoint, arm]: rewards, mean, noise; if recorded
 
 
 @dataclass
 class Results:
-    """Regret and pulls of every repetition.
+    """Regret and pulls of every repetition, as `bl.simulate` returns them.
 
     After an interrupted simulation some policies have fewer repetitions than others, or none.
 
@@ -58,8 +58,8 @@ class Results:
     checkpoints: np.ndarray
     runs: dict[str, dict[int, Run]] = field(default_factory=dict)
     feedback: Feedback = PROMPT
-    versions: dict[str, str] | None = None  # of the software that ran; None: this one
-    device: Literal["cpu", "cuda"] = "cpu"  # numbers of a GPU are others, of the same law
+    versions: dict[str, str] | None = None  # of the software that computed it; None: this one
+    device: Literal["cpu", "cuda"] = "cpu"
 
     @classmethod
     def empty(
@@ -72,27 +72,27 @@ class Results:
         checkpoints: np.ndarray,
         feedback: Feedback = PROMPT,
     ) -> Results:
-        """Results of nothing yet."""
+        """Results without a repetition yet."""
         runs: dict[str, dict[int, Run]] = {label: {} for label in policies}
         return cls(dict(policies), environment, horizon, seed, checkpoints, runs, feedback)
 
     @property
     def circumstances(self) -> str:
-        """How late rewards came, and whether a GPU played; nothing of what is usual."""
+        """Delays and the device in a few words; empty for the defaults."""
         return ", ".join(filter(None, [str(self.feedback), "on a GPU" * (self.device == "cuda")]))
 
     def add(self, run: Run) -> None:
-        """Take in one finished repetition."""
+        """Add one finished repetition."""
         self.runs[run.label][run.repetition] = run
 
     @property
     def labels(self) -> list[str]:
-        """The policies, in the order given."""
+        """The labels of the policies, in the order given."""
         return list(self.policies)
 
     @property
     def arm_labels(self) -> tuple[str, ...]:
-        """The names of the arms: the policies' where they agree, the environment's, or numbers."""
+        """The arms' names: the policies' if they agree, else the environment's, else numbers."""
         labels = {policy.arm_labels for policy in self.policies.values()} - {None}
         if len(labels) == 1:
             return tuple(labels.pop() or ())
@@ -100,102 +100,190 @@ class Results:
         return tuple(map(str, range(self.environment.arms) if own is None else own))
 
     def regret(self, label: str) -> np.ndarray:
-        """The regret of each repetition at each checkpoint."""
-        return np.array([run.regret for run in self._of(label)]).reshape(-1, self.checkpoints.size)
+        """The regret of each repetition at each checkpoint.
+
+        Args:
+            label: the label of a policy.
+
+        Returns:
+            An array of shape (repetitions, checkpoints).
+
+        Raises:
+            UnknownNameError: if no policy has this label.
+        """
+        return np.array([run.regret for run in self._finished_runs(label)]).reshape(
+            -1, self.checkpoints.size
+        )
 
     def final_regret(self, label: str) -> np.ndarray:
-        """The regret of each repetition at the horizon."""
+        """The regret of each repetition at the horizon.
+
+        Args:
+            label: the label of a policy.
+
+        Returns:
+            An array with one number per repetition.
+
+        Raises:
+            UnknownNameError: if no policy has this label.
+        """
         return self.regret(label)[:, -1]
 
     def pulls(self, label: str) -> np.ndarray:
-        """How often each repetition pulled each arm."""
-        rows = [run.pulls for run in self._of(label)]
+        """How often each repetition pulled each arm.
+
+        Args:
+            label: the label of a policy.
+
+        Returns:
+            An array of shape (repetitions, arms).
+
+        Raises:
+            UnknownNameError: if no policy has this label.
+        """
+        rows = [run.pulls for run in self._finished_runs(label)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.environment.arms)
 
     def guarantee(self, label: str) -> str:
-        """What the policy promises, in a few words: "ε=1 per trajectory", "not private"."""
-        self._of(label)
+        """The policy's guarantee in a few words: "ε=1 per trajectory", "not private".
+
+        Args:
+            label: the label of a policy.
+
+        Raises:
+            UnknownNameError: if no policy has this label.
+        """
+        self._finished_runs(label)
         return str(self.policies[label].guarantee)
 
     def summary(self) -> Summary:
-        """The final regret of each policy in a table: print it, or take its rows."""
+        """Summarise the final regret of each policy.
+
+        Returns:
+            A sequence of rows that prints as a table, with tails and winners if there are any.
+        """
         from balaclava.simulation.analysis.summary import summarise
 
         return summarise(self)
 
     def tails(self, label: str) -> tuple[RegretQuantile, ...]:
-        """The 99, 99.9 and 99.99 % quantiles of the final regret, where the runs allow for them.
+        """The 99, 99.9 and 99.99 % quantiles of the final regret, as far as the runs allow.
 
-        Each with the two runs between which it lies with 95 % confidence.
+        Args:
+            label: the label of a policy.
+
+        Returns:
+            The quantiles, each with the two runs between which it lies with 95 % confidence.
+
+        Raises:
+            UnknownNameError: if no policy has this label.
         """
-        from balaclava.simulation.analysis.regret_tails import tails_of
+        from balaclava.simulation.analysis.regret_tails import regret_quantiles
 
-        return tails_of(self.final_regret(label))
+        return regret_quantiles(self.final_regret(label))
 
     def bad_runs(
         self, factor: float = 5.0, medians: Mapping[str, float] | None = None
     ) -> dict[str, BadRuns]:
-        """For each policy the share of runs that cost more than `factor` medians.
+        """The share of runs of each policy whose regret exceeds `factor` medians.
 
-        The median is the policy's own, unless `medians` has another for its label: that of what it
-        is compared with. The interval is exact, at 95 %. Where the median is below 0, as losses may
-        have it, the share is NaN.
+        Args:
+            factor: how many medians; above 0.
+            medians: medians to compare with, by label; by default each policy's own.
+
+        Returns:
+            By label the share with its exact 95 % interval; NaN if the median is negative, as with
+            losses.
+
+        Raises:
+            ParameterError: if `factor` is not above 0.
+            UnknownNameError: if a label in `medians` is unknown.
         """
         from balaclava.simulation.analysis.regret_tails import bad_runs
 
         factor = check("factor", factor, Annotated[float, Range(0, open_low=True)])
         medians = {} if medians is None else medians
         for label in medians:
-            self._of(label)
+            self._finished_runs(label)
         return bad_runs(self, factor, medians)
 
     def winners(self, confidence: float = 0.95) -> Winners:
-        """How many runs name the right arm, the wrong one or none, and when: print it.
+        """How many runs name the right arm, a wrong one or none, and when.
 
-        A run stops at the first checkpoint at which `agent.winner(confidence)` would name an arm.
-        For simulations with `winners=True`.
+        A run ends at the first checkpoint at which `agent.winner(confidence)` would name an arm.
+
+        Args:
+            confidence: the chance that all intervals hold, between 0 and 1.
+
+        Returns:
+            A sequence of rows that prints as a table.
+
+        Raises:
+            EstimateError: if the simulation was run without `winners=True`, or with policies
+                that offer no estimates.
+            ParameterError: if `confidence` is out of its range.
         """
         from balaclava.simulation.analysis.winners import find_winners
 
         return find_winners(self, confidence)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Draw the mean regret of each policy; options as in `regret_plots.plot`."""
+        """Draw the mean regret of each policy.
+
+        Args:
+            path: where to save the figure, as .png, .pdf or .svg; None saves nothing.
+            **options: band, log_rounds, log_regret, bound, theory and ax, as described in
+                `balaclava.simulation.analysis.regret_plots.plot`.
+
+        Returns:
+            The matplotlib figure.
+
+        Raises:
+            ParameterError: if an option or the ending of `path` is not allowed.
+        """
         from balaclava.simulation.analysis.regret_plots import plot
 
         return plot(self, path, **options)
 
     def to_arrow(self) -> Any:
-        """A pyarrow table in long form: one row for each run and checkpoint.
+        """The results in long form.
 
-        Its columns: policy (the label), privacy, repetition, round, regret.
+        Returns:
+            A pyarrow table with one row per repetition and checkpoint and the columns policy (the
+            label), privacy, repetition, round and regret.
         """
         from balaclava.simulation.analysis.long_form import to_arrow
 
         return to_arrow(self)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas frame."""
+        """The table of `to_arrow` as a pandas frame."""
         require_extra("pandas", "a pandas frame")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The same as a polars frame."""
+        """The table of `to_arrow` as a polars frame."""
         require_extra("polars", "a polars frame")
         import polars
 
         return polars.from_arrow(self.to_arrow())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything into one Parquet file, whole or not at all; `bl.load` reads it.
+        """Write the results to one Parquet file, which `bl.load` reads.
 
-        Parameters are part of it, but never the rewards that an environment was made from.
+        The file contains all parameters, but never the rewards of an environment made from data.
+
+        Args:
+            path: the file. It is replaced as a whole, or left as it was.
+
+        Raises:
+            ResultsFileError: if the file cannot be written.
         """
         from balaclava.simulation.results_file import save
 
         save(self, path)
 
-    def _of(self, label: str) -> list[Run]:
+    def _finished_runs(self, label: str) -> list[Run]:
         if label not in self.runs:
             raise UnknownNameError(f"no policy is labelled {label!r}; {nearest(label, self.runs)}")
         return [run for _, run in sorted(self.runs[label].items())]
@@ -211,7 +299,18 @@ class Results:
 
 
 def load(path: str | os.PathLike[str]) -> Results:
-    """The results in a file that `results.save(path)` wrote."""
+    """Read results from a file that `results.save(path)` wrote.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The results, equal to the saved ones.
+
+    Raises:
+        ResultsFileError: if the file is missing, damaged or in a newer format, or if a policy or
+            environment of it is not registered.
+    """
     from balaclava.simulation.results_file import load
 
     return load(path)

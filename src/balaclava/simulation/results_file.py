@@ -56,7 +56,7 @@ def encode(results: Results) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    runs = [run for label in results.labels for run in results._of(label)]
+    runs = [run for label in results.labels for run in results._finished_runs(label)]
     header = json.dumps(_description(results), ensure_ascii=False).encode()
     columns = {
         "label": pa.array([run.label for run in runs], pa.string()),

@@ -1,6 +1,6 @@
-"""How late rewards come: the law of delays, declared once and drawn by every driver alike.
+"""Delays of rewards: declared by the user, drawn by a kernel.
 
-A delay is counted in rounds: a reward with delay d comes after d further decisions were made.
+A delay counts rounds: a reward with delay d arrives after d further decisions.
 """
 
 from __future__ import annotations
@@ -14,28 +14,32 @@ from balaclava._core.declared import Declared, Range, brief
 from balaclava._core.kernels import kernel
 from balaclava.errors import ParameterError
 
-LOST = -1  # in place of a delay: the reward never comes
-GEOMETRIC_REACH = 20  # times the mean: one in 500 million is later, and counts as lost
+LOST = -1  # in place of a delay: the reward never arrives
+# Longest geometric delay, in means. One in e^20 = 500 million is longer and counts as lost: the
+# memory for open decisions grows in proportion.
+GEOMETRIC_REACH = 20
 FIXED, _GEOMETRIC, _UNIFORM, _VALUES = range(4)
-_LONGEST = 10**8  # rounds: what is open is kept in memory
+_LONGEST_DELAY = 10**8  # rounds: open decisions are kept in memory, 32 bytes each
 
 LawName = Literal["geometric", "fixed", "uniform"]
-Rounds = Annotated[float, Range(0, _LONGEST, "mean delay of a reward, in rounds")]
-Share = Annotated[float, Range(0, 1, "share of rewards that never come")]
+Rounds = Annotated[float, Range(0, _LONGEST_DELAY, "mean delay of a reward, in rounds")]
+Share = Annotated[float, Range(0, 1, "share of rewards that never arrive")]
 
 
 class Delay(Declared):
-    """How many rounds late a reward comes, and how many never come.
+    """How many rounds late rewards arrive, and which share is lost.
 
-    Give a mean and a law, or `values` from which each delay is drawn evenly, such as the delays of
-    a log. Laws:
+    Args:
+        mean: the mean delay in rounds; give it or `values`.
+        law: "geometric" (the same chance of arrival in every round), "fixed" (always `mean`
+            rounds) or "uniform" (0 to 2 `mean`). A geometric delay above 20 means counts as lost,
+            one in 500 million, so that memory stays bounded.
+        values: delays to draw from with equal chances, such as those of a log.
+        lost: the share of rewards that never arrive.
 
-    - "geometric" (the default): in each round the same chance that it comes;
-    - "fixed": always `mean` rounds;
-    - "uniform": 0 to 2 `mean`, each alike.
-
-    A geometric delay has no largest value. One beyond 20 times the mean (one in 500 million)
-    counts as lost, so that memory stays bounded.
+    Raises:
+        ParameterError: if a value is out of its range, or both or neither of `mean` and `values`
+            are given.
 
     Example:
         >>> import balaclava as bl
@@ -51,18 +55,20 @@ class Delay(Declared):
 
     mean: Rounds | None = None
     law: LawName = "geometric"
-    values: Annotated[tuple[int, ...] | None, Range(0, _LONGEST, "delays to draw from")] = None
+    values: Annotated[tuple[int, ...] | None, Range(0, _LONGEST_DELAY, "delays to draw from")] = (
+        None
+    )
     lost: Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.mean is None) == (self.values is None):
             raise ParameterError(
-                "delay: give either mean, in rounds, or values to draw from; "
-                f"there are mean = {brief(self.mean)} and values = {brief(self.values)}"
+                f"delay: mean = {brief(self.mean)} and values = {brief(self.values)}; give exactly "
+                "one of the two"
             )
         if self.values is not None and self.law != "geometric":
-            raise self.refuse("law", "goes with a mean; values are drawn evenly, leave law out")
+            raise self.refuse("law", "needs a mean; leave law out with values")
         least = {"fixed": 1, "uniform": 2}.get(self.law)
         if self.mean is not None and least and (least * self.mean) % 1:
             whole = "a whole number" if least == 1 else "half of a whole number"
@@ -70,7 +76,7 @@ class Delay(Declared):
 
     @property
     def longest(self) -> int:
-        """The longest delay that can come, in rounds."""
+        """The longest possible delay, in rounds."""
         if self.values is not None:
             return max(self.values)
         mean = self.mean or 0.0
@@ -78,14 +84,14 @@ class Delay(Declared):
         return math.ceil(reach * mean)
 
     def constants(self) -> DelayLaw:
-        """What the kernel draws from."""
+        """The law as numbers, for the kernel."""
         if self.values is not None:
             return DelayLaw(_VALUES, 0.0, self.longest, self.lost, np.array(self.values, np.int64))
         mean = self.mean or 0.0
         kind = {"fixed": FIXED, "uniform": _UNIFORM, "geometric": _GEOMETRIC}[self.law]
         if mean == 0.0:
             kind = FIXED
-        # The whole part of an exponential variable of this scale is geometric with that mean.
+        # The integer part of an exponential variable of this scale is geometric with this mean.
         scale = 1.0 / math.log1p(1.0 / mean) if kind == _GEOMETRIC else 0.0
         return DelayLaw(kind, scale, self.longest, self.lost, np.zeros(1, np.int64))
 
@@ -104,7 +110,7 @@ class Delay(Declared):
 
 
 class DelayLaw(NamedTuple):
-    """A law of delays as numbers."""
+    """The law of a delay as numbers."""
 
     kind: int
     scale: float
@@ -115,7 +121,7 @@ class DelayLaw(NamedTuple):
 
 @kernel(borrows=True)
 def draw_delay(law: DelayLaw, rng: Any) -> int:
-    """The delay of one reward, or LOST."""
+    """Draw the delay of one reward, or LOST."""
     if law.lost > 0.0 and rng.random() < law.lost:
         return LOST
     if law.kind == FIXED:

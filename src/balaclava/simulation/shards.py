@@ -1,11 +1,10 @@
-"""Several deciders for one experiment: what is published is merged now and then.
+"""Simulate one experiment on several servers (shards) that merge their releases.
 
-Each shard keeps pools of its own and releases its own batches. Every so many rounds the releases,
-which are all that leaves a shard, are merged, and each shard decides by the sum of all that was
-published and of what it has released itself since. A reward is in one batch of one shard, so
-epsilon is what it was. What it costs is regret: before the first merge each shard makes first pulls
-of its own, the merged sums hold as many draws of noise as there were batches in all shards, and
-what a shard does not know yet it plays for once more.
+Each shard has its own pools and releases its own batches. Every `merge_every` rounds the releases
+are merged; nothing else leaves a shard. A shard decides by the merged sums and its own releases
+since. Each reward is in one batch of one shard, so epsilon is unchanged. The price is regret: every
+shard tries all arms before the first merge, the sums contain the noise of all shards' batches, and
+shards repeat each other's exploration between merges.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 
 from balaclava._core.declared import Horizon, Range, check
 from balaclava._core.kernels import compiled, compiling
+from balaclava._core.number_format import counted
 from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError
 from balaclava.frames.pools import Pools, leave_batch
@@ -34,13 +34,13 @@ from balaclava.simulation.engine import (
 )
 from balaclava.simulation.results import Results, Run
 
-ROUTING_STREAM = 3
-Shards = Annotated[int, Range(1, 4096, "deciders of one experiment")]
+ROUTING_STREAM = 3  # number of the random stream that sends rounds to shards
+Shards = Annotated[int, Range(1, 4096, "servers of one experiment")]
 MergeEvery = Annotated[int, Range(1, meaning="rounds between two merges")]
 
 
 class Published(NamedTuple):
-    """What all shards have released of each arm."""
+    """What all shards have released about each arm."""
 
     rewards: np.ndarray
     sums: np.ndarray
@@ -59,23 +59,41 @@ def simulate_shards(
     checkpoints: int | Sequence[int] | np.ndarray = 200,
     workers: int | None = None,
 ) -> Results:
-    """Play a policy on each of these numbers of shards, each round on a shard drawn evenly.
+    """Play a policy on several servers that merge their releases now and then.
 
-    For policies that add up what they release (dp-imed, dp-klucb). The labels of the results say
-    how many shards there were.
+    Each round goes to a shard drawn at random.
 
-    >>> import balaclava as bl
-    >>> world = bl.environment("bernoulli", means=[0.3, 0.7])
-    >>> results = bl.simulate_shards(bl.policy("dp-imed", arms=2, epsilon=1.0), world,
-    ...                              shards=[1, 4], merge_every=100,
-    ...                              horizon=2_000, repetitions=3, seed=1)
-    >>> results.labels
-    ['dp-imed, 1 shard', 'dp-imed, 4 shards']
+    Args:
+        policy: one that sums its releases: dp-imed or dp-klucb.
+        environment: draws the rewards.
+        shards: numbers of shards; each is simulated.
+        merge_every: rounds between two merges.
+        horizon: rounds in a repetition, of all shards together.
+        repetitions: independent repetitions for each number of shards.
+        seed: a whole number; the same seed gives the same results.
+        checkpoints: number of rounds, evenly spaced, at which to record the regret; or the rounds.
+        workers: threads; by default one per available core.
+
+    Returns:
+        Results with a label for each number of shards.
+
+    Raises:
+        IncompatibleError: if the policy cannot merge, or does not fit the environment.
+        ParameterError: if an argument is out of its range.
+
+    Example:
+        >>> import balaclava as bl
+        >>> world = bl.environment("bernoulli", means=[0.3, 0.7])
+        >>> results = bl.simulate_shards(bl.policy("dp-imed", arms=2, epsilon=1.0), world,
+        ...                              shards=[1, 4], merge_every=100,
+        ...                              horizon=2_000, repetitions=3, seed=1)
+        >>> results.labels
+        ['dp-imed, 1 shard', 'dp-imed, 4 shards']
     """
     if not isinstance(policy, GrowingBatchPolicy):
         raise IncompatibleError(
-            f"{policy.name} does not add up what it releases, so that shards cannot merge; "
-            "play dp-imed or dp-klucb"
+            f"{policy.name} does not sum its releases, so shards cannot merge them; choose dp-imed "
+            "or dp-klucb"
         )
     horizon = check("horizon", horizon, Horizon)
     repetitions = check("repetitions", repetitions, Annotated[int, Range(1)])
@@ -83,7 +101,7 @@ def simulate_shards(
     counts = [check("shards", count, Shards) for count in shards]
     require_compatible(policy.name, policy, environment, horizon)
     rounds = checkpoint_rounds(checkpoints, horizon)
-    labels = {f"{policy.name}, {n} shard{'s' if n > 1 else ''}": n for n in counts}
+    labels = {f"{policy.name}, {counted(n, 'shard')}": n for n in counts}
     results = Results.empty(
         dict.fromkeys(labels, policy), environment, horizon=horizon, seed=seed, checkpoints=rounds
     )
@@ -108,7 +126,7 @@ def make_stretch(
     draw: Callable[..., Any],
     advise: Callable[..., Any],
 ) -> Callable[..., float]:
-    """Some rounds of one shard, from the round after `t`; what they brought in all."""
+    """Close a loop over some rounds of one shard; it returns the sum of their rewards."""
 
     def stretch(
         params: Any,
@@ -159,7 +177,7 @@ def _player(
     merge_every: int,
     stretch: Callable[..., float],
 ) -> Callable[[int, np.ndarray], Run]:
-    """What plays one repetition on so many shards."""
+    """A function that plays one repetition on this number of shards."""
     rounds, arms = results.checkpoints, policy.arms
     params, world = policy.constants(), environment.constants()
 
@@ -193,7 +211,7 @@ def _player(
 
 
 def _stops(rounds: np.ndarray, merge_every: int) -> Iterator[tuple[int, int | None]]:
-    """The rounds after which shards merge or results are kept, and which checkpoint it is."""
+    """The rounds at which shards merge or results are recorded, with the checkpoint's index."""
     places = {int(number): place for place, number in enumerate(rounds)}
     merges = range(merge_every, int(rounds[-1]) + 1, merge_every)
     for number in sorted({*places, *merges}):
@@ -201,7 +219,7 @@ def _stops(rounds: np.ndarray, merge_every: int) -> Iterator[tuple[int, int | No
 
 
 def merge(states: Sequence[Pools], published: Published) -> Published:
-    """Add what each shard has released since the last merge, and let all go by the sum."""
+    """Add each shard's releases since the last merge, and let all decide by the sums."""
     rewards, sums, draws = (np.copy(part) for part in published)
     for state in states:
         rewards += state.rewards - published.rewards
@@ -209,12 +227,12 @@ def merge(states: Sequence[Pools], published: Published) -> Published:
         draws += state.draws - published.draws
     together = Published(rewards, sums, draws)
     for state in states:
-        _go_by(state, together)
+        _use_merged(state, together)
     return together
 
 
-def _go_by(state: Pools, together: Published) -> None:
-    """What all shards have released is what this one decides by."""
+def _use_merged(state: Pools, together: Published) -> None:
+    """Let a shard decide by the merged releases."""
     known = together.rewards > 0
     state.rewards[:], state.draws[:] = together.rewards, together.draws
     state.pooled[known] = together.sums[known] / together.rewards[known]
@@ -222,7 +240,7 @@ def _go_by(state: Pools, together: Published) -> None:
     state.spreads[known] = 1.0 / np.sqrt(together.rewards[known])
     state.ready[:] = known & (state.waiting == 0)
     state.arms_with_release[0] = known.sum()
-    if known.all():  # what others have pulled first need not be pulled first again
+    if known.all():  # no arm needs first pulls any more
         state.first_pulls[0], state.arms_untried[0] = False, 0
     state.lead[0] = np.argmax(np.where(known, state.means, -np.inf))
     leave_batch(state)

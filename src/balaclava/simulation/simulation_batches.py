@@ -1,4 +1,4 @@
-"""Several simulations in one go: one after the other on the CPU, all at once on a GPU."""
+"""Play several simulations: one after the other on the CPU, all together on a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from balaclava.simulation.results import Results
 
 
 class Simulation(NamedTuple):
-    """Policies that are played on one environment, and how much."""
+    """Arguments of one simulation."""
 
     policies: Policies
     environment: Environment
@@ -32,12 +32,12 @@ class Simulation(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Those of all repetitions of all policies."""
+        """The rounds of all repetitions of all policies."""
         return self.repetitions * self.horizon * len(label_policies(self.policies))
 
 
-def at_once(device: Device, tasks: int) -> int:
-    """How many of so many tasks, each of which plays on the device, are best begun together."""
+def tasks_at_once(device: Device, tasks: int) -> int:
+    """How many tasks that play on the device to start together: all on a GPU, else one."""
     return tasks if chosen_device(device, PROMPT) == "cuda" else 1
 
 
@@ -52,10 +52,10 @@ def simulate_all(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> Iterator[Results]:
-    """The results of each, as `simulate` would give them.
+    """Yield the results of each simulation, the same as from `simulate`.
 
-    A few repetitions leave a GPU idle, so there all of them are played together, as far as it
-    plays them; on the CPU each is played when its results are asked for.
+    A few repetitions leave a GPU idle, so it plays all simulations together. On the CPU each is
+    played when the iterator reaches it.
     """
     plans = [
         empty_results(s.policies, s.environment, s.horizon, seed, checkpoints, feedback, warn=warn)

@@ -1,4 +1,4 @@
-"""Tasks on threads of their own, for work that is done elsewhere: on a GPU."""
+"""Run tasks on threads of their own, for work that waits on a GPU."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
-Task = Callable[[Callable[[], None]], Answer]  # is given a function to call often
+Task = Callable[[Callable[[], None]], Answer]  # takes `raise_if_stopped`
 
 
 class StoppedError(Exception):
-    """Raised in a task when another one failed, or on Ctrl-C."""
+    """Raised inside a task when another task failed, or on Ctrl-C."""
 
 
-def run_tasks(tasks: Sequence[Task[Answer]], at_once: int) -> Iterator[tuple[int, Answer]]:
-    """The number and the answer of each task, as they come; one at a time, in this thread.
+def run_tasks(tasks: Sequence[Task[Answer]], threads: int) -> Iterator[tuple[int, Answer]]:
+    """Run the tasks and yield each one's index and answer as it finishes.
 
-    The first error, Ctrl-C, or an end of the loop over the answers stops all of them: each calls
-    the function that it is given, several times a second, and that raises `StoppedError` then.
+    The first error, Ctrl-C, or leaving the loop over the answers stops all tasks. Each task calls
+    the function that it is given several times a second; that raises `StoppedError` then.
 
-    >>> sorted(side_by_side([lambda go_on: 1, lambda go_on: 2], 2))
+    >>> sorted(run_tasks([lambda raise_if_stopped: 1, lambda raise_if_stopped: 2], 2))
     [(0, 1), (1, 2)]
     """
-    if min(at_once, len(tasks)) <= 1:
+    if min(threads, len(tasks)) <= 1:
         for number, task in enumerate(tasks):
             yield number, task(lambda: None)
         return
-    end = threading.Event()
+    stopped = threading.Event()
 
-    def go_on() -> None:
-        if end.is_set():
+    def raise_if_stopped() -> None:
+        if stopped.is_set():
             raise StoppedError
 
-    executor = ThreadPoolExecutor(max_workers=min(at_once, len(tasks)))
-    numbers = {executor.submit(task, go_on): number for number, task in enumerate(tasks)}
+    executor = ThreadPoolExecutor(max_workers=min(threads, len(tasks)))
+    numbers = {executor.submit(task, raise_if_stopped): n for n, task in enumerate(tasks)}
     try:
         for future in as_completed(numbers):
             yield numbers[future], future.result()
     finally:
-        end.set()
+        stopped.set()
         executor.shutdown(wait=True, cancel_futures=True)

@@ -11,7 +11,7 @@ import balaclava as bl
 from balaclava.cli.commands.summary_command import print_summary, results_json
 from balaclava.cli.terminal import print_json
 from balaclava.errors import ParameterError, UnknownNameError
-from balaclava.simulation.analysis.regret_tails import tails_of
+from balaclava.simulation.analysis.regret_tails import regret_quantiles
 from balaclava.simulation.analysis.statistics import clopper_pearson, share_interval
 from balaclava.simulation.results import Results, Run
 
@@ -34,7 +34,7 @@ def test_intervals_hold_the_true_quantile_as_often_as_they_say():
     rng = np.random.default_rng(3)
     misses = 0
     for _ in range(400):
-        (tail,) = tails_of(rng.standard_exponential(5_000), [0.99])
+        (tail,) = regret_quantiles(rng.standard_exponential(5_000), [0.99])
         assert tail.low <= tail.value <= tail.high
         misses += not tail.low <= -np.log(0.01) <= tail.high
     assert 5 <= misses <= 34
@@ -42,10 +42,10 @@ def test_intervals_hold_the_true_quantile_as_often_as_they_say():
 
 def test_a_quantile_is_left_out_where_no_run_bounds_it():
     values = np.arange(40_000.0)
-    assert [t.level for t in tails_of(values)] == [0.99, 0.999, 0.9999]
-    assert [t.level for t in tails_of(values[:36_886])] == [0.99, 0.999]
-    assert [t.level for t in tails_of(values[:3_687])] == [0.99]
-    assert tails_of(values[:0]) == tails_of(values[:300]) == ()
+    assert [t.level for t in regret_quantiles(values)] == [0.99, 0.999, 0.9999]
+    assert [t.level for t in regret_quantiles(values[:36_886])] == [0.99, 0.999]
+    assert [t.level for t in regret_quantiles(values[:3_687])] == [0.99]
+    assert regret_quantiles(values[:0]) == regret_quantiles(values[:300]) == ()
 
 
 def test_clopper_pearson_against_closed_forms():

@@ -31,7 +31,7 @@ from balaclava.papers.harness.worst_case_slopes import (
     draw_slopes,
     measure_settings,
 )
-from balaclava.simulation.simulation_batches import at_once
+from balaclava.simulation.simulation_batches import tasks_at_once
 from balaclava.simulation.task_threads import run_tasks
 
 
@@ -106,7 +106,7 @@ def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
         )
 
     tasks = [search_for(name) for name in BASES]
-    answers = dict(run_tasks(tasks, at_once(run.device, len(tasks))))
+    answers = dict(run_tasks(tasks, tasks_at_once(run.device, len(tasks))))
     return {name: answers[number] for number, name in enumerate(BASES)}
 
 

@@ -11,7 +11,7 @@ from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_run import RunSize
 from balaclava.simulation.engine import Device
 from balaclava.simulation.feedback import PROMPT
-from balaclava.simulation.simulation_batches import at_once
+from balaclava.simulation.simulation_batches import tasks_at_once
 from balaclava.simulation.task_threads import run_tasks
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def find_scales(
         return task
 
     tasks = [search_for(question) for question in fresh]
-    for number, scale in run_tasks(tasks, at_once(device, len(tasks))):
+    for number, scale in run_tasks(tasks, tasks_at_once(device, len(tasks))):
         _answers[fresh[number], device] = scale
     return {name: _answers[question, device] for name, question in questions.items()}
 

@@ -1,4 +1,4 @@
-"""Results as a table in long form: one row for each run and checkpoint."""
+"""Results in long form: one row per repetition and checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def to_columns(results: Results) -> dict[str, Any]:
-    """Label, privacy, repetition, round and regret, as columns."""
+    """The columns policy, privacy, repetition, round and regret."""
     rounds = results.checkpoints
     labels, repetitions, regrets = [], [], []
     for label in results.labels:
@@ -32,7 +32,7 @@ def to_columns(results: Results) -> dict[str, Any]:
 
 
 def to_arrow(results: Results) -> Any:
-    """A pyarrow table."""
+    """The long form as a pyarrow table."""
     require_extra("pyarrow", "a table of results")
     import pyarrow as pa
 

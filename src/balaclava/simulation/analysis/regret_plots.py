@@ -1,4 +1,4 @@
-"""Regret curves. Every curve says what its policy promises: a scope hidden is a scope misread."""
+"""Plots of regret. The legend states the guarantee of every curve."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 Band = tuple[float, float] | Literal["interval"] | None
 
-# Okabe and Ito's colours, told apart with any colour vision; yellow is too faint for a line.
+# The palette of Okabe and Ito (2008), for any colour vision; without yellow, too faint for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINE_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven and four: 28 curves that differ
+LINE_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven colours and four styles: 28 different curves
 
 
 def plot(
@@ -40,17 +40,23 @@ def plot(
     """Draw the mean regret of each policy over the rounds.
 
     Args:
-        results: what to draw; a policy without a finished repetition is left out.
-        path: where to save the picture, in the format of its ending (.png, .pdf, .svg).
-        band: around each mean, two quantiles of the repetitions, "interval" for the 95 % interval
-            of the mean, or None.
-        log_rounds: a logarithmic scale of rounds: logarithmic regret becomes a straight line.
-        log_regret: a logarithmic scale of regret.
-        bound: also draw the proved bound at the horizon as a level, where there is one; there is
-            none for rewards that come late.
-        theory: also draw the proved bound after each number of rounds as a dashed curve, where
-            there is one; most are far above what is seen, so think of log_regret.
-        ax: where to draw; by default a figure of its own.
+        results: policies without a finished repetition are left out.
+        path: where to save the figure; its ending (.png, .pdf, .svg) decides the format.
+        band: two quantiles of the repetitions, "interval" for the 95 % interval of the mean, or
+            None.
+        log_rounds: use a logarithmic axis of rounds: logarithmic regret becomes a straight line.
+        log_regret: use a logarithmic axis of regret.
+        bound: draw the proved bound at the horizon as a level, if there is one. There is none for
+            late rewards.
+        theory: draw the proved bound at every checkpoint as a dashed curve, if there is one. Most
+            are far above the measured regret: combine with log_regret.
+        ax: axes to draw on; by default those of a new figure.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        ParameterError: if `band`, `ax` or the ending of `path` is not allowed.
 
     Example:
         >>> import balaclava as bl
@@ -86,7 +92,7 @@ def plot(
         ax.set_yscale("log", nonpositive="clip")
     figure = ax.get_figure(root=True)
     if figure is None:
-        raise ParameterError("ax belongs to no figure; give an ax of a figure, or none")
+        raise ParameterError("ax has no figure; give axes of a figure, or leave ax out")
     if path is not None:
         _save(figure, path)
     return figure
@@ -169,9 +175,9 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
     ax.ticklabel_format(style="plain")
     handles, labels = ax.get_legend_handles_labels()
     if not handles:
-        ax.text(0.5, 0.5, "no repetition was finished", ha="center", transform=ax.transAxes)
+        ax.text(0.5, 0.5, "no finished repetition", ha="center", transform=ax.transAxes)
         return
-    # In the order in which the curves end, highest first: the eye goes straight across.
+    # In the order of the curves' ends, highest first.
     order = sorted(range(len(handles)), key=lambda i: -_height(handles[i]))
     entries = [handles[i] for i in order], [labels[i] for i in order]
     if own:
@@ -190,8 +196,8 @@ def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
     kinds = figure.canvas.get_supported_filetypes()
     if ending not in kinds:
         raise ParameterError(
-            f"path = {brief(os.fspath(path))} does not end in a format that can be drawn; choose "
-            f"one of {', '.join('.' + name for name in sorted(kinds))}"
+            f"path = {brief(os.fspath(path))} does not end in a known format; choose one of "
+            f"{', '.join('.' + name for name in sorted(kinds))}"
         )
     with atomically(path) as temporary:
         figure.savefig(temporary, format=ending)

@@ -1,4 +1,4 @@
-"""The tails of the final regret: high quantiles with their own uncertainty, and bad runs."""
+"""Tails of the final regret: high quantiles with their intervals, and bad runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from balaclava.simulation.analysis.statistics import CONFIDENCE, share_interval
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-TAIL_LEVELS = (0.99, 0.999, 0.9999)
+TAIL_LEVELS = (0.99, 0.999, 0.9999)  # one bad run in 100, 1,000 and 10,000
 TAIL_HEADER = ("policy", "quantile", "regret", "from", f"to ({CONFIDENCE:.0%})")
 
 
 class RegretQuantile(NamedTuple):
-    """A quantile of the final regret, between two of the runs with 95 % confidence."""
+    """A quantile of the final regret with its 95 % interval, both ends of which are runs."""
 
     level: float
     value: float
@@ -29,7 +29,7 @@ class RegretQuantile(NamedTuple):
 
 
 class BadRuns(NamedTuple):
-    """The share of runs that cost more than a threshold, with its exact 95 % interval."""
+    """The share of runs whose regret exceeds a threshold, with its exact 95 % interval."""
 
     share: float
     low: float
@@ -44,20 +44,19 @@ class BadRuns(NamedTuple):
         )
 
 
-def tails_of(
+def regret_quantiles(
     values: np.ndarray, levels: Sequence[float] = TAIL_LEVELS
 ) -> tuple[RegretQuantile, ...]:
-    """The quantiles that the runs allow for: those with runs on both sides to bound them.
+    """The quantiles of these levels, as far as there are enough runs to bound them.
 
-    Of n runs the number below the true quantile of level q is binomial(n, q), whatever the law: so
-    two ordered runs bound the quantile. The 99.9 % quantile takes 3,688 runs, that of 99.99 %
-    36,887.
+    The number of n runs below the true quantile of level q is binomial(n, q) for any law. So two
+    order statistics bound it. The 99.9 % quantile needs 3,688 runs, the 99.99 % quantile 36,887.
 
-    >>> [tail.level for tail in tails_of(np.arange(5_000.0))]
+    >>> [tail.level for tail in regret_quantiles(np.arange(5_000.0))]
     [0.99, 0.999]
     """
     n, error = len(values), (1 - CONFIDENCE) / 2
-    levels = [level for level in levels if level**n <= error]  # else no run need be above it
+    levels = [level for level in levels if level**n <= error]  # else all runs may lie below
     if not levels:
         return ()
     require_extra("scipy", "an interval for a quantile")
@@ -65,7 +64,7 @@ def tails_of(
 
     ordered, tails = np.sort(values), []
     for level in levels:
-        # The lower run is above the quantile, or the upper one below, with probability `error`.
+        # Each end is on the wrong side of the quantile with probability at most `error`.
         low, high = int(binom.ppf(error, n, level)), int(binom.ppf(1 - error, n, level)) + 1
         if low >= 1 and high <= n:
             value = float(np.quantile(ordered, level))
@@ -75,8 +74,8 @@ def tails_of(
     return tuple(tails)
 
 
-def bad_runs_of(values: np.ndarray, threshold: float) -> BadRuns:
-    """How many of the runs cost more than the threshold."""
+def runs_above(values: np.ndarray, threshold: float) -> BadRuns:
+    """Count the runs above the threshold."""
     count, runs = int((values > threshold).sum()), len(values)
     if not runs or math.isnan(threshold):
         return BadRuns(math.nan, 0.0, 1.0, runs, threshold)
@@ -84,20 +83,20 @@ def bad_runs_of(values: np.ndarray, threshold: float) -> BadRuns:
 
 
 def tail_cells(results: Results) -> list[tuple[str, ...]]:
-    """Rows of a table: what the runs of each policy allow for."""
+    """Rows of a table with the quantiles of each policy."""
     return [
         (label, percent(tail.level, "g"), *(f"{number:,.5g}" for number in tail[1:]))
         for label in results.labels
-        for tail in tails_of(results.final_regret(label))
+        for tail in regret_quantiles(results.final_regret(label))
     ]
 
 
 def bad_runs(results: Results, factor: float, medians: Mapping[str, float]) -> dict[str, BadRuns]:
-    """Bad runs of each policy: more than `factor` times a median, by default its own."""
+    """Runs of each policy above `factor` times a median, by default its own."""
     shares = {}
     for label in results.labels:
         final = results.final_regret(label)
         median = medians.get(label, float(np.median(final)) if len(final) else math.nan)
-        # A median below 0, which losses may give, is no unit.
-        shares[label] = bad_runs_of(final, factor * median if median >= 0 else math.nan)
+        # A negative median, possible with losses, cannot be a unit.
+        shares[label] = runs_above(final, factor * median if median >= 0 else math.nan)
     return shares

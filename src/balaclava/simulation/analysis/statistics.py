@@ -1,6 +1,6 @@
-"""What is said of many repetitions: the mean with its interval, and the share of the best arm.
+"""Statistics of many repetitions: means with intervals, shares, proved bounds.
 
-A plus-minus is half the width of a 95 % interval for the mean everywhere: tables, plots, pages.
+A plus-minus is half the width of a 95 % interval, in all tables, plots and pages.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from balaclava.errors import IncompatibleError
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-CONFIDENCE = 0.95
-NORMAL_REACH = 1.96  # standard errors on each side, where an estimate is taken to be normal
+CONFIDENCE = 0.95  # of every interval, by convention
+NORMAL_REACH = 1.96  # standard errors on each side: the 97.5 % quantile of the normal law
 
 
 def plus_minus(values: np.ndarray) -> Any:
-    """Half the width of Student's 95 % interval for the mean over the first axis; NaN for one.
+    """Half the width of Student's 95 % interval for the mean over the first axis.
+
+    NaN for a single value.
 
     >>> round(float(plus_minus(np.array([1.0, 2.0, 3.0, 4.0]))), 3)
     2.054
@@ -39,7 +41,10 @@ def plus_minus(values: np.ndarray) -> Any:
 def clopper_pearson(
     successes: np.ndarray | int, trials: np.ndarray | int, error: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One-sided bounds on a probability, each wrong with probability at most `error`."""
+    """One-sided bounds on a probability, each wrong with probability at most `error`.
+
+    The intervals of Clopper and Pearson (1934), which are exact.
+    """
     require_extra("scipy", "an interval for a share")
     from scipy.stats import beta
 
@@ -53,7 +58,7 @@ def clopper_pearson(
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """The exact 95 % interval for a probability (Clopper and Pearson 1934).
+    """The exact 95 % interval for a probability.
 
     >>> tuple(round(end, 3) for end in share_interval(1, 10))
     (0.003, 0.445)
@@ -63,13 +68,13 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mean_of_regret(results: Results, label: str) -> tuple[float, float]:
-    """The mean final regret of a policy, and its plus-minus."""
+    """The mean final regret of a policy and its plus-minus."""
     final = results.final_regret(label)
     return float(final.mean()), float(plus_minus(final))
 
 
 def best_arm_share(results: Results, label: str) -> float:
-    """Of all pulls, those of an arm with the highest mean."""
+    """The share of pulls of an arm with the highest mean."""
     pulls = results.pulls(label)
     return float(pulls[:, results.environment.gaps == 0].sum() / pulls.sum())
 

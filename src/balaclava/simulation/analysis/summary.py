@@ -1,4 +1,4 @@
-"""Results in a table."""
+"""The summary of results: the final regret of each policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from balaclava._core.number_format import decimal, percent
 from balaclava._core.text_tables import ResultTable, html_table, text_lines
 from balaclava.simulation.analysis.regret_tails import TAIL_HEADER, tail_cells
 from balaclava.simulation.analysis.statistics import CONFIDENCE, best_arm_share, mean_of_regret
-from balaclava.simulation.analysis.winners import Winners, recorded
+from balaclava.simulation.analysis.winners import Winners, has_releases
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
@@ -26,7 +26,7 @@ _HEADER = (
 
 
 class SummaryRow(NamedTuple):
-    """One policy: the final regret over its repetitions. A number that is not known is NaN."""
+    """The final regret of one policy over its repetitions; NaN if it is unknown."""
 
     label: str
     guarantee: str
@@ -38,7 +38,7 @@ class SummaryRow(NamedTuple):
     q50: float
     q75: float
     q95: float
-    best_arm_share: float  # of all pulls, those of an arm with the highest mean
+    best_arm_share: float  # share of pulls of an arm with the highest mean
 
 
 class Summary(ResultTable[SummaryRow]):
@@ -76,12 +76,12 @@ class Summary(ResultTable[SummaryRow]):
 
 
 def summarise(results: Results) -> Summary:
-    """A row for each policy."""
+    """Build the summary, one row per policy."""
     world = results.environment
     title = f"{world.name}, {world.arms} arms, horizon {results.horizon}, seed {results.seed}"
     title += f", {results.circumstances}" if results.circumstances else ""
     rows = [_row(results, label) for label in results.labels]
-    winners = results.winners() if recorded(results) else None
+    winners = results.winners() if has_releases(results) else None
     return Summary(title, rows, winners, tail_cells(results))
 
 

@@ -1,4 +1,4 @@
-"""How often simulated runs name the right arm, and when."""
+"""Winners: how often simulated runs name the best arm, and when."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results, Run
 
-NO_WINNER = -1
+NO_WINNER = -1  # in place of an arm
 
 
 class WinnersRow(NamedTuple):
-    """One policy: shares of its runs. NaN where it offers no estimates, or no run was finished."""
+    """Shares of one policy's runs; NaN without estimates or finished runs."""
 
     label: str
-    right: float  # an arm with the highest mean was named first
-    wrong: float  # another one was
-    none: float  # none was by the horizon
+    right: float  # the first arm named has the highest mean
+    wrong: float  # the first arm named has not
+    none: float  # no arm was named by the horizon
     median_round: float  # of the checkpoints at which runs first named an arm; NaN if none did
 
 
@@ -47,25 +47,25 @@ class Winners(ResultTable[WinnersRow]):
         return (label, *map(percent, shares), count(median))
 
 
-def recorded(results: Results) -> bool:
-    """Whether any run has what `find_winners` needs."""
+def has_releases(results: Results) -> bool:
+    """Whether any run recorded its releases, as `winners=True` asks for."""
     return any(run.released is not None for runs in results.runs.values() for run in runs.values())
 
 
 def find_winners(results: Results, confidence: float) -> Winners:
-    """A row for each policy."""
+    """Build the table, one row per policy."""
     confidence = check("confidence", confidence, Confidence)
-    if not recorded(results):
+    if not has_releases(results):
         raise EstimateError(
-            "nothing was recorded that could name a winner; simulate with winners=True, and a "
-            "policy that offers estimates, such as dp-imed"
+            "no releases were recorded; simulate with winners=True and a policy that offers "
+            "estimates, such as dp-imed"
         )
     rows = [_row(results, label, confidence) for label in results.labels]
     return Winners(confidence, rows)
 
 
 def _row(results: Results, label: str, confidence: float) -> WinnersRow:
-    runs = [run for run in results._of(label) if run.released is not None]
+    runs = [run for run in results._finished_runs(label) if run.released is not None]
     policy = results.policies[label]
     try:
         policy.require_estimates((1.0 - confidence) / policy.arms)
@@ -87,7 +87,7 @@ def _row(results: Results, label: str, confidence: float) -> WinnersRow:
 
 
 def first_winners(policy: Policy, runs: Sequence[Run], confidence: float) -> np.ndarray:
-    """For each run the first checkpoint with a winner, and the winner; NOBODY where none is."""
+    """For each run the first checkpoint with a winner, and the winner or NO_WINNER."""
     failure = (1.0 - confidence) / policy.arms
     search = compiled(make_search, policy.require_estimates(failure).limits)
     params = policy.constants()
@@ -95,7 +95,7 @@ def first_winners(policy: Policy, runs: Sequence[Run], confidence: float) -> np.
 
 
 def make_search(limits: Callable[..., tuple[float, float]]) -> Callable[..., tuple[int, int]]:
-    """What finds the first winner of a run, closed over the limits of a policy."""
+    """Close the search for a run's first winner over a policy's interval limits."""
 
     def search(params: Any, released: np.ndarray, failure: float) -> tuple[int, int]:
         rounds, arms, _ = released.shape

@@ -91,17 +91,17 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
         cuda.current_context()  # made once, before many threads ask for it
 
     def task(numbers: list[int]) -> Callable[[Callable[[], None]], list[list[Run]]]:
-        def play(go_on: Callable[[], None]) -> list[list[Run]]:
+        def play(raise_if_stopped: Callable[[], None]) -> list[list[Run]]:
             def report_in_turn(rounds: int) -> None:
-                go_on()
+                raise_if_stopped()
                 with lock:
                     report(rounds)
 
             with _slots:
-                go_on()
+                raise_if_stopped()
                 mine = [orders[number] for number in numbers]
                 with on_device():
-                    return Group(mine, memory, go_on).play(report_in_turn)
+                    return Group(mine, memory, raise_if_stopped).play(report_in_turn)
 
         return play
 
@@ -187,14 +187,14 @@ class Group:
     Args:
         orders: what is to be played.
         memory: what it shares with the groups that are played beside it.
-        go_on: is called before it compiles, and raises an error if it is to end.
+        raise_if_stopped: is called before it compiles, and raises an error if it is to end.
     """
 
     def __init__(
         self,
         orders: Sequence[Order],
         memory: DeviceMemory | None = None,
-        go_on: Callable[[], None] = lambda: None,
+        raise_if_stopped: Callable[[], None] = lambda: None,
     ) -> None:
         from numba import cuda
 
@@ -208,7 +208,7 @@ class Group:
         for order in orders:
             _rehearse(order)
         with compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
-            go_on()  # others may have compiled for a minute
+            raise_if_stopped()  # others may have compiled for a minute
             self._loop = loop_of(policy, environment, len(orders) > 1)
             games = self._set_up(1)
             self._launcher(1)(0, 0, 0, *games)
