@@ -1,23 +1,21 @@
-"""bl.calibrate: what it chooses, what it says, what it refuses."""
+"""bl.calibrate: what it chooses, what it reports, what it refuses."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import balaclava as bl
 from balaclava import errors
 from balaclava.advice.choose.calibration import Calibration
-from balaclava.advice.choose.plausible_problems import problems_around
-from balaclava.advice.choose.questions import derive_moment
-from balaclava.advice.choose.scale_search import ScaleSearch, with_scale
-from balaclava.cli import main
 from balaclava.errors import DeviceError, IncompatibleError, ParameterError
-from balaclava.simulation.feedback import Feedback
 
 WORLDS = [bl.environment("bernoulli", means=[0.5, 0.5 + gap]) for gap in (0.1, 0.3)]
+
+
 OTHER = bl.environment("bernoulli", means=[0.2, 0.6])
+
+
 HOW = {"horizon": 2_000, "repetitions": 20, "seed": 1, "workers": 1}
 
 
@@ -96,30 +94,6 @@ def test_the_same_seed_gives_the_same_choice():
     assert (first.scale, first.trials, first.rows) == (second.scale, second.trials, second.rows)
 
 
-def test_a_rare_failure_outweighs_a_better_mean():
-    """Of two scales the one with a lower mean and a far worse run loses."""
-    search = ScaleSearch(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
-    safe, risky = np.full(100, 50.0), np.append(np.full(99, 20.0), 2_000.0)
-    assert risky.mean() < safe.mean()
-    search.finals = {(100, 1.0): [safe], (100, 0.1): [risky]}
-    assert search.best(100) == 1.0
-    # Equal costs, and costs of 0: the larger scale, which is the more careful one.
-    search.finals = {(100, 0.1): [np.zeros(100)], (100, 1.0): [np.zeros(100)]}
-    assert search.best(100) == 1.0
-
-
-def test_a_risk_is_a_quantile():
-    """What fails in 1 run of 200 is beside the 99 % quantile and within the 99.9 % one."""
-    search = ScaleSearch(ucb1(), "radius_scale", {"a": WORLDS[0]}, 10, 1, Feedback(), 1, None)
-    safe, risky = np.full(4_000, 50.0), np.append(np.full(3_980, 20.0), np.full(20, 900.0))
-    search.finals = {(4_000, 1.0): [safe], (4_000, 0.1): [risky]}
-    assert search.best(4_000) == 1.0  # the worst run counts: 24.4 + 90 against 50 + 5
-    search.risk = 0.99
-    assert search.best(4_000) == 0.1
-    search.risk = 0.999
-    assert search.best(4_000) == 1.0
-
-
 def test_a_risk_is_reported_beside_the_mean():
     how = {**HOW, "horizon": 200, "repetitions": 40, "risk": 0.9, "scales": [0.1, 0.3, 1.0]}
     done = bl.calibrate(ucb1(), WORLDS[1], **how)
@@ -148,16 +122,6 @@ def test_the_edge_is_noted_and_the_grid_extended():
     wide = bl.calibrate(ucb1(radius_scale=1000.0), WORLDS[1:], **HOW)
     assert wide.scale < 1000 * 2**-7
     assert any("extended" in note for note in wide.notes)
-
-
-def test_privacy_is_left_alone():
-    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
-    with pytest.raises(ParameterError, match="changes the guarantee"):
-        with_scale(policy, "epsilon", 2.0)
-    with pytest.raises(ParameterError, match="changes the guarantee"):
-        bl.calibrate(policy, WORLDS, **HOW, scales=[1.0, 2.0], parameter="epsilon")
-    with pytest.raises(ParameterError, match="changes the guarantee"):  # on the default grid too
-        bl.calibrate(policy, WORLDS, **HOW, parameter="epsilon")
 
 
 def test_a_scale_that_is_too_small_is_not_kept_quiet():
@@ -211,45 +175,6 @@ def test_refusals(changes, error, message):
         bl.calibrate(given.pop("policy"), given.pop("environments"), **given)
 
 
-EXPERIMENT = """
-horizon = 500
-repetitions = 10
-seed = 1
-[environments.near]
-name = "bernoulli"
-means = [0.5, 0.6]
-[environments.far]
-name = "bernoulli"
-means = [0.5, 0.9]
-[policies.ucb1]
-"""
-
-
-def test_command(tmp_path):
-    file = tmp_path / "plausible.toml"
-    file.write_text(EXPERIMENT)
-    run = CliRunner().invoke(
-        main, ["calibrate", str(file), "--policy", "ucb1", "--held-out", "far"]
-    )
-    assert run.exit_code == 0, run.output
-    assert "ucb1: radius_scale = " in run.output
-    assert "far (held out)" in run.output
-    few = ["calibrate", str(file), "--policy", "ucb1", "--risk", "0.9", "--device", "cpu"]
-    run = CliRunner().invoke(main, few)
-    assert run.exit_code == 2
-    assert "take at least 40" in run.output
-    for wrong in (["--policy", "ucb"], ["--policy", "ucb1", "--held-out", "fare"]):
-        run = CliRunner().invoke(main, ["calibrate", str(file), *wrong])
-        assert run.exit_code == 2
-        assert "did you mean" in run.output
-    run = CliRunner().invoke(
-        main,
-        ["calibrate", str(file), "--policy", "ucb1", "--held-out", "near", "--held-out", "far"],
-    )
-    assert run.exit_code == 2
-    assert "every environment is held out" in run.output
-
-
 @pytest.mark.slow
 def test_a_moment_that_is_too_large_is_warned_of_once() -> None:
     policy = bl.policy(
@@ -273,56 +198,3 @@ def test_caution_stays_near_the_given_scale(done: Calibration) -> None:
     assert bold.scale <= done.scale
     with pytest.raises(ParameterError, match="caution"):
         bl.calibrate(ucb1(), WORLDS, **HOW, caution=0.5)
-
-
-def calibrated(*arguments, text=""):
-    run = CliRunner().invoke(main, ["calibrate", *map(str, arguments)], input=text)
-    return run.exit_code, " ".join(run.output.split())
-
-
-def test_command_with_answers_instead_of_a_file():
-    """Problems follow from an average and a difference, by options or by answers."""
-    runs = ("--policy", "ucb1", "--repetitions", 4, "--workers", 1)
-    size = ("--arms", 2, "--horizon", 300)
-    code, output = calibrated(*runs, *size, "--average", 0.2, "--difference", 0.3)
-    assert code == 0, output
-    assert "one ahead: all arms at 0.2 but one at 0.5; spread: arms from 0 to 0.5" in output
-    assert "closer (held out)" in output
-    assert "use: bl.policy('ucb1', arms=2, radius_scale=" in output
-    assert "assumed: rewards=bounded" in output
-    text = "1\n1\n1\n0\n1\n2\n300\n1\n0.2\n0.3\n"  # kind, trust, scope, range, numbers, around
-    assert output[output.index("ucb1: radius_scale") :] in calibrated("--ask", *runs, text=text)[1]
-    code, output = calibrated("--rewards", "bounded")
-    assert (code, "dp-imed has no scale: there is nothing to calibrate" in output) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "give FILE.toml, or answers such as"),
-        (("--policy", "dp-see"), "did you mean 'dp-se'"),
-        (("--policy", "ucb1", "--average", 2), "average = 2.0 is not allowed"),
-        (("--policy", "ucb1", "--average", 0.5, "--difference", 0.6), "leaves [0, 1]"),
-        (("--policy", "ucb1", "--held-out", "close"), "give FILE.toml"),
-        (("x.toml", "--arms", 3), "--arms is not for a file"),
-        (("x.toml",), "give --policy"),
-        (("--rewards", "adversarial", "--average", 0.5), "are for bounded rewards"),
-    ],
-)
-def test_command_refuses_answers_that_do_not_fit(arguments, message):
-    code, output = calibrated(*arguments)
-    assert code != 0
-    assert message in output
-
-
-def test_problems_around_an_average():
-    """A derived moment holds on every arm; ends of any range give the averages."""
-    moments = derive_moment(typical=20, largest=500, one_in=10_000)
-    around = problems_around(3, 24.7, 4.0, index=moments.tail_index)
-    for world in (*around.worlds.values(), *around.held_out.values()):
-        assert world.means.max() == pytest.approx(24.7)
-        assert world.moment(2.0) <= moments.bound == 980.0
-    worlds = problems_around(3, 10.0, 4.0, reward_range=(-10, 30)).worlds
-    assert worlds["spread"].means.tolist() == pytest.approx([6, 10, 14])
-    assert worlds["spread"].reward_range == (-10, 30)
-    assert not worlds["spread"].holds_data

@@ -1,0 +1,117 @@
+"""The recommended policy, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+import balaclava as bl
+from balaclava.advice.choose.rules import RECOMMENDATION_RULES, Rewards, Trust
+from balaclava.errors import ParameterError
+
+MORE: dict[str, dict[str, Any]] = {
+    "heavy-tailed": {"moment_order": 1.5, "moment_bound": 2.0},
+    "outliers": {"moment_order": 2.0, "moment_bound": 1.0, "contamination": 0.05},
+    "experts": {"experts": 4},
+}
+
+
+@pytest.mark.parametrize("rewards", get_args(Rewards))
+@pytest.mark.parametrize("trust", get_args(Trust))
+def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
+    if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RECOMMENDATION_RULES):
+        with pytest.raises(ParameterError, match=r"no policy fits .*; with trust = 'local'"):
+            bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust, simulate=False)
+        return
+    advice = bl.recommend(
+        arms=3,
+        horizon=5000,
+        epsilon=0.5,
+        rewards=rewards,
+        trust=trust,
+        simulate=False,
+        **MORE.get(rewards, {}),
+    )
+    assert advice.guarantee.private
+    assert advice.guarantee.epsilon == 0.5
+    assert advice.guarantee.delta == 0.0
+    if trust == "local":
+        assert advice.guarantee.model == "local"
+    assert not advice.baseline.guarantee.private
+    assert (advice.policy.arms, advice.baseline.arms) == (3, 3)
+    assert eval(advice.code, {"bl": bl}) == advice.policy
+
+
+@pytest.mark.slow
+def test_arms_by_name() -> None:
+    advice = bl.recommend(arms=["plain", "map"], horizon=1_000)
+    assert advice.policy.arm_labels == ("plain", "map")
+    assert "arms=['plain', 'map']" in advice.code
+    with pytest.raises(ParameterError, match="twice"):
+        bl.recommend(arms=["plain", "plain"], horizon=1_000)
+
+
+def test_single_decisions() -> None:
+    advice = bl.recommend(arms=3, horizon=1000, scope="decision", simulate=False)
+    assert advice.guarantee.scope == "decision"
+    assert advice.notes == ()
+    heavy = bl.recommend(
+        arms=3,
+        horizon=1000,
+        scope="decision",
+        rewards="heavy-tailed",
+        simulate=False,
+        **MORE["heavy-tailed"],
+    )
+    assert heavy.guarantee.scope == "trajectory"
+    assert "no policy here is made for single decisions" in heavy.notes[0]
+    assert "radius_scale, such as 0.2" in heavy.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rewards": "clicks"}, "rewards = 'clicks' is not allowed; give one of 'bounded'"),
+        ({"epsilon": 0.0}, "epsilon = 0.0 is not allowed; give a number in"),
+        ({"horizon": 1}, "horizon = 1 is not allowed"),
+        ({"rewards": "heavy-tailed"}, "'moment_order' is missing"),
+        ({"rewards": "experts"}, "'experts' is missing"),
+        ({"rewards": "outliers", "moment_order": 2.0, "moment_bound": 1.0}, "contamination is"),
+        ({"reward_range": (1.0, 0.0)}, "reward_range"),
+    ],
+)
+def test_refusals(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        bl.recommend(**{"arms": 2, "horizon": 100, **given})
+
+
+def test_expectation() -> None:
+    advice = bl.recommend(arms=2, horizon=2_000, epsilon=1.0)
+    found = advice.expect(repetitions=8)
+    world = bl.environment("bernoulli", means=[0.3, 0.7])
+    again = bl.simulate(
+        {"policy": advice.policy}, world, horizon=2_000, repetitions=8, seed=1, checkpoints=1
+    )
+    assert found.regret == again.final_regret("policy").mean()
+    assert found.price == found.regret / found.baseline_regret
+    assert found.random_regret == pytest.approx(2_000 * 0.2)
+    assert not found.in_vain
+    strict = bl.recommend(arms=2, horizon=100, epsilon=1e-4, simulate=False)
+    assert strict.expect(repetitions=4).in_vain
+
+
+@pytest.mark.parametrize(
+    ("rewards", "name"), [("adversarial", "ldp-exp3"), ("outliers", "ldpr-batch-ucb")]
+)
+def test_local_policies_are_found(rewards: Any, name: str) -> None:
+    advice = bl.recommend(
+        arms=3,
+        horizon=5000,
+        rewards=rewards,
+        trust="local",
+        simulate=False,
+        **MORE.get(rewards, {}),
+    )
+    assert advice.policy.name == name
+    assert advice.policy.contamination == MORE.get(rewards, {}).get("contamination")

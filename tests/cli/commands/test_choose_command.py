@@ -1,0 +1,101 @@
+"""`balaclava choose`: questions, options, and what it prints."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+import balaclava as bl
+from balaclava.cli import main
+
+
+def test_a_long_horizon_is_simulated_as_it_is_or_it_is_said() -> None:
+    advice = bl.recommend(arms=2, horizon=10**7, epsilon=1.0, simulate=False)
+    assert advice.expect(repetitions=1).rounds == 10**6
+    output = invoke("--no-ask", "--arms", "2", "--horizon", "10000000")
+    assert "1,000,000 of the 10,000,000 rounds were simulated" in " ".join(output.split())
+
+
+def invoke(*arguments: str, text: str = "") -> str:
+    answer = CliRunner().invoke(main, ["choose", *arguments], input=text)
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+def test_command_with_options() -> None:
+    output = invoke(
+        *("--no-ask", "--arms", "2", "--horizon", "2000", "--epsilon", "0.5", "--range", "0", "1")
+    )
+    advice = bl.recommend(arms=2, horizon=2000, epsilon=0.5)
+    assert output.startswith(f"policy:   {advice.policy.name}, ε=0.5 per trajectory\n")
+    told = " ".join(output.split())
+    assert " ".join(advice.guarantee.explain().split()) in told
+    assert f"use: {advice.code} regret:" in told
+    assert "rewards 0 and 1, 2 arms with means from 0.3 to 0.7" in told
+    assert "of imed, which is not private" in told
+
+
+def test_command_with_questions() -> None:
+    """Losses that someone chooses, a trusted operator, all decisions, then three numbers."""
+    output = invoke("--ask", "--no-simulate", text="5\n1\n1\n4\n3000\n2\n")
+    assert "policy:   dp-htinf, ε=2 per trajectory" in output
+    assert "arms=4" in output
+    assert "horizon=3000" in output
+    output = invoke("--ask", "--no-simulate", text="1\n2\n-1\n4\n2\n\n\n")
+    assert "policy:   ldp-ucb-bernoulli, ε=1 per report" in output
+    assert "reward_range=(-1.0, 4.0)" in output
+    assert "What does an observer see?" not in output  # a report covers both
+
+
+def test_command_refuses_in_one_line() -> None:
+    answer = CliRunner().invoke(main, ["choose", "--no-ask", "--epsilon", "-1"])
+    assert answer.exit_code == 2
+    assert "epsilon = -1.0 is not allowed" in answer.output
+
+
+def test_wrong_answers_are_asked_again() -> None:
+    """Nonsense, a number that is no option, a range the wrong way round, no arm, no privacy."""
+    text = "abc\n9\n1\n1\n1\n3\n2\n5\n0\n2.5\n2\n1\n100\n-1\n0.5\n"
+    output = invoke("--ask", "--no-simulate", text=text)
+    for said in (
+        "'abc' is not a whole number",
+        "9 is not allowed; give a whole number in [1, 6]",
+        "2.0 is not allowed; give a number above 3",
+        "0 is not allowed; give a whole number at least 1",
+        "'2.5' is not a whole number",
+        "1 is not allowed; give a whole number in [2, 1e+12]",
+        "-1.0 is not allowed; give a number above 0",
+    ):
+        assert said in output
+    assert "use:      bl.policy('dp-imed', arms=2, reward_range=(3.0, 5.0), epsilon=0.5)" in output
+
+
+def test_answers_that_end_early_are_no_answer() -> None:
+    answer = CliRunner().invoke(main, ["choose", "--ask", "--no-simulate"], input="2\n")
+    assert answer.exit_code == 1
+    assert "policy:" not in answer.output
+
+
+def test_what_is_assumed_and_what_is_unused_is_said() -> None:
+    output = invoke("--no-ask", "--no-simulate", "--arms", "3", "--contamination", "0.1")
+    assumed, _, _ = " ".join(output.split()).partition("; give options")
+    usual = "rewards=bounded, trust=central, scope=trajectory, horizon=10000, epsilon=1.0"
+    assert assumed.endswith(f"assumed: {usual}")
+    assert "unused:   contamination: dp-imed does not take it" in output
+    assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 8)
+
+
+def test_one_arm_has_no_price() -> None:
+    output = invoke("--no-ask", "--arms", "1", "--horizon", "50")
+    assert "price:    no difference from the 0 of imed" in output
+    assert "nan" not in output
+
+
+def test_the_answer_as_json() -> None:
+    answer = CliRunner().invoke(main, ["choose", "--json", "--no-simulate", "--arms", "3"])
+    advice = json.loads(answer.output)
+    assert advice["policy"] == "dp-imed"
+    assert bl.policy(advice["policy"], **advice["parameters"]).arms == 3
+    assert advice["guarantee"]["scope"] == "trajectory"
+    assert any(line.startswith("dp-ftpl-new, if an observer") for line in advice["instead"])
