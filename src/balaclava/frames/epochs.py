@@ -17,7 +17,7 @@ radius for the number of its own rewards.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -372,3 +372,64 @@ def end_epoch(state: Epochs, length: int) -> None:
     if not complete and block_is_over(state.blocks):  # the arms still due were eliminated
         state.blocks_done[0] += 1
     state.fully_asked[0] = block_is_over(state.blocks) and state.blocks_done[0] >= length
+
+
+def epoch_driver(
+    release: Callable[..., None], finish: Callable[..., None]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Make `learn_value` and `forget_decision`, which count a decision and settle epochs.
+
+    Args:
+        release: a kernel of (params, state, arm, row, rng) that releases an arm's sum, once.
+        finish: a kernel of (params, state, row) that compares the arms and ends the epoch.
+
+    Returns:
+        A kernel of (params, state, epochs, arm, value, phase, rng) for decisions that are
+        `is_learned`, and one of the same without a value for any; `epochs` are those of `state`.
+    """
+
+    @kernel(borrows=True)
+    def settle(params: Any, state: Any, epochs: Epochs, rng: Any) -> None:
+        while is_settled(epochs):
+            row = epoch_row(epochs, epochs.oldest[0])
+            for arm in range(epochs.active.size):
+                if epochs.active[arm] and epochs.rewards_in_epoch[arm, row] > 0:
+                    release(params, state, arm, row, rng)
+            finish(params, state, row)
+
+    @kernel(borrows=True)
+    def learn_value(
+        params: Any, state: Any, epochs: Epochs, arm: int, value: float, phase: int, rng: Any
+    ) -> None:
+        add_reward(epochs, arm, value, phase)
+        settle(params, state, epochs, rng)
+
+    @kernel(borrows=True)
+    def forget_decision(
+        params: Any, state: Any, epochs: Epochs, arm: int, phase: int, rng: Any
+    ) -> None:
+        if is_learned(epochs, arm, phase):
+            give_up(epochs, arm, phase)
+            settle(params, state, epochs, rng)
+
+    return learn_value, forget_decision
+
+
+def learn_in_epochs(
+    release: Callable[..., None], finish: Callable[..., None]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Make `learn` and `forget` from `epoch_driver`, for a state that is the epochs alone."""
+    learn_value, forget_decision = epoch_driver(release, finish)
+
+    @kernel(borrows=True)
+    def learn(
+        params: Any, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        if is_learned(state, arm, phase):
+            learn_value(params, state, state, arm, reward, phase, rng)
+
+    @kernel(borrows=True)
+    def forget(params: Any, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
+        forget_decision(params, state, state, arm, phase, rng)
+
+    return learn, forget

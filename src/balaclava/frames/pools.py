@@ -458,6 +458,31 @@ def choose_in_batches(
     return choose
 
 
+def learn_in_batches(
+    release: Callable[..., None],
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Make `learn` and `forget` for a policy whose state is the pools alone.
+
+    `release` is a kernel of (params, state, arm, row, rng) that releases a settled batch, once.
+    """
+
+    @kernel(borrows=True)
+    def learn(
+        params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        row = add_reward(state, arm, find_row(state, arm, phase), reward)
+        if row != NO_ROW:
+            release(params, state, arm, row, rng)
+
+    @kernel(borrows=True)
+    def forget(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
+        row = give_up(state, arm, find_row(state, arm, phase))
+        if row != NO_ROW:
+            release(params, state, arm, row, rng)
+
+    return learn, forget
+
+
 @kernel(borrows=True)
 def clipped_mean(state: Pools, arm: int) -> float:
     """The released mean, clipped to [0, 1]."""

@@ -10,16 +10,13 @@ from typing import Annotated, Any, ClassVar
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import (
-    NO_ROW,
     OPEN_BATCHES_PER_ARM,
     Pools,
-    add_reward,
     assign_decision,
     batch_ordinal,
     begin_pools,
     close_batch,
-    find_row,
-    give_up,
+    learn_in_batches,
     needs_batch,
     next_arm,
     open_batch,
@@ -94,26 +91,15 @@ def highest_index(index: Callable[..., float]) -> Callable[..., int]:
 
 
 @kernel(borrows=True)
-def settle_alone(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
+def release_alone(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
     """Release the batch and use its mean alone, unless a larger, later batch settled first."""
-    if row != NO_ROW:
-        weight = rewards_in_batch(state, arm, row)
-        released = release_sum(params, state, arm, row, rng)
-        if weight >= state.weights[arm]:
-            use_mean(state, arm, released / weight, weight)
+    weight = rewards_in_batch(state, arm, row)
+    released = release_sum(params, state, arm, row, rng)
+    if weight >= state.weights[arm]:
+        use_mean(state, arm, released / weight, weight)
 
 
-@kernel(borrows=True)
-def learn_alone(
-    params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    row = add_reward(state, arm, find_row(state, arm, phase), reward)
-    settle_alone(params, state, arm, row, rng)
-
-
-@kernel(borrows=True)
-def forget_alone(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
-    settle_alone(params, state, arm, give_up(state, arm, find_row(state, arm, phase)), rng)
+learn_alone, forget_alone = learn_in_batches(release_alone)
 
 
 @kernel(borrows=True)
@@ -132,24 +118,13 @@ def grow_pulls(params: Any, state: Pools, arm: int, t: int) -> None:
 
 
 @kernel(borrows=True)
-def settle_growing(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
+def release_growing(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
     """Release the batch and add it, noise included, to the arm's earlier releases."""
-    if row != NO_ROW:
-        release_sum(params, state, arm, row, rng)
-        use_mean(state, arm, state.pooled[arm], state.rewards[arm])
+    release_sum(params, state, arm, row, rng)
+    use_mean(state, arm, state.pooled[arm], state.rewards[arm])
 
 
-@kernel(borrows=True)
-def learn_growing(
-    params: Any, state: Pools, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    row = add_reward(state, arm, find_row(state, arm, phase), reward)
-    settle_growing(params, state, arm, row, rng)
-
-
-@kernel(borrows=True)
-def forget_growing(params: Any, state: Pools, t: int, arm: int, phase: int, rng: Any) -> None:
-    settle_growing(params, state, arm, give_up(state, arm, find_row(state, arm, phase)), rng)
+learn_growing, forget_growing = learn_in_batches(release_growing)
 
 
 class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):

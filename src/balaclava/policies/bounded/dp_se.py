@@ -12,15 +12,11 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
-    add_reward,
     begin_epochs,
     eliminate_arms,
     end_epoch,
-    epoch_row,
-    give_up,
-    is_learned,
-    is_settled,
     keep_release,
+    learn_in_epochs,
     needs_epoch,
     next_decision,
     open_epoch,
@@ -79,35 +75,23 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: Epochs, rng: Any) -> None:
-    """Release settled epochs, once, and drop the arms that are behind by more than 2h + 2c."""
-    while is_settled(state):
-        epoch, row = state.oldest[0], epoch_row(state, state.oldest[0])
-        sampling, noise = log_terms(params, active_arms(state), epoch)
-        for arm in range(params.arms):
-            n = state.rewards_in_epoch[arm, row]
-            if state.active[arm] and n > 0:
-                released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
-                radius = math.sqrt(sampling / (2.0 * n)) + noise / (params.epsilon * n)
-                keep_release(state, arm, row, released, params.radius_scale * radius)
-        eliminate_arms(state)
-        end_epoch(state, epoch_length(params, active_arms(state), epoch + 1))
+def release(params: Params, state: Epochs, arm: int, row: int, rng: Any) -> None:
+    """Release an arm's sum of the epoch, with the radius h + c."""
+    sampling, noise = log_terms(params, active_arms(state), state.oldest[0])
+    n = state.rewards_in_epoch[arm, row]
+    released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
+    radius = math.sqrt(sampling / (2.0 * n)) + noise / (params.epsilon * n)
+    keep_release(state, arm, row, released, params.radius_scale * radius)
 
 
 @kernel(borrows=True)
-def learn(
-    params: Params, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if is_learned(state, arm, phase):
-        add_reward(state, arm, reward, phase)
-        settle(params, state, rng)
+def finish(params: Params, state: Epochs, row: int) -> None:
+    """Remove the arms that are behind by more than 2h + 2c."""
+    eliminate_arms(state)
+    end_epoch(state, epoch_length(params, active_arms(state), state.oldest[0] + 1))
 
 
-@kernel(borrows=True)
-def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_learned(state, arm, phase):
-        give_up(state, arm, phase)
-        settle(params, state, rng)
+learn, forget = learn_in_epochs(release, finish)
 
 
 @register

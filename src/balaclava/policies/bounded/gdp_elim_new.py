@@ -11,14 +11,10 @@ from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
 from balaclava.frames.epochs import (
     Epochs,
-    add_reward,
     begin_epochs,
     end_epoch,
-    epoch_row,
-    give_up,
-    is_learned,
-    is_settled,
     keep_release,
+    learn_in_epochs,
     needs_epoch,
     next_decision,
     open_epoch,
@@ -65,21 +61,22 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: Epochs, rng: Any) -> None:
-    """Release settled phases, once; commit to an arm that is 2^-k above all others."""
-    while is_settled(state):
-        phase, row = state.oldest[0], epoch_row(state, state.oldest[0])
-        length = phase_length(params, phase)
-        for arm in range(params.arms):
-            n = state.rewards_in_epoch[arm, row]
-            if n > 0:
-                total = truncated_laplace_release(
-                    rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
-                )
-                # N rewards have errors of at most 2^-k / 2; fewer rewards have larger errors.
-                keep_release(state, arm, row, total, 0.5**phase * max(0.5, 0.5 * length / n))
-        commit(state)
-        end_epoch(state, phase_length(params, phase + 1))
+def release(params: Params, state: Epochs, arm: int, row: int, rng: Any) -> None:
+    """Release an arm's sum of the phase."""
+    phase, n = state.oldest[0], state.rewards_in_epoch[arm, row]
+    total = truncated_laplace_release(
+        rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
+    )
+    # N rewards have errors of at most 2^-k / 2; fewer rewards have larger errors.
+    missing = max(0.5, 0.5 * phase_length(params, phase) / n)
+    keep_release(state, arm, row, total, 0.5**phase * missing)
+
+
+@kernel(borrows=True)
+def finish(params: Params, state: Epochs, row: int) -> None:
+    """Commit to an arm that is 2^-k above all others."""
+    commit(state)
+    end_epoch(state, phase_length(params, state.oldest[0] + 1))
 
 
 @kernel(borrows=True)
@@ -95,20 +92,7 @@ def commit(state: Epochs) -> None:
             play_last_arm(state, arm)
 
 
-@kernel(borrows=True)
-def learn(
-    params: Params, state: Epochs, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if is_learned(state, arm, phase):
-        add_reward(state, arm, reward, phase)
-        settle(params, state, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: Epochs, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_learned(state, arm, phase):
-        give_up(state, arm, phase)
-        settle(params, state, rng)
+learn, forget = learn_in_epochs(release, finish)
 
 
 @register

@@ -12,11 +12,9 @@ from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
 from balaclava.frames.epochs import (
-    add_reward,
+    epoch_driver,
     epoch_row,
-    give_up,
     is_learned,
-    is_settled,
     keep_release,
     needs_epoch,
     next_decision,
@@ -122,53 +120,6 @@ def any_located(state: State, only: int) -> bool:
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: State, rng: Any) -> None:
-    """Release settled folds, once: a centre or a mean of each arm; drop the arms behind."""
-    batch, epochs = state.batch, state.batch.epochs
-    while is_settled(epochs):
-        row = epoch_row(epochs, epochs.oldest[0])
-        M = batch.level[row]
-        for arm in range(params.arms):
-            n = epochs.rewards_in_epoch[arm, row]
-            if epochs.active[arm] and n > 0:
-                if state.locates[row]:
-                    locate(params, state, arm, row, rng)
-                else:
-                    total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
-                    radius = radius_with(params, M, batch.step[row], n)
-                    keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
-                    batch.means[arm] = epochs.means[arm]
-        end_batch(params, batch, row, not state.locates[row])
-
-
-@kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    epochs = state.batch.epochs
-    if not is_learned(epochs, arm, phase):
-        return
-    row = epoch_row(epochs, phase)
-    if state.locates[row]:
-        count_in_bin(params, state, arm, row, reward)
-        add_reward(epochs, arm, 0.0, phase)
-    elif state.counted[arm, row]:
-        offset = reward - state.centre[arm, row]
-        M, step = state.batch.level[row], state.batch.step[row]
-        add_reward(epochs, arm, truncated_onto(offset, M, step), phase)
-    else:  # the arm has no centre yet
-        give_up(epochs, arm, phase)
-    settle(params, state, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_learned(state.batch.epochs, arm, phase):
-        give_up(state.batch.epochs, arm, phase)
-        settle(params, state, rng)
-
-
-@kernel(borrows=True)
 def count_in_bin(params: Params, state: State, arm: int, row: int, reward: float) -> None:
     """Count a reward in its bin; ignore it if it is beyond the histogram."""
     place = (reward - params.low) / params.width
@@ -184,6 +135,52 @@ def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     state.located[arm] = True
     for j in range(params.bins):
         state.counts[arm, row, j] = 0
+
+
+@kernel(borrows=True)
+def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
+    """Release an arm's centre after a first fold, its mean after a second."""
+    batch, epochs = state.batch, state.batch.epochs
+    if state.locates[row]:
+        locate(params, state, arm, row, rng)
+        return
+    n, M = epochs.rewards_in_epoch[arm, row], batch.level[row]
+    total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
+    radius = radius_with(params, M, batch.step[row], n)
+    keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
+    batch.means[arm] = epochs.means[arm]
+
+
+@kernel(borrows=True)
+def finish(params: Params, state: State, row: int) -> None:
+    end_batch(params, state.batch, row, not state.locates[row])
+
+
+learn_value, forget_decision = epoch_driver(release, finish)
+
+
+@kernel(borrows=True)
+def learn(
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    epochs = state.batch.epochs
+    if not is_learned(epochs, arm, phase):
+        return
+    row = epoch_row(epochs, phase)
+    if state.locates[row]:
+        count_in_bin(params, state, arm, row, reward)
+        learn_value(params, state, epochs, arm, 0.0, phase, rng)
+    elif state.counted[arm, row]:
+        offset = reward - state.centre[arm, row]
+        value = truncated_onto(offset, state.batch.level[row], state.batch.step[row])
+        learn_value(params, state, epochs, arm, value, phase, rng)
+    else:  # the arm has no centre yet
+        forget_decision(params, state, epochs, arm, phase, rng)
+
+
+@kernel(borrows=True)
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    forget_decision(params, state, state.batch.epochs, arm, phase, rng)
 
 
 @register

@@ -8,11 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import (
-    add_reward,
-    epoch_row,
-    give_up,
-    is_learned,
-    is_settled,
     keep_release,
 )
 from balaclava.policies.base import Estimation, Kernels, failure_or_inverse_horizon, register
@@ -25,9 +20,9 @@ from balaclava.policies.contaminated.prae import (
     end_batch,
     radius_with,
 )
+from balaclava.policies.heavy_tailed.truncated_elimination import learn_truncated
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.privacy.mechanisms.laplace import laplace_release
-from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
 
 Radius = Literal["mixed", "paper"]
@@ -42,39 +37,21 @@ def begin(params: Params) -> PraeState:
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: PraeState, rng: Any) -> None:
-    """Release settled batches, once, and drop the arms that are behind by more than 2 beta."""
-    epochs = state.epochs
-    while is_settled(epochs):
-        row = epoch_row(epochs, epochs.oldest[0])
-        M = state.level[row]
-        for arm in range(params.arms):
-            n = epochs.rewards_in_epoch[arm, row]
-            if epochs.active[arm] and n > 0:
-                total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
-                radius = radius_with(params, M, state.step[row], n)
-                keep_release(epochs, arm, row, total, radius)
-                state.means[arm] = epochs.means[arm]
-        end_batch(params, state, row, True)
+def release(params: Params, state: PraeState, arm: int, row: int, rng: Any) -> None:
+    """Release an arm's sum of the batch, with the radius beta."""
+    epochs, M = state.epochs, state.level[row]
+    total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
+    radius = radius_with(params, M, state.step[row], epochs.rewards_in_epoch[arm, row])
+    keep_release(epochs, arm, row, total, radius)
+    state.means[arm] = epochs.means[arm]
 
 
 @kernel(borrows=True)
-def learn(
-    params: Params, state: PraeState, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if is_learned(state.epochs, arm, phase):
-        row = epoch_row(state.epochs, phase)
-        add_reward(
-            state.epochs, arm, truncated_onto(reward, state.level[row], state.step[row]), phase
-        )
-        settle(params, state, rng)
+def finish(params: Params, state: PraeState, row: int) -> None:
+    end_batch(params, state, row, True)
 
 
-@kernel(borrows=True)
-def forget(params: Params, state: PraeState, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_learned(state.epochs, arm, phase):
-        give_up(state.epochs, arm, phase)
-        settle(params, state, rng)
+learn, forget = learn_truncated(release, finish)
 
 
 @kernel(borrows=True)

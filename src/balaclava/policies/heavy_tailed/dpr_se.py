@@ -13,15 +13,10 @@ from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
-    add_reward,
     begin_epochs,
     capacity,
     eliminate_arms,
     end_epoch,
-    epoch_row,
-    give_up,
-    is_learned,
-    is_settled,
     keep_release,
     needs_epoch,
     next_decision,
@@ -32,9 +27,10 @@ from balaclava.policies.heavy_tailed.truncated_elimination import (
     LOG_2,
     Params,
     TruncatedEliminationPolicy,
+    learn_truncated,
 )
 from balaclava.privacy.mechanisms.laplace import laplace_release
-from balaclava.privacy.mechanisms.truncation import exact_step, truncated_onto
+from balaclava.privacy.mechanisms.truncation import exact_step
 
 
 class State(NamedTuple):
@@ -108,40 +104,24 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: State, rng: Any) -> None:
-    """Release settled epochs, once, and drop the arms that are behind by more than 12 err."""
+def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
+    """Release an arm's sum of the epoch, with the radius 6 err."""
     epochs = state.epochs
-    while is_settled(epochs):
-        epoch, row = epochs.oldest[0], epoch_row(epochs, epochs.oldest[0])
-        for arm in range(params.arms):
-            n = epochs.rewards_in_epoch[arm, row]
-            if epochs.active[arm] and n > 0:
-                total = laplace_release(
-                    rng, epochs.sums[arm, row], 2.0 * state.level[row], params.epsilon
-                )
-                # With n < R rewards, noise and sampling error are at most R/n times as large.
-                radius = state.radius[row] * max(1.0, state.length[row] / n)
-                keep_release(epochs, arm, row, total, radius)
-        eliminate_arms(epochs)
-        end_epoch(epochs, epoch_length(params, active_arms(epochs), epoch + 1))
+    total = laplace_release(rng, epochs.sums[arm, row], 2.0 * state.level[row], params.epsilon)
+    # With n < R rewards, noise and sampling error are at most R/n times as large.
+    missing = max(1.0, state.length[row] / epochs.rewards_in_epoch[arm, row])
+    keep_release(epochs, arm, row, total, state.radius[row] * missing)
 
 
 @kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if is_learned(state.epochs, arm, phase):
-        row = epoch_row(state.epochs, phase)
-        value = truncated_onto(reward, state.level[row], state.step[row])
-        add_reward(state.epochs, arm, value, phase)
-        settle(params, state, rng)
+def finish(params: Params, state: State, row: int) -> None:
+    """Remove the arms that are behind by more than 12 err."""
+    epochs = state.epochs
+    eliminate_arms(epochs)
+    end_epoch(epochs, epoch_length(params, active_arms(epochs), epochs.oldest[0] + 1))
 
 
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_learned(state.epochs, arm, phase):
-        give_up(state.epochs, arm, phase)
-        settle(params, state, rng)
+learn, forget = learn_truncated(release, finish)
 
 
 @register

@@ -13,14 +13,12 @@ from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames.epochs import (
     Epochs,
     active_arms,
-    add_reward,
     begin_epochs,
     eliminate_arms,
     end_epoch,
+    epoch_driver,
     epoch_row,
-    give_up,
     is_learned,
-    is_settled,
     keep_release,
     needs_epoch,
     next_decision,
@@ -117,19 +115,23 @@ def report_level(params: Params, state: State, arm: int, phase: int) -> float:
 
 
 @kernel(borrows=True)
-def settle(params: Params, state: State) -> None:
-    """Compare the means of settled epochs, and drop the arms behind by more than 14 err."""
+def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
+    """Use the sum of an arm's reports, which are already private, with the radius 7 err."""
     epochs = state.epochs
-    while is_settled(epochs):
-        epoch, row = epochs.oldest[0], epoch_row(epochs, epochs.oldest[0])
-        for arm in range(params.arms):
-            n = epochs.rewards_in_epoch[arm, row]
-            if epochs.active[arm] and n > 0:
-                # With n < R reports, err is at most R/n times as large.
-                radius = state.radius[row] * max(1.0, state.length[row] / n)
-                keep_release(epochs, arm, row, epochs.sums[arm, row], radius)
-        eliminate_arms(epochs)
-        end_epoch(epochs, epoch_length(params, active_arms(epochs), epoch + 1))
+    # With n < R reports, err is at most R/n times as large.
+    missing = max(1.0, state.length[row] / epochs.rewards_in_epoch[arm, row])
+    keep_release(epochs, arm, row, epochs.sums[arm, row], state.radius[row] * missing)
+
+
+@kernel(borrows=True)
+def finish(params: Params, state: State, row: int) -> None:
+    """Remove the arms that are behind by more than 14 err."""
+    epochs = state.epochs
+    eliminate_arms(epochs)
+    end_epoch(epochs, epoch_length(params, active_arms(epochs), epochs.oldest[0] + 1))
+
+
+learn_value, forget_decision = epoch_driver(release, finish)
 
 
 @kernel(borrows=True)
@@ -137,8 +139,7 @@ def learn_report(
     params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
     if is_learned(state.epochs, arm, phase):
-        add_reward(state.epochs, arm, report, phase)
-        settle(params, state)
+        learn_value(params, state, state.epochs, arm, report, phase, rng)
 
 
 @kernel(borrows=True)
@@ -153,9 +154,7 @@ def learn(
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    if is_learned(state.epochs, arm, phase):
-        give_up(state.epochs, arm, phase)
-        settle(params, state)
+    forget_decision(params, state, state.epochs, arm, phase, rng)
 
 
 @register

@@ -17,6 +17,7 @@ from balaclava._core.declared import (
     RadiusScale,
 )
 from balaclava._core.kernels import kernel
+from balaclava.frames.epochs import epoch_driver, epoch_row, is_learned
 from balaclava.policies.base import Estimation, failure_or_inverse_horizon
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.pooled_policies import PooledPolicy
@@ -26,6 +27,7 @@ from balaclava.policies.theorem_conditions import (
     raw_bound,
     require_levels,
 )
+from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.elimination_regret import (
     most_regret,
     removal_epochs,
@@ -55,6 +57,31 @@ def read_mean(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """The mean of the last epoch, with its radius; rewards are counted in all epochs."""
     epochs = state.epochs
     return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
+
+
+def learn_truncated(
+    release: Callable[..., None], finish: Callable[..., None]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Make `learn` and `forget` for a state with `epochs` and by row a `level` and a `step`.
+
+    A reward beyond its epoch's level counts as 0. `release` and `finish` are as for `epoch_driver`.
+    """
+    learn_value, forget_decision = epoch_driver(release, finish)
+
+    @kernel(borrows=True)
+    def learn(
+        params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        if is_learned(state.epochs, arm, phase):
+            row = epoch_row(state.epochs, phase)
+            value = truncated_onto(reward, state.level[row], state.step[row])
+            learn_value(params, state, state.epochs, arm, value, phase, rng)
+
+    @kernel(borrows=True)
+    def forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+        forget_decision(params, state, state.epochs, arm, phase, rng)
+
+    return learn, forget
 
 
 class TruncatedEliminationPolicy(PooledPolicy):
