@@ -208,7 +208,7 @@ def test_broken_files_are_refused_by_name(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ResultsFileError, match=rf"{name}\.parquet .*simulate again"):
             bl.load(path)
-    with pytest.raises(ResultsFileError, match=r"foreign\.parquet .*not one of balaclava's"):
+    with pytest.raises(ResultsFileError, match=r"foreign\.parquet .*not a results file"):
         bl.load(foreign)
     with pytest.raises(ResultsFileError, match=r"missing\.parquet does not exist"):
         bl.load(tmp_path / "missing.parquet")
@@ -240,7 +240,9 @@ def test_files_that_say_something_else(tmp_path: Path, change: Any, message: str
 def test_own_policy_must_be_registered_at_load(tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "r.parquet"
     with_private(make({"mine": 1}), "mine").save(path)
-    with pytest.raises(ResultsFileError, match=r"'test-private'.*import what registers it"):
+    with pytest.raises(
+        ResultsFileError, match=r"'test-private'.*import the module that registers it"
+    ):
         bl.load(path)
     monkeypatch.setattr(REGISTRY, "_classes", dict(REGISTRY.classes()))
     bl.register(PrivatePolicy)
@@ -394,7 +396,7 @@ def test_no_reward_is_written_to_a_file(tmp_path: Path, name: str, wrapped: bool
     assert str(again.summary()) == str(results.summary()).replace(world.name, "recorded")
     again.save(tmp_path / "s.parquet")
     assert (tmp_path / "s.parquet").read_bytes() == content
-    with pytest.raises(IncompatibleError, match="does not hold the rewards"):
+    with pytest.raises(IncompatibleError, match="does not contain the rewards"):
         bl.simulate(bl.policy("ucb1", arms=2), again.environment, horizon=5, repetitions=1, seed=1)
 
 

@@ -259,7 +259,7 @@ def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
         return Sweep(folder, manifest, [_rebuilt(setting) for setting in manifest["settings"]])
     except UnknownNameError as error:
         raise ResultsFileError(
-            f"{folder}: {error}; if it is your own, import what registers it, then open again"
+            f"{folder}: {error} (if it is your own, import the module that registers it first)"
         ) from error
     except (BalaclavaError, KeyError, TypeError, AttributeError) as error:
         raise _odd_manifest(folder, error) from error

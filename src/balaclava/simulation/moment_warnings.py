@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 
@@ -40,16 +41,15 @@ def _compared(policy: Policy, environment: Environment) -> list[tuple[str, float
         central = policy.central_moments
         law = f"an arm of {environment.name} has E|X{' - mean' if central else ''}|^{order:g}"
         advice = "Raise moment_bound, or lower moment_order"
-        try:
+        with suppress(IncompatibleError):
             moment = environment.moment(order, central=central)
             rows.append(("moment_bound", bound, law, moment, advice))
-        except IncompatibleError:
-            pass
-    mean_range, means = policy.mean_range, environment.means
-    if mean_range is not None and means is not None:
+    if policy.mean_range is not None:
         law = f"an arm of {environment.name} has a mean, up to its sign,"
         advice = "Raise mean_range, or subtract a constant from the rewards"
-        rows.append(("mean_range", mean_range, law, float(np.abs(means).max()), advice))
+        with suppress(IncompatibleError):
+            largest = float(np.abs(environment.means).max())
+            rows.append(("mean_range", policy.mean_range, law, largest, advice))
     contamination = policy.contamination
     if contamination is not None:
         law = f"{environment.name} has a share of outliers"

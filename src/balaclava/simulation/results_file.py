@@ -1,7 +1,7 @@
-"""Results on disk: one Parquet file, a row for each repetition of each policy.
+"""Results on disk: one Parquet file with a row per repetition of each policy.
 
-What is not a number stands in the schema's metadata under the key `balaclava`, as JSON. Nothing in
-the file depends on when or where it was written: equal results give equal bytes.
+The schema's metadata describe the rest as JSON, under the key `balaclava`. Equal results give equal
+bytes: the file contains neither time nor place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 import balaclava
 from balaclava._core.atomic_files import atomically
-from balaclava._core.declared import Range
+from balaclava._core.declared import Range, brief
 from balaclava._core.extras import require_extra
 from balaclava.environments.base import REGISTRY as ENVIRONMENTS
 from balaclava.environments.base import Environment
@@ -36,22 +36,22 @@ from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import compiler_version
 from balaclava.simulation.results import Results, Run
 
-RESULTS_SCHEMA = 1
-_KEY = b"balaclava"
-_DIGEST = b"sha256"  # of the description and the numbers: pages have checksums, the footer has none
-_COLUMNS = ("label", "repetition", "regret", "pulls")
-_RELEASED = "released"  # a column of files of simulations that recorded it
+RESULTS_SCHEMA = 1  # version of the format; raise it when a reader must change
+_METADATA_KEY = b"balaclava"
+_DIGEST_KEY = b"sha256"  # of the metadata and the numbers: Parquet checks its pages only
+_RESULT_COLUMNS = ("label", "repetition", "regret", "pulls")
+_RELEASED = "released"  # optional column: simulations with winners=True
 
 
 def save(results: Results, path: str | os.PathLike[str]) -> None:
-    """Write everything into one file."""
+    """Write results to a file."""
     content = encode(results)
     with atomically(path) as temporary:
         temporary.write_bytes(content)
 
 
 def encode(results: Results) -> bytes:
-    """The file as bytes."""
+    """Encode results as the bytes of a file."""
     require_extra("pyarrow", "a results file")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -67,7 +67,7 @@ def encode(results: Results) -> bytes:
     if any(run.released is not None for run in runs):
         flat = [None if run.released is None else run.released.ravel() for run in runs]
         columns[_RELEASED] = pa.array(flat, pa.list_(pa.float64()))
-    table = pa.table(columns, metadata={_KEY: header, _DIGEST: _digest(header, runs)})
+    table = pa.table(columns, metadata={_METADATA_KEY: header, _DIGEST_KEY: _digest(header, runs)})
     with pa.BufferOutputStream() as stream:
         pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
         return stream.getvalue().to_pybytes()
@@ -85,27 +85,27 @@ def _digest(header: bytes, runs: Sequence[Run]) -> bytes:
 
 
 def load(path: str | os.PathLike[str]) -> Results:
-    """The results in a file that `save` wrote."""
+    """Read results from a file."""
     with _intact(path):
         return _rebuild(path, *read(path))
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
-    """What a file says about its results, and the results, both checked against its digest."""
+    """Read the description and the runs of a file, checked against its digest."""
     table = _read(Path(path))
     metadata = table.schema.metadata or {}
-    header = metadata.get(_KEY)
+    header = metadata.get(_METADATA_KEY)
     if header is None:
         raise ResultsFileError(
-            f"{path} is a Parquet file, but not one of balaclava's; give a file that "
-            "results.save(path) wrote"
+            f"{path} is a Parquet file, but not a results file; give one that results.save(path) "
+            "wrote"
         )
     with _intact(path):
         description = json.loads(header)
         schema = description["schema"]
         if schema != RESULTS_SCHEMA:
             raise unknown_schema(path, schema, RESULTS_SCHEMA)
-        columns = [table.column(name) for name in _COLUMNS]
+        columns = [table.column(name) for name in _RESULT_COLUMNS]
         labels, repetitions = (column.to_pylist() for column in columns[:2])
         regret, pulls = (_rows(column) for column in columns[2:])
         released: list[np.ndarray | None] = [None] * len(labels)
@@ -116,13 +116,13 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Run]]:
                 for row, arms in zip(rows, pulls, strict=True)
             ]
         runs = list(map(Run, labels, repetitions, regret, pulls, released))
-    if metadata.get(_DIGEST, b"") not in (b"", _digest(header, runs)):
-        raise _damaged(path, "its digest does not fit")
+    if metadata.get(_DIGEST_KEY, b"") not in (b"", _digest(header, runs)):
+        raise _damaged(path, "its digest does not match")
     return description, runs
 
 
 def _rows(column: Any) -> list[np.ndarray]:
-    """A column of lists as one array a row."""
+    """A column of lists as arrays."""
     lists = column.combine_chunks()
     if len(lists) == 0:
         return []
@@ -132,7 +132,7 @@ def _rows(column: Any) -> list[np.ndarray]:
 
 @contextmanager
 def _intact(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Whatever is missing or odd inside a file means that it is damaged."""
+    """Report missing or malformed content as damage to the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -156,20 +156,22 @@ def _read(path: Path) -> Any:
     except FileNotFoundError:
         raise ResultsFileError(f"{path} does not exist; check the path") from None
     except PermissionError:
-        raise ResultsFileError(f"{path} may not be read; check its permissions") from None
+        raise ResultsFileError(f"{path} is not readable; check its permissions") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, "it is truncated or not Parquet") from error
 
 
 def _damaged(path: str | os.PathLike[str], why: str) -> ResultsFileError:
     return ResultsFileError(
-        f"{path} is not an intact results file ({why}); use a good copy or simulate again"
+        f"{path} is not an intact results file ({why}); restore a copy or simulate again"
     )
 
 
 def unknown_schema(path: str | os.PathLike[str], schema: Any, known: int) -> ResultsFileError:
     """The error for a file in a format that this version does not read."""
-    newer = isinstance(schema, int) and schema > known
+    if not isinstance(schema, int):
+        return _damaged(path, f"its format is {brief(schema)}")
+    newer = schema > known
     advice = "upgrade balaclava" if newer else "use the version of balaclava that wrote it"
     return ResultsFileError(f"{path} has format {schema}, but this version reads {known}; {advice}")
 
@@ -197,7 +199,7 @@ def _description(results: Results) -> dict[str, Any]:
 
 
 def describe_environment(world: Environment) -> dict[str, Any]:
-    """What files say about an environment: all but the rewards that it holds."""
+    """Describe an environment in a file: everything but its data."""
     return {
         "name": world.family,
         "parameters": world.public_parameters,
@@ -207,12 +209,12 @@ def describe_environment(world: Environment) -> dict[str, Any]:
 
 
 def described_feedback(feedback: Feedback) -> dict[str, Any]:
-    """What files say about late rewards: nothing where they come at once."""
+    """Describe delays in a file; empty for the default."""
     return {"feedback": feedback.description} if feedback.description else {}
 
 
 def versions(device: str = "cpu") -> dict[str, str]:
-    """What a simulated number depends on, beside its seed."""
+    """The versions that simulated numbers depend on."""
     require_extra("numba", "simulation")
     return {
         "balaclava": balaclava.__version__,
@@ -224,7 +226,7 @@ def versions(device: str = "cpu") -> dict[str, str]:
 
 
 def described_environment(saved: dict[str, Any]) -> Environment:
-    """The environment that `describe_environment` described, or what is known of it."""
+    """Rebuild an environment from its description."""
     if not saved["holds_data"]:
         return ENVIRONMENTS.create(saved["name"], saved["parameters"])
     return RecordedEnvironment(
@@ -233,7 +235,7 @@ def described_environment(saved: dict[str, Any]) -> Environment:
 
 
 class RecordedEnvironment(Environment):
-    """What a results file keeps of an environment that holds somebody's rewards: no reward."""
+    """An environment made from data, as a results file knows it: without rewards and means."""
 
     name = "recorded"
     family: str
@@ -254,7 +256,7 @@ class RecordedEnvironment(Environment):
 
     @property
     def independent(self) -> bool:
-        return False  # nothing is known of its laws
+        return False  # its laws are unknown
 
     @property
     def public_parameters(self) -> dict[str, Any]:
@@ -262,8 +264,15 @@ class RecordedEnvironment(Environment):
 
     @property
     def draw(self) -> Callable[..., float]:
-        raise IncompatibleError(
-            f"the results file does not hold the rewards of its {self.family} environment; make "
+        raise self._withheld("rewards")
+
+    @property
+    def means(self) -> np.ndarray:
+        raise self._withheld("means")
+
+    def _withheld(self, what: str) -> IncompatibleError:
+        return IncompatibleError(
+            f"the results file does not contain the {what} of its {self.family} environment; make "
             "the environment again from the data"
         )
 
@@ -284,7 +293,7 @@ def _rebuild(
         environment = described_environment(world)
     except UnknownNameError as error:
         raise ResultsFileError(
-            f"{path}: {error}; if it is your own, import what registers it, then load again"
+            f"{path}: {error} (if it is your own, import the module that registers it first)"
         ) from error
     except BalaclavaError as error:
         wrote = description["versions"]["balaclava"]
@@ -292,7 +301,7 @@ def _rebuild(
             f"{path}: {error}; the file was written by balaclava {wrote}"
         ) from error
     if not np.array_equal(world["gaps"], environment.gaps):
-        raise _damaged(path, "its gaps are not those of its environment")
+        raise _damaged(path, "its gaps do not match its environment")
     checkpoints = np.array(description["checkpoints"], dtype=np.int64)
     results = Results.empty(
         policies,
