@@ -89,8 +89,8 @@ def test_advice_over_an_environment_stores_no_table() -> None:
     [
         ([[1, 0]], "about 2 arms, not about 3"),
         ([[1, 0, 0.1]], "expert 0 does not sum to 1"),
-        ([[1, 0, 0], [1.5, -0.5, 0]], "expert 1 holds what is not a probability"),
-        ([[np.nan, 0.5, 0.5]], "expert 0 holds what is not a probability"),
+        ([[1, 0, 0], [1.5, -0.5, 0]], "expert 1 must hold probabilities"),
+        ([[np.nan, 0.5, 0.5]], "expert 0 must hold probabilities"),
         ([1, 0, 0], "one row an expert"),
         ("good", "in numbers"),
         (CHANGING[:499], "for 499 rounds"),

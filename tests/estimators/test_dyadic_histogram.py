@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from balaclava.estimators.dyadic_histogram import (
+    ADJACENT_BIN,
     BINS,
-    FAR,
-    HIDDEN,
-    NEAR,
+    HIDDEN_MASS,
+    ISOLATED_BIN,
     SIDE,
     bin_of,
     cut_level,
@@ -44,28 +44,28 @@ def test_bins():
 
 def test_what_noise_may_have_made_is_not_seen():
     grain = 1e-3
-    shares = histogram({64: 0.5, 65: 0.99 * NEAR * grain, 100: 0.99 * FAR * grain})
-    shares[SIDE - 64] = 1.01 * NEAR * grain
+    shares = histogram({64: 0.5, 65: 0.99 * ADJACENT_BIN * grain, 100: 0.99 * ISOLATED_BIN * grain})
+    shares[SIDE - 64] = 1.01 * ADJACENT_BIN * grain
     assert fullest(shares, grain) == 64
     assert last_seen(shares, grain, 1, 64) == 64
     assert last_seen(shares, grain, -1, 64) == 64
-    shares[SIDE + 100] = 1.01 * FAR * grain  # far from all others more is needed
+    shares[SIDE + 100] = 1.01 * ISOLATED_BIN * grain  # far from all others more is needed
     assert last_seen(shares, grain, 1, 64) == 100
-    assert fullest(histogram({64: 0.99 * FAR * grain}), grain) == -1
-    assert not smooth(histogram({64: 0.99 * FAR * grain}), grain, False)
+    assert fullest(histogram({64: 0.99 * ISOLATED_BIN * grain}), grain) == -1
+    assert not smooth(histogram({64: 0.99 * ISOLATED_BIN * grain}), grain, False)
 
 
 def test_noise_alone_hardly_ever_looks_like_rewards():
     """10,000 histograms of noise: none stands out, with a chance of 0.98."""
     noise = np.random.default_rng(1).laplace(0.0, 1.0, (10_000, BINS))
-    assert (noise.max(axis=1) <= FAR).all()
+    assert (noise.max(axis=1) <= ISOLATED_BIN).all()
 
 
 def test_smoothing_keeps_what_was_seen_and_what_may_be_next():
     shares = histogram({64: 0.8, 66: -0.01, 70: 0.003, -64: 0.2, -90: 0.003})
     assert smooth(shares, 1e-3, False)
-    assert shares[SIDE + 64] == pytest.approx(0.8 + HIDDEN * 1e-3)
-    assert shares[SIDE + 65] == pytest.approx(HIDDEN * 1e-3)
+    assert shares[SIDE + 64] == pytest.approx(0.8 + HIDDEN_MASS * 1e-3)
+    assert shares[SIDE + 65] == pytest.approx(HIDDEN_MASS * 1e-3)
     assert (shares >= 0).all()
     assert shares[SIDE + 66 :].sum() == shares[: SIDE - 66].sum() == 0.0
     # Rewards all on one side of 0, unless 0 is about their mean.

@@ -222,7 +222,7 @@ def learn_uncapped(params, state, t, arm, reward, phase, rng):
     note = dp_exp4.take_note(state.weights.pending, phase)
     if note < 0:
         return
-    notes, row = state.weights.pending.notes, dp_exp4.row_of(params, phase)
+    notes, row = state.weights.pending.notes, dp_exp4.batch_row(params, phase)
     for expert in range(params.experts):
         state.sums[row, expert] += math.floor(
             reward / notes[note, 0] / params.step * notes[note, expert + 1] + 0.5

@@ -1,1 +1,1 @@
-"""Estimates from rewards and losses."""
+"""Estimators: robust means, divergences, and probabilities and weights of arms and experts."""

@@ -1,7 +1,7 @@
-"""Histograms on signed powers of two, with noise: where rewards are, and where to cut them off.
+"""Noisy histograms on signed powers of two: where rewards lie, and where to truncate them.
 
-The k-th bin on a side has 2^(k-1-64) < |x| <= 2^(k-64), the middle one what is less. `shares` is
-the part of some rewards in each bin, with Laplace noise of scale `grain`.
+The k-th bin on a side holds 2^(k-1-64) < |x| <= 2^(k-64), the middle bin smaller numbers. `shares`
+is the fraction of rewards in each bin, with Laplace noise of scale `grain`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 
-SIDE = 128  # bins on each side of 0
+# Bins on each side of 0: magnitudes from 2^-64 to 2^64. More cost noise in empty bins.
+SIDE = 128
 BINS = 2 * SIDE + 1
-# In scales of its noise, what a bin has if it is not empty: FAR of all others, which noise does
-# less than once in a thousand histograms; next to a bin that is not empty NEAR, and AWAY more for
-# every bin between.
-FAR = math.log(BINS) + 10.0
-NEAR = 6.0
-AWAY = 1.0
-HIDDEN = 1.0  # scales of noise that the bin after the last one seen may hold unseen
-BIN_MEAN = 3.0 / 4.0  # mean of x for x uniform on (1/2, 1]
-BIN_VARIANCE = 1.0 / 48.0  # and its variance
+# Thresholds above which a bin counts as occupied, in noise scales. Guesses, except for the first.
+# A bin far from all occupied ones: noise exceeds it in fewer than one of a thousand histograms.
+ISOLATED_BIN = math.log(BINS) + 10.0
+# A bin next to an occupied one; and the extra for each bin between.
+ADJACENT_BIN = 6.0
+EXTRA_PER_GAP = 1.0
+# Noise scales of mass that the bin after the last occupied one may hold undetected. A guess.
+HIDDEN_MASS = 1.0
+# Mean and variance of x uniform on (1/2, 1].
+BIN_MEAN = 3.0 / 4.0
+BIN_VARIANCE = 1.0 / 48.0
 
 
 @kernel(borrows=True)
 def bin_of(x: float) -> int:
-    """The bin of a number: 0 in the middle, the largest at the ends."""
+    """Index of a number's bin."""
     fraction, exponent = math.frexp(abs(x))
-    if fraction == 0.5:  # a power of two is the largest of its bin
+    if fraction == 0.5:  # a power of two belongs to the bin below
         exponent -= 1
     size = min(max(exponent + SIDE // 2, 0), SIDE) if x != 0.0 else 0
     return SIDE + size if x > 0.0 else SIDE - size
@@ -43,20 +46,20 @@ def size_of(k: int) -> float:
 
 @kernel(borrows=True)
 def fullest(shares: np.ndarray, grain: float) -> int:
-    """How far from the middle the fullest bin is, or -1 where none stands out of the noise."""
+    """Distance of the fullest bin from the middle, or -1 if none exceeds the noise."""
     best = 0
     for i in range(BINS):
         if shares[i] > shares[best]:
             best = i
-    return abs(best - SIDE) if shares[best] > FAR * grain else -1
+    return abs(best - SIDE) if shares[best] > ISOLATED_BIN * grain else -1
 
 
 @kernel(borrows=True)
 def last_seen(shares: np.ndarray, grain: float, side: int, start: int) -> int:
-    """The furthest bin on a side (1 or -1) that is not empty, or 0; the fullest is at `start`."""
+    """The farthest occupied bin on a side (1 or -1), or 0; the fullest is at `start`."""
     near, last = start, 0
     for k in range(1, SIDE + 1):
-        needed = min(NEAR + AWAY * max(k - near - 1, 0), FAR)
+        needed = min(ADJACENT_BIN + EXTRA_PER_GAP * max(k - near - 1, 0), ISOLATED_BIN)
         if shares[SIDE + side * k] > needed * grain:
             near, last = max(near, k), k
     return last
@@ -64,27 +67,30 @@ def last_seen(shares: np.ndarray, grain: float, side: int, start: int) -> int:
 
 @kernel(borrows=True)
 def end_tail(shares: np.ndarray, grain: float, side: int, last: int) -> None:
-    """Beyond the last bin that was seen, keep what the noise may hide in the next one."""
+    """Empty the bins beyond the last occupied one, but for hidden mass in the next."""
     for k in range(1, SIDE + 1):
         i = SIDE + side * k
         shares[i] = max(shares[i], 0.0)
         if last == 0 or k > last + 1:
             shares[i] = 0.0
         elif k >= last:
-            shares[i] += HIDDEN * grain
+            shares[i] += HIDDEN_MASS * grain
 
 
 @kernel(borrows=True)
 def smooth(shares: np.ndarray, grain: float, centred: bool) -> bool:
-    """Take the noise out of a histogram as well as can be; False: nothing stands out of it.
+    """Remove the noise of empty bins; return False if no bin exceeds the noise.
 
-    `centred`: rewards lie on both sides of 0.
+    Args:
+        shares: the noisy histogram, changed in place.
+        grain: scale of its noise.
+        centred: whether rewards lie on both sides of 0.
     """
     start = fullest(shares, grain)
     if start < 0:
         return False
     up, down = last_seen(shares, grain, 1, start), last_seen(shares, grain, -1, start)
-    # Cutting off unseen gains would hide a good arm for good.
+    # Truncating undetected large rewards would hide a good arm for ever.
     end_tail(shares, grain, 1, max(up, start))
     end_tail(shares, grain, -1, max(down, start) if centred else down)
     shares[SIDE] = max(shares[SIDE], 0.0)
@@ -93,7 +99,7 @@ def smooth(shares: np.ndarray, grain: float, centred: bool) -> bool:
 
 @kernel(borrows=True)
 def cut_level(shares: np.ndarray, side: int, part: float) -> float:
-    """The lowest level that cuts off no more than this part of the side's mean; 0: it is empty."""
+    """Lowest level that truncates at most `part` of the side's mean; 0 if the side is empty."""
     mean = 0.0
     for k in range(1, SIDE + 1):
         mean += BIN_MEAN * size_of(k) * shares[SIDE + side * k]
@@ -110,7 +116,7 @@ def cut_level(shares: np.ndarray, side: int, part: float) -> float:
 
 @kernel(borrows=True)
 def mean_of(shares: np.ndarray, low: float, high: float) -> float:
-    """Of numbers moved into [-low, high]."""
+    """Mean of the numbers, clipped to [-low, high]."""
     mean = 0.0
     for k in range(1, SIDE + 1):
         x = BIN_MEAN * size_of(k)
@@ -120,7 +126,7 @@ def mean_of(shares: np.ndarray, low: float, high: float) -> float:
 
 @kernel(borrows=True)
 def variance_of(shares: np.ndarray, low: float, high: float) -> float:
-    """Of numbers moved into [-low, high]; never less than that within the bins."""
+    """Variance of the numbers, clipped to [-low, high]; at least that within the bins."""
     square, within, mean = 0.0, 0.0, mean_of(shares, low, high)
     for k in range(1, SIDE + 1):
         x = BIN_MEAN * size_of(k)

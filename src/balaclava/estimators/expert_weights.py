@@ -1,9 +1,8 @@
-"""Exponential weights over experts, and what must be kept of a decision until its loss comes.
+"""Exponential weights over experts, their advice, and the notes kept until a loss arrives.
 
-An arm is drawn from Q(i) = (1 - gamma) sum_j P_j advice[j, i] + gamma / K by drawing first whom
-to follow: with probability gamma nobody, and the arm is uniform; otherwise an expert from P, and
-the arm from that expert's advice. Only Q of the drawn arm is then computed, which takes N + K
-steps and not N K.
+An arm is drawn from Q(i) = (1 - gamma) sum_j P_j advice[j, i] + gamma / K in two steps. With
+probability gamma the arm is uniform; otherwise an expert is drawn from P, and the arm from that
+expert's advice. Only Q of the drawn arm is then computed, which takes N + K steps and not N K.
 """
 
 from __future__ import annotations
@@ -17,21 +16,22 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.arm_probabilities import LARGEST_LOSS_SUM, draw_arm
 from balaclava.frames.pending import Pending, begin_pending, new_note
 
-_SUM_TOLERANCE = 1e-9
+# Difference of a row's sum from 1: float rounding of user-made probabilities is far below it.
+_ADVICE_SUM_TOLERANCE = 1e-9
 
 
-class Weights(NamedTuple):
+class ExpertWeights(NamedTuple):
     """Weights of experts. A note holds Q(I), then each expert's advice for the drawn arm I."""
 
-    logs: np.ndarray  # [N]: log-weights, up to a common constant; raw ones would underflow
+    logs: np.ndarray  # [N]: log-weights up to a common constant; weights would underflow
     shares: np.ndarray  # [N]: P, the weights divided by their sum
     pending: Pending
 
 
 @kernel
-def begin_weights(experts: int, outstanding: int) -> Weights:
-    """All experts alike."""
-    return Weights(
+def begin_weights(experts: int, outstanding: int) -> ExpertWeights:
+    """Equal weights."""
+    return ExpertWeights(
         np.zeros(experts),
         np.full(experts, 1.0 / experts),
         begin_pending(outstanding, experts + 1),
@@ -39,16 +39,16 @@ def begin_weights(experts: int, outstanding: int) -> Weights:
 
 
 @kernel(borrows=True)
-def draw_advised(state: Weights, advice: np.ndarray, mixing: float, rng: Any) -> int:
-    """An arm from Q."""
+def draw_advised(state: ExpertWeights, advice: np.ndarray, mixing: float, rng: Any) -> int:
+    """Draw an arm from Q."""
     if mixing > 0.0 and rng.random() < mixing:
         return int(rng.random() * advice.shape[1])
     return draw_arm(advice[draw_arm(state.shares, rng)], rng)
 
 
 @kernel(borrows=True)
-def note_arm(state: Weights, advice: np.ndarray, mixing: float, arm: int) -> int:
-    """Keep what the loss of this decision will be weighed by; the number of the note."""
+def note_arm(state: ExpertWeights, advice: np.ndarray, mixing: float, arm: int) -> int:
+    """Keep Q and the advice for the drawn arm until its loss arrives; return the note's number."""
     row = new_note(state.pending)
     notes = state.pending.notes
     chance = 0.0
@@ -60,15 +60,15 @@ def note_arm(state: Weights, advice: np.ndarray, mixing: float, arm: int) -> int
     return int(state.pending.count[0])
 
 
-def last_chance(state: Weights) -> float:
-    """Q of the arm that was noted last."""
+def last_chance(state: ExpertWeights) -> float:
+    """Q of the last arm that was noted."""
     pending = state.pending
     return float(pending.notes[pending.count[0] % pending.numbers.size, 0])
 
 
 @kernel(borrows=True)
-def renew_shares(state: Weights) -> None:
-    """P from the log-weights, whose largest is moved to 0."""
+def renew_shares(state: ExpertWeights) -> None:
+    """Compute P from the log-weights, and shift the largest of these to 0."""
     top = -math.inf
     for expert in range(state.logs.size):
         top = max(top, state.logs[expert])
@@ -82,8 +82,8 @@ def renew_shares(state: Weights) -> None:
 
 
 @kernel(borrows=True)
-def learn_weights(state: Weights, row: int, step: float) -> None:
-    """log w_j -= step advice[j, I] / Q(I), by the note in `row`; step = eta times the loss."""
+def learn_weights(state: ExpertWeights, row: int, step: float) -> None:
+    """log w_j -= step advice[j, I] / Q(I), from the note in `row`; step is eta times the loss."""
     notes = state.pending.notes
     scaled = min(max(step / notes[row, 0], -LARGEST_LOSS_SUM), LARGEST_LOSS_SUM)
     for expert in range(state.logs.size):
@@ -92,24 +92,24 @@ def learn_weights(state: Weights, row: int, step: float) -> None:
 
 
 def fault_of_advice(advice: np.ndarray, experts: int | None, arms: int) -> str:
-    """What is wrong with advice[..., expert, arm], or "": rows must be distributions."""
+    """What is wrong with advice[..., expert, arm], or "". Its rows must be distributions."""
     if advice.ndim < 2 or advice.size == 0:
-        return f"has shape {advice.shape}; give one row an expert, one column an arm"
+        return f"has shape {advice.shape}; give one row per expert and one column per arm"
     if experts is not None and advice.shape[-2] != experts:
-        return f"is of {advice.shape[-2]} experts, not of {experts}"
+        return f"has {advice.shape[-2]} rows, not {experts}, one per expert"
     if advice.shape[-1] != arms:
-        return f"is about {advice.shape[-1]} arms, not about {arms}"
+        return f"has {advice.shape[-1]} columns, not {arms}, one per arm"
     wrong = ~(np.isfinite(advice) & (advice >= 0)).all(axis=-1)
     if wrong.any():
-        return f"of {_row(wrong)} holds what is not a probability"
-    wrong = np.abs(advice.sum(axis=-1) - 1.0) > _SUM_TOLERANCE
+        return f"of {_row(wrong)} must hold probabilities"
+    wrong = np.abs(advice.sum(axis=-1) - 1.0) > _ADVICE_SUM_TOLERANCE
     if wrong.any():
         return f"of {_row(wrong)} does not sum to 1; divide the row by its sum"
     return ""
 
 
 def as_advice(rows: Any) -> np.ndarray | None:
-    """A read-only copy as numbers, or None where that cannot be."""
+    """Return a read-only copy as numbers, or None if the rows are not numbers."""
     try:
         advice = np.array(rows, dtype=np.float64, order="C")
     except (TypeError, ValueError):

@@ -1,11 +1,11 @@
-"""Bernoulli divergences and the upper indices that invert them.
+"""Bernoulli divergences, and the upper confidence bounds that invert them.
 
-`kl(p, q)` is the relative entropy of two Bernoulli distributions. `private_kl(x, y, epsilon)` takes
-its place under differential privacy (Azize, Wu, Honda, Orabona, Ito, Basu 2025):
+`kl(p, q)` is the relative entropy of two Bernoulli distributions. `private_kl(x, y, epsilon)`
+replaces it under differential privacy (Azize, Wu, Honda, Orabona, Ito, Basu 2025):
 
     d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
 
-An upper index is the largest mean within a divergence of `level`.
+An upper bound is the largest mean within a divergence of `level`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def kl(p: float, q: float) -> float:
         divergence += p * math.log(p / q)
     if p < 1.0:
         divergence += (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
-    return max(divergence, 0.0)  # rounding may leave it at -1e-17
+    return max(divergence, 0.0)  # rounding may give -1e-17
 
 
 @kernel(borrows=True)
@@ -40,13 +40,13 @@ def entropy(p: float) -> float:
 
 @kernel(borrows=True)
 def kl_exceeds(p: float, q: float, level: float) -> bool:
-    """Whether kl(p, q) > level, most often without a logarithm.
+    """Whether kl(p, q) > level, usually without a logarithm.
 
     kl(p, q) is the integral of (x-p) / (x(1-x)) from p to q. As 1/(x(1-x)) is convex, Jensen's
     inequality puts it above (q-p)^2 / (2 m(1-m)), where m = (p+2q)/3.
     """
-    m = p + 2.0 * q  # three times it, and three times 1-m: no division
-    rest = (1.0 - p) + 2.0 * (1.0 - q)  # without the rounding error of 3-m near 1
+    m = p + 2.0 * q  # 3 m, to avoid a division
+    rest = (1.0 - p) + 2.0 * (1.0 - q)  # 3 (1 - m), without the rounding error of 3 - 3 m
     return 4.5 * (q - p) * (q - p) > level * m * rest or kl(p, q) > level
 
 
@@ -54,15 +54,15 @@ def kl_exceeds(p: float, q: float, level: float) -> bool:
 def kl_upper(p: float, level: float) -> float:
     """max{q in [p, 1] : kl(p, q) <= level}, to about 1e-13.
 
-    With 1-q = (1-p) e^-v and r = (q-p)/p the index solves
+    With 1-q = (1-p) e^-v and r = (q-p)/p the bound solves
 
         g(v) = (1-p) v - p log(1+r) = level,    g'(v) = r/(1+r).
 
-    g increases, is convex and g'' decreases, so that Newton's steps converge from anywhere: the
-    first may overshoot, the others come down on the root and never cross it. In v there is
-    neither the steep end of kl at q = 1 nor the cancellation at q = p.
+    g increases, is convex and g'' decreases, so that Newton's method converges from any start: the
+    first step may overshoot, the others decrease to the root. In v there is neither the steep end
+    of kl at q = 1 nor the cancellation at q = p.
     """
-    if level <= 1e-30 or p >= 1.0:  # the index is within 1e-15 of p
+    if level <= 1e-30 or p >= 1.0:  # the bound is within 1e-15 of p
         return p
     if p <= 1e-15:
         return max(-math.expm1(-level), p)
@@ -70,11 +70,11 @@ def kl_upper(p: float, level: float) -> float:
     small = math.sqrt(2.0 * level / odds)  # g(v) is odds v^2/2 at 0 ...
     start = small * (1.0 + (1.0 + 2.0 * odds) * small / 6.0)
     v = min(start, (level - p * math.log(p)) / (1.0 - p))  # ... and above its asymptote elsewhere
-    for _ in range(60):  # 3 or 4 will do
+    for _ in range(60):  # a guard: 3 or 4 steps are usual
         r = -odds * math.expm1(-v)
         step = ((1.0 - p) * v - p * math.log1p(r) - level) * (1.0 + r) / r
         v -= step
-        if abs(step) <= 1e-6 * v:  # what is left is below step^2/v
+        if abs(step) <= 1e-6 * v:  # the remaining error is below step^2/v
             break
     q = p - (1.0 - p) * math.expm1(-v)
     return min(max(q, p), 1.0)
@@ -84,8 +84,8 @@ def kl_upper(p: float, level: float) -> float:
 def private_kl(x: float, y: float, epsilon: float) -> float:
     """d_eps(x, y) in closed form.
 
-    For x <= y the minimum is at z = max(x, z*), z* = y e^-eps / (1 - y + y e^-eps); for x > y it
-    is that of (1-x, 1-y).
+    For x <= y the minimum is at z = max(x, z*), z* = y e^-eps / (1 - y + y e^-eps). For x > y it
+    is the value at (1-x, 1-y).
     """
     if x > y:
         x, y = 1.0 - x, 1.0 - y
@@ -101,8 +101,8 @@ def private_kl(x: float, y: float, epsilon: float) -> float:
 def private_kl_upper(x: float, level: float, epsilon: float) -> float:
     """max{y in [x, 1] : d_eps(x, y) <= level}.
 
-    d_eps(x, y) is kl(x, y) up to the y with z*(y) = x, where it has reached `switch`; beyond, it
-    inverts in closed form, and y = 1 costs no more than epsilon (1-x).
+    d_eps(x, y) is kl(x, y) up to the y with z*(y) = x, where it equals `switch`. Beyond, it
+    inverts in closed form, and d_eps(x, 1) is at most epsilon (1-x).
     """
     if x >= 1.0 or level >= epsilon * (1.0 - x):
         return 1.0

@@ -11,12 +11,12 @@ from balaclava.estimators.sample_pool import CHUNK, SamplePool, begin_pool
 
 
 class MedianOfMeans(NamedTuple):
-    """All samples, and the blocks that each arm's last estimate was made of."""
+    """All samples, and the blocks of each arm's last estimate."""
 
     samples: SamplePool
     blocks: np.ndarray  # by arm
     size: np.ndarray  # samples in a block, by arm
-    means: np.ndarray  # room for the means of the blocks
+    means: np.ndarray  # scratch space for the means of the blocks
 
 
 @kernel
@@ -34,10 +34,10 @@ def begin_median_of_means(arms: int, horizon: int, most_blocks: int) -> MedianOf
 def has_new_blocks(state: MedianOfMeans, arm: int, count: int, most_blocks: int) -> bool:
     """Whether k = min(most_blocks, n/2) or floor(n/k) changed since the arm's last estimate.
 
-    With k unchanged that is once in k new samples, so that work of order n costs n/k a sample.
+    With k unchanged it changes once in k new samples: O(n) work costs n/k per sample.
     """
     blocks = max(min(most_blocks, count // 2), 1)
-    # floor(n/k) != size, without a division: this is asked of every arm in every round.
+    # floor(n/k) != size, without a division: this runs for every arm in every round.
     size = state.size[arm]
     return bool(blocks != state.blocks[arm] or not blocks * size <= count < blocks * (size + 1))
 
@@ -53,7 +53,7 @@ def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int
     upper = select(state.means, blocks, blocks // 2)
     if blocks % 2 == 1:
         return upper
-    lower = state.means[0]  # the largest of those below the upper middle one
+    lower = state.means[0]  # the largest mean below the upper middle one
     for i in range(1, blocks // 2):
         lower = max(lower, state.means[i])
     return 0.5 * lower + 0.5 * upper
@@ -61,9 +61,9 @@ def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int
 
 @kernel(borrows=True)
 def select(values: np.ndarray, count: int, rank: int) -> float:
-    """The value of that rank (0 the least) among the first `count`, smaller ones moved before it.
+    """The value of that rank (0 the least) among the first `count`; smaller ones end before it.
 
-    Hoare's selection, in place; a library's sort would allocate.
+    Hoare's selection, in place: a library's sort would allocate.
     """
     low, high = 0, count - 1
     while low < high:
@@ -91,7 +91,7 @@ def select(values: np.ndarray, count: int, rank: int) -> float:
 
 @kernel(borrows=True)
 def _block_means(state: MedianOfMeans, arm: int, blocks: int, size: int) -> None:
-    # Sums, not differences of running sums: one wild sample would wipe out all that follow it.
+    # Sums, not differences of running sums: after one huge sample these would lose all digits.
     samples = state.samples
     chunk, place = samples.first[arm], 0
     for block in range(blocks):

@@ -1,4 +1,4 @@
-"""How unlikely a released sum is: rewards and the noise of several releases together.
+"""Large-deviation rates of noisy means: rewards and the noise of several releases together.
 
 Let S be the sum of n Bernoulli rewards of mean q and of m Laplace draws of scale 1/epsilon. By
 Markov's inequality for exp(-s epsilon S), at every s in [0, 1),
@@ -12,12 +12,12 @@ The rate is the best exponent that this gives,
     I_m(y) = sup over s of  s y + m log(1 - s^2),
 
 the second by convex duality: rewards explain the mean z, noise explains the rest. For m = 0 and
-x >= 0 it is n d_epsilon(x, q), the rate of Azize et al. (2025), in which I_m(y) is y: noise counts
-as if it were one draw, however many there are.
+x >= 0 it is n d_epsilon(x, q), the rate of Azize et al. (2025), in which I_m(y) is y: all draws of
+noise count as one.
 
-A Chernoff bound overstates the probability, by a factor that grows with the rate. What it leaves
-out is known to a few per cent: under the law tilted by s, S has a standard deviation sigma, and
-with lambda = s epsilon sigma (Esscher 1932)
+A Chernoff bound overstates the probability, by a factor that grows with the rate. The factor is
+known to a few per cent. Under the law tilted by s, S has a standard deviation sigma, and with
+lambda = s epsilon sigma (Esscher 1932)
 
     P(S <= n x)  is about  exp(-rate) M(lambda) / sqrt(2 pi),    M: Mills' ratio of the normal law.
 """
@@ -28,9 +28,12 @@ import math
 
 from balaclava._core.kernels import kernel
 
-_MOST_STEPS = 60
-_ACCURACY = 1e-3  # of s and of 1-s; that of the rate is its square
-_MOST_TILT = 1.0 - 2.0**-40  # nearer to 1, 1 - s^2 is lost to rounding
+# Newton steps at most: a guard. Any tilt gives a valid exponent.
+_TILT_STEPS = 60
+# Relative accuracy of s and of 1-s. The relative error of the rate is its square, 1e-6.
+_TILT_ACCURACY = 1e-3
+# Largest s: nearer to 1, 1 - s^2 has fewer than 13 correct bits.
+_MOST_TILT = 1.0 - 2.0**-40
 
 
 @kernel(borrows=True)
@@ -44,14 +47,14 @@ def tilted_mean(s: float, q: float, epsilon: float) -> float:
 def best_tilt(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
     """The s of the best exponent, for x < q.
 
-    Concave in s, with its slope 0 where epsilon n (z(s) - x) (1 - s^2) = 2 m s, z(s) the mean of
-    rewards tilted by exp(-epsilon s). Newton's steps start from the root for z = q, which is above
-    it, and stay between two sides. Whatever s they end at gives a valid exponent.
+    The exponent is concave in s, and its slope is 0 where epsilon n (z(s) - x) (1 - s^2) = 2 m s,
+    z(s) the mean of rewards tilted by exp(-epsilon s). Newton's method starts from the root for
+    z = q, which is above it, with bisection as a fallback. Every s gives a valid exponent.
     """
     y = epsilon * n * (q - x)
     s = min(y / (math.sqrt(draws * draws + y * y) + draws), _MOST_TILT)
     low, high = 0.0, s
-    for _ in range(_MOST_STEPS if q < 1.0 else 0):
+    for _ in range(_TILT_STEPS if q < 1.0 else 0):
         z = tilted_mean(s, q, epsilon)
         y, rest = epsilon * n * (z - x), 1.0 - s * s
         slope = y * rest - 2.0 * draws * s
@@ -64,14 +67,14 @@ def best_tilt(n: float, x: float, q: float, epsilon: float, draws: float) -> flo
         last, s = s, s + step
         if not low < s < high:
             s = 0.5 * (low + high)
-        if abs(s - last) <= _ACCURACY * min(s, 1.0 - s):
+        if abs(s - last) <= _TILT_ACCURACY * min(s, 1.0 - s):
             break
     return s
 
 
 @kernel(borrows=True)
 def exponent(s: float, n: float, x: float, q: float, epsilon: float, draws: float) -> float:
-    """What Markov's inequality gives at s, and at least 0, which s = 0 gives."""
+    """The exponent of Markov's inequality at s, and at least 0, its value at s = 0."""
     noise = draws * math.log1p(-s * s) if draws > 0.0 else 0.0
     tilt = epsilon * s
     rewards = -math.log(1.0 - q + q * math.exp(-tilt)) if q < 1.0 else tilt
@@ -80,7 +83,7 @@ def exponent(s: float, n: float, x: float, q: float, epsilon: float, draws: floa
 
 @kernel(borrows=True)
 def noisy_kl(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
-    """The rate of a released mean of n rewards being x or less if the true one is q, in [0, 1].
+    """Rate at which the released mean of n rewards is x or less, if the true mean is q in [0, 1].
 
     >>> round(noisy_kl(300, 0.5, 0.7, 0.1, 1), 4), round(noisy_kl(300, 0.5, 0.7, 0.1, 4), 4)
     (3.5932, 1.7732)
@@ -92,10 +95,10 @@ def noisy_kl(n: float, x: float, q: float, epsilon: float, draws: float) -> floa
 
 @kernel(borrows=True)
 def noisy_surprise(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
-    """-log of twice the probability that `noisy_kl` bounds, to 0.2: 0 at x = q, and above the rate.
+    """-log of twice the probability that `noisy_kl` bounds, within 0.2; 0 at x = q.
 
-    Mills' ratio is taken as a multiple of 4 / (3 lambda + sqrt(lambda^2 + 8)) (Sampford 1953) that
-    is exact at 0. There must be a draw of noise.
+    Mills' ratio is approximated by a multiple of 4 / (3 lambda + sqrt(lambda^2 + 8)) (Sampford
+    1953) that is exact at 0. There must be at least one draw of noise.
 
     >>> round(noisy_surprise(300, 0.5, 0.7, 0.1, 1), 3)
     5.6

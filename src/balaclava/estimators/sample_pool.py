@@ -1,7 +1,6 @@
-"""Every reward of every arm, in one pool.
+"""All rewards of all arms in one pool of linked chunks.
 
-Memory is that of `horizon` numbers, however they fall on the arms: an arm takes one chunk of the
-pool after the other and links them in order.
+Memory is that of about `horizon` numbers for every division among the arms.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 
-CHUNK = 64  # samples
+# Samples in a chunk: each arm wastes at most one chunk, and links cost 1/64 of the samples.
+CHUNK = 64
 
 
 class SamplePool(NamedTuple):
@@ -21,14 +21,14 @@ class SamplePool(NamedTuple):
     values: np.ndarray  # [chunk, place]
     totals: np.ndarray  # sum of each chunk
     following: np.ndarray  # the next chunk of the same arm
-    first: np.ndarray  # by arm
-    last: np.ndarray  # by arm
-    used: np.ndarray  # chunks taken
+    first: np.ndarray  # first chunk by arm
+    last: np.ndarray  # last chunk by arm
+    used: np.ndarray  # number of chunks in use
 
 
 @kernel
 def begin_pool(arms: int, horizon: int) -> SamplePool:
-    """An empty pool for `horizon` samples: an arm leaves at most its last chunk unfilled."""
+    """An empty pool for `horizon` samples; only the last chunk of an arm may be partly filled."""
     chunks = horizon // CHUNK + arms
     return SamplePool(
         values=np.zeros((chunks, CHUNK)),

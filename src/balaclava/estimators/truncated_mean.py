@@ -1,14 +1,14 @@
 """Shrinking truncation: the truncated mean of Bubeck, Cesa-Bianchi, Lugosi 2013.
 
 At time t the estimate counts sample s of an arm only if |X_s| <= (u s / log t^2)^(1/p), p = 1 + v,
-and divides by all n. As t grows the threshold of a stored sample shrinks. Turned around, X_s
+and divides by all n. As t grows the threshold of a stored sample shrinks. Equivalently, X_s
 counts while
 
     level(t) = (log t^2)^(1/p)  <=  (u s)^(1/p) / |X_s|
 
-so that its last time is known when it comes. Samples that count until the horizon go into a sum
-for good. The others, no more than 2 log T (1 + log T) of an arm on average by Markov's inequality,
-wait in a heap for the time they leave the sum.
+so that its last time is known at its arrival. Samples that count until the horizon enter a
+permanent sum. The others, at most 2 log T (1 + log T) of an arm on average by Markov's inequality,
+are in a heap until they leave the sum.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from balaclava._core.states import range_faults
 
 
 class ShrinkingTruncation(NamedTuple):
-    """The samples that count, and when those that will not always count leave."""
+    """Sums of the samples that count, and a heap of those that will leave."""
 
-    sums: np.ndarray  # of the samples that count, by arm
+    sums: np.ndarray  # sum of the samples that count, by arm
     leaving: np.ndarray  # size of the heap, by arm
     levels: np.ndarray  # [arm, place]: the last level at which the sample counts, least first
     values: np.ndarray  # [arm, place]
@@ -38,7 +38,7 @@ class ShrinkingTruncation(NamedTuple):
 
 @kernel
 def begin_truncation(arms: int, horizon: int) -> ShrinkingTruncation:
-    """No samples, and room for four times as many in a heap as the moment bound allows."""
+    """No samples, and heaps of four times the size that the moment bound implies."""
     room = min(64 + int(8.0 * math.log(horizon) ** 2), horizon)
     return ShrinkingTruncation(
         np.zeros(arms), np.zeros(arms, np.int64), np.zeros((arms, room)), np.zeros((arms, room))
@@ -64,7 +64,7 @@ def learn_truncation(
 ) -> None:
     """Add a sample to the `count` samples of the arm; `level` is that of the next decision.
 
-    A full heap, which only a false moment bound can bring about, lets its first sample go early.
+    A full heap drops its first sample early. That happens only if the moment bound is false.
     """
     if value == 0.0:
         return
@@ -82,7 +82,7 @@ def learn_truncation(
 
 @kernel(borrows=True)
 def truncated_sum(state: ShrinkingTruncation, arm: int, level: float) -> float:
-    """The sum of the samples that count at this level; levels only rise."""
+    """Sum of the samples that count at this level; levels never decrease."""
     while state.leaving[arm] > 0 and state.levels[arm, 0] < level:
         _leave(state, arm)
     return float(state.sums[arm])
@@ -103,9 +103,9 @@ def _wait(state: ShrinkingTruncation, arm: int, level: float, value: float) -> N
 
 @kernel(borrows=True)
 def _leave(state: ShrinkingTruncation, arm: int) -> None:
-    """Pop the first of the heap and take it out of the sum."""
+    """Pop the first sample of the heap and subtract it from the sum."""
     levels, values = state.levels[arm], state.values[arm]
-    # No sample in the heap is above (u s)^(1/p) / level(2): little of the sum is rounded away.
+    # Samples in the heap are at most (u s)^(1/p) / level(2): the subtraction loses few digits.
     state.sums[arm] -= values[0]
     state.leaving[arm] -= 1
     size = state.leaving[arm]

@@ -229,14 +229,14 @@ def test_bad_contexts_are_refused() -> None:
     agent = make("dp-linucb").agent(seed=1)
     good = np.full((3, 2), 0.5)
     cases = [
-        (None, "no features were given"),
+        (None, "features are missing"),
         (good[0], "shape"),
         (good[:2], "shape"),
-        ([["a", "b"]] * 3, "not numbers"),
+        ([["a", "b"]] * 3, "must be numbers"),
         (np.full((3, 2), math.nan), "finite"),
         (np.full((3, 2), math.inf), "finite"),
         (2 * good, "longer than feature_bound"),
-        ({"age": [0.1, 0.2, 0.3]}, "without names"),
+        ({"age": [0.1, 0.2, 0.3]}, "no feature names"),
     ]
     for context, words in cases:
         with pytest.raises(ContextError, match=words):

@@ -105,12 +105,21 @@ BAD_ADVICE: list[tuple[Any, str]] = [
     ("advice", "a str is not advice"),
     ([1.0, 0.0, 0.0], "a list of shape (3,) is not advice"),
     (np.full((2, N, K), 1 / K), "not advice"),
-    (np.full((N + 1, K), 1 / K), "is of 5 experts, not of 4"),
-    (np.full((N, K + 1), 1 / (K + 1)), "is about 4 arms, not about 3"),
+    (np.full((N + 1, K), 1 / K), "has 5 rows, not 4"),
+    (np.full((N, K + 1), 1 / (K + 1)), "has 4 columns, not 3"),
     (np.full((N, K), 0.5), "of expert 0 does not sum to 1"),
-    (np.vstack([np.eye(K), [[1.5, -0.5, 0.0]]]), "of expert 3 holds what is not a probability"),
-    (np.vstack([np.eye(K), [[math.nan, 0.5, 0.5]]]), "of expert 3 holds what is not a probability"),
-    (np.vstack([[[math.inf, 0, 0]], np.eye(K)]), "of expert 0 holds what is not a probability"),
+    (
+        np.vstack([np.eye(K), [[1.5, -0.5, 0.0]]]),
+        "of expert 3 must hold probabilities",
+    ),
+    (
+        np.vstack([np.eye(K), [[math.nan, 0.5, 0.5]]]),
+        "of expert 3 must hold probabilities",
+    ),
+    (
+        np.vstack([[[math.inf, 0, 0]], np.eye(K)]),
+        "of expert 0 must hold probabilities",
+    ),
 ]
 
 

@@ -19,8 +19,8 @@ from balaclava.policies.loss_policies import (
 )
 
 
-class Rates(NamedTuple):
-    """Those of exp3, and epsilon."""
+class Params(NamedTuple):
+    """The parameters of exp3's kernels, and epsilon."""
 
     arms: int
     outstanding: int
@@ -41,9 +41,9 @@ def learn(
 class LDPExp3(LocalPolicy, PrivateLossPolicy):
     """EXP3 on losses that each owner reports with Laplace noise.
 
-    For losses that an adversary chose and nobody but their owners may see. Where the operator may
-    see them, dp-htinf is better by far at a small epsilon: noise enters there once a batch, here
-    with every loss, and at epsilon near 1/sqrt(T) nothing is learned any more.
+    For losses that an adversary chose and only their owners may see. With a trusted operator
+    dp-htinf is far better at a small epsilon: it adds noise once per batch, this policy to every
+    loss. At an epsilon near 1/sqrt(T) it cannot learn.
 
     The owner of a loss l in [0, 1] reports l + Lap(1/epsilon). The policy is exp3 on reports, with
     the rates for T rounds and noise of scale 1/epsilon.
@@ -55,7 +55,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
     Parameters:
         horizon: T, number of rounds.
         epsilon: privacy loss of a report.
-        learning_rate_scale: multiplies eta, and gamma with it; privacy is untouched.
+        learning_rate_scale: multiplies eta, and gamma with it; never affects privacy.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
         outstanding: decisions that may wait for their losses at once; older ones are forgotten.
 
@@ -96,13 +96,13 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
             outstanding=self.outstanding,
         )
 
-    def constants(self) -> Rates:
-        return Rates(*self._exp3().constants(), self.epsilon)
+    def constants(self) -> Params:
+        return Params(*self._exp3().constants(), self.epsilon)
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """Those by which the arm was drawn: they follow from reports."""
+        """The probabilities by which the arm was drawn, computed from reports."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """That of exp3 for noise of scale 1/epsilon."""
+        """The bound of exp3 for noise of scale 1/epsilon."""
         return self._exp3().proved_bound(environment, horizon)

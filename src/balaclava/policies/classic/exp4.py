@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.expert_weights import (
-    Weights,
+    ExpertWeights,
     begin_weights,
     draw_advised,
     last_chance,
@@ -33,19 +33,19 @@ class Params(NamedTuple):
 
 
 @kernel
-def begin(params: Params) -> Weights:
+def begin(params: Params) -> ExpertWeights:
     return begin_weights(params.experts, params.outstanding)
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: Weights, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: Params, state: ExpertWeights, t: int, context: Any, rng: Any) -> tuple[int, int]:
     arm = draw_advised(state, context, params.mixing, rng)
     return arm, note_arm(state, context, params.mixing, arm)
 
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: ExpertWeights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     row = take_note(state.pending, phase)
     if row != FORGOTTEN:

@@ -1,1 +1,1 @@
-"""Policies that decide by features: linear bandits."""
+"""Linear contextual bandits."""

@@ -12,7 +12,7 @@ from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, factorise, solve_factor
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.lin_ts import best_arm, draw_coefficients
-from balaclava.policies.contextual.linear_context import block_of
+from balaclava.policies.contextual.linear_context import coefficient_block
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,
@@ -22,7 +22,7 @@ from balaclava.policies.contextual.private_sums import (
 
 
 class Beliefs(NamedTuple):
-    """Episodes, and what their releases say of the coefficients."""
+    """Episodes, and the posterior of the coefficients given their releases."""
 
     episodes: Episodes
     precision: np.ndarray  # [block, d, d]: P
@@ -30,7 +30,7 @@ class Beliefs(NamedTuple):
     factor: np.ndarray  # [block, d, d]: L of P = L L'
     white: np.ndarray  # [block, d]: L^-1 of the sums
     drawn: np.ndarray  # [block, d]: theta~ of the last decision
-    # To work in
+    # Scratch space
     covariance: np.ndarray  # [d, d]
     half: np.ndarray  # [d, d]
     rows: np.ndarray  # [d, d]
@@ -83,7 +83,7 @@ def weigh(params: Params, state: Beliefs, gram: np.ndarray) -> None:
 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: Beliefs, block: int, row: int, rng: Any) -> None:
-    """Release the row's episode, where it is settled: P += G C^-1 G, sums += G C^-1 b."""
+    """Release the row's episode if it is settled: P += G C^-1 G, sums += G C^-1 b."""
     if row == NO_ROW:
         return
     weigh(params, state, state.episodes.grams[block, row])
@@ -101,23 +101,23 @@ def settle_episode(params: Params, state: Beliefs, block: int, row: int, rng: An
 def learn(
     params: Params, state: Beliefs, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    block = block_of(state.drawn.shape[0], arm)
+    block = coefficient_block(state.drawn.shape[0], arm)
     row = add_reward(state.episodes, block, phase, reward, params.step)
     settle_episode(params, state, block, row, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: Beliefs, t: int, arm: int, phase: int, rng: Any) -> None:
-    block = block_of(state.drawn.shape[0], arm)
+    block = coefficient_block(state.drawn.shape[0], arm)
     settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
 
 
 @register
 class DPLinTS(PrivateLinearPolicy):
-    """Thompson sampling on sums that are released in episodes: noise is more uncertainty.
+    """Thompson sampling on sums that are released in episodes: noise widens the posterior.
 
-    The private kin of lin-ts. It needs no radius, and so no `radius_scale` to find, and is the
-    better one where arms have coefficients of their own (`disjoint`); where they share them,
+    The private version of lin-ts. It needs no radius, and so no tuned `radius_scale`. It is better
+    than dp-linucb if each arm has its own coefficients (`disjoint`); if the arms share them,
     dp-linucb with a radius_scale of 0.3 has the lower regret.
 
     Episodes and releases are those of dp-linucb. A release b of an episode whose features have the
@@ -126,27 +126,27 @@ class DPLinTS(PrivateLinearPolicy):
 
         theta~ from N(P^-1 q, P^-1),   P = d/S^2 I + sum of G C^-1 G,   q = sum of G C^-1 b
 
-    over the releases so far, and play the arm with the largest <theta~, x>. That is Bayes' rule
-    for what was released. A small release counts for little, by its own noise, where in a ridge
-    regression on the sum of all releases its noise would stay for good.
+    over the releases so far, and play the arm with the largest <theta~, x>. This is Bayes' rule
+    for the releases: the noise of a release lowers its weight. In a ridge regression on the sum of
+    all releases, the noise of an early one would stay for ever.
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
-        protected. What is released is what dp-linucb releases, and the draws of theta~ see nothing
-        else. The proof is in `balaclava.policies.contextual.private_sums`.
+        protected. The releases are those of dp-linucb, and theta~ is drawn from them alone. The
+        proof is in `balaclava.policies.contextual.private_sums`.
 
     Parameters:
-        features: how many numbers describe an arm (or their names).
-        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        features: number of features of an arm, or their names.
+        disjoint: whether the features are a participant's, and each arm has its own coefficients.
         epsilon: privacy loss.
         delta: probability outside it; 0 for Laplace noise.
-        feature_bound: no row of features is longer: privacy rests on it.
-        parameter_bound: S, how long the coefficients are expected to be.
-        ridge: lambda of det V, which says when an episode ends; nothing else here.
-        first_episode: decisions of an episode at least; 4 d deviations of the noise by default,
-            2 d with `disjoint`, where every arm has first episodes of its own.
+        feature_bound: largest norm of a row of features; the sensitivity depends on it.
+        parameter_bound: S, expected norm of the coefficients.
+        ridge: lambda in det V; here it only decides when an episode ends.
+        first_episode: least number of decisions of an episode; 4 d deviations of the noise by
+            default, 2 d with `disjoint`, since every arm has its own episodes.
         episode_growth: factor by which det V grows in an episode.
-        radius_scale: multiplies v; privacy is untouched.
+        radius_scale: multiplies v; never affects privacy.
 
     Example:
         >>> import balaclava as bl
@@ -172,5 +172,5 @@ class DPLinTS(PrivateLinearPolicy):
 
     @property
     def shortest(self) -> float:
-        """Less with `disjoint`: each arm has first episodes of its own."""
+        """Less with `disjoint`: each arm has its own episodes."""
         return 2.0 if self.disjoint else 4.0

@@ -19,7 +19,7 @@ from balaclava.frames.episodes import (
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.linear_context import block_of, row_of
+from balaclava.policies.contextual.linear_context import coefficient_block, context_row
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,
@@ -30,10 +30,10 @@ from balaclava.policies.contextual.private_sums import (
 
 
 class Optimism(NamedTuple):
-    """Episodes, and radii of what they released."""
+    """Episodes, and the radii of their releases."""
 
     episodes: Episodes
-    noise: np.ndarray  # [block]: what the noise of all releases adds to beta
+    noise: np.ndarray  # [block]: radius of the noise of all releases, added to beta
     radii: np.ndarray  # [block]: beta
 
     def faults(self, decisions: int) -> Iterator[str]:
@@ -56,7 +56,7 @@ def begin(params: Params) -> Optimism:
 
 @kernel(borrows=True)
 def renew_radius(params: Params, state: Optimism, block: int) -> None:
-    """beta: that of linucb, for half of the failures, and what noise adds."""
+    """Update beta: linucb's at half the failure probability, plus the radius of the noise."""
     failure = 0.5 * params.failure_probability / state.radii.size
     growth = state.episodes.known.growth[block]
     beta = radius(growth, params.ridge, params.spread, params.parameter_bound, failure)
@@ -70,7 +70,7 @@ def choose(
     episodes = state.episodes
     best, highest = 0, -math.inf
     for arm in range(params.arms):
-        block, x = block_of(state.radii.size, arm), context[row_of(context, arm)]
+        block, x = coefficient_block(state.radii.size, arm), context[context_row(context, arm)]
         if episodes.draws[block] == 0 or episodes.waiting[block] > 0:
             square = squared_width(episodes.made, block, x)
         else:
@@ -83,7 +83,7 @@ def choose(
 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: Optimism, block: int, row: int, rng: Any) -> None:
-    """Release the row's episode, where it is settled."""
+    """Release the row's episode if it is settled."""
     if row != NO_ROW:
         release_sum(params, state.episodes, block, row, rng)
         state.noise[block] += noise_radius(params, state.episodes, block)
@@ -94,14 +94,14 @@ def settle_episode(params: Params, state: Optimism, block: int, row: int, rng: A
 def learn(
     params: Params, state: Optimism, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    block = block_of(state.radii.size, arm)
+    block = coefficient_block(state.radii.size, arm)
     row = add_reward(state.episodes, block, phase, reward, params.step)
     settle_episode(params, state, block, row, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: Optimism, t: int, arm: int, phase: int, rng: Any) -> None:
-    block = block_of(state.radii.size, arm)
+    block = coefficient_block(state.radii.size, arm)
     settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
 
 
@@ -109,43 +109,41 @@ def forget(params: Params, state: Optimism, t: int, arm: int, phase: int, rng: A
 class DPLinUCB(PrivateLinearPolicy):
     """LinUCB on sums that are released in episodes, with one draw of noise each.
 
-    For rewards that must be protected where features of each person are known and may be public.
-    At small budgets of rounds, or where features say little, dp-imed without features is better.
-    Set `radius_scale` to 0.3 where regret counts more than the proof: at d = 10 features, 10 arms,
-    epsilon = 1 and delta = 1e-5 the regret after 10^5 rounds is then 278, where linucb has 100
-    (`benchmarks/contextual.py regret`). Where arms have coefficients of their own, dp-lin-ts is
-    better.
+    For rewards that must be protected, if the features of participants are known and may be
+    public. For short horizons, or uninformative features, dp-imed without features is better. Set
+    `radius_scale` to 0.3 if regret matters more than the proof. If each arm has its own
+    coefficients, dp-lin-ts is better.
 
-    An episode ends when det V of the decisions made has grown `episode_growth`-fold, and after
-    `first_episode` decisions at least. When its rewards are in or given up, the sum of r x over
-    those that came is released with noise and added up: b. With V = lambda I + sum of x x' over
-    the same decisions and theta = V^-1 b, play the arm with the largest
+    An episode ends when det V of the decisions made has grown `episode_growth`-fold, and after at
+    least `first_episode` decisions. When all its rewards are received or given up, the sum of r x
+    over the received ones is released with noise and added to b. With V = lambda I + sum of x x'
+    over the same decisions and theta = V^-1 b, play the arm with the largest
 
         <theta, x> + beta |x|_{V^-1},
         beta = R sqrt(2 log(1/delta') + log(det V / lambda^d)) + sqrt(lambda) S + noise,
 
-    where `noise` adds up what each draw can be in the V of its own release (see `private_sums`).
-    While episodes wait for rewards, the width is that of all decisions made, so that nothing is
-    explored twice. Few and large releases are what keeps the noise low: by default an episode has
-    4 s d decisions at least and lambda is 25 s, s the deviation of the noise.
+    where `noise` adds up a bound on each draw, in the V of its own release (see `private_sums`).
+    While episodes wait for rewards, the width is that of all decisions made, so that the policy
+    does not explore twice. Few and large releases keep the noise low: by default an episode has
+    at least 4 s d decisions and lambda is 25 s, s the standard deviation of the noise.
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
         protected. Each reward is in one sum, of L2 sensitivity `feature_bound`, which is released
         once, by the Gaussian mechanism with its exact calibration; at delta = 0 by Laplace noise
-        for the L1 sensitivity, feature_bound sqrt(d). Everything else follows from what was
-        released and from contexts. The proof is in `balaclava.policies.contextual.private_sums`.
+        for the L1 sensitivity, feature_bound sqrt(d). All else is computed from the releases and
+        the contexts. The proof is in `balaclava.policies.contextual.private_sums`.
 
     Parameters:
-        features: how many numbers describe an arm (or their names).
-        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        features: number of features of an arm, or their names.
+        disjoint: whether the features are a participant's, and each arm has its own coefficients.
         epsilon: privacy loss.
         delta: probability outside it; 0 for Laplace noise.
-        feature_bound: no row of features is longer: privacy rests on it.
-        ridge: lambda; 25 deviations of the noise by default.
-        first_episode: decisions of an episode at least; 4 d deviations by default.
+        feature_bound: largest norm of a row of features; the sensitivity depends on it.
+        ridge: lambda; 25 standard deviations of the noise by default.
+        first_episode: least number of decisions of an episode; 4 d deviations by default.
         episode_growth: factor by which det V grows in an episode.
-        radius_scale: multiplies beta; privacy is untouched.
+        radius_scale: multiplies beta; never affects privacy.
 
     Example:
         >>> import balaclava as bl
@@ -172,5 +170,5 @@ class DPLinUCB(PrivateLinearPolicy):
     kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """1: the arm follows from what was released and from the context."""
+        """1: the arm is determined by the releases and the context."""
         return 1.0

@@ -1,4 +1,4 @@
-"""LDP-LinUCB: optimism from rewards reported as coins, contexts public."""
+"""LDP-LinUCB: optimism from rewards reported by randomized response, contexts public."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.linear_context import CONTEXT_IS_PUBLIC, SPREAD, ContextualPolicy
+from balaclava.policies.contextual.linear_context import (
+    CONTEXT_IS_PUBLIC,
+    REWARD_SPREAD,
+    ContextualPolicy,
+)
 from balaclava.policies.contextual.linucb import Params, Regression, begin_regression, choose
 from balaclava.policies.contextual.linucb import learn as learn_linucb
 from balaclava.policies.local_policies import REPORTED, LocalBoundedPolicy, unit_bit_report
@@ -33,10 +37,10 @@ def learn(
 
 @register
 class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
-    """LinUCB on rewards that each owner reports as a coin; the contexts are public.
+    """LinUCB on rewards that each owner reports as one random bit; the contexts are public.
 
-    For rewards that nobody but their owners may see, where features of each person are known and
-    may be public.
+    For rewards that only their owners may see, if the features of participants are known and may
+    be public.
 
     The owner of a reward r in [0, 1] reports y = 1 with probability
     1/2 + (r - 1/2) tanh(epsilon/2), otherwise y = 0. Play linucb on 1/2 + (y - 1/2) /
@@ -45,15 +49,15 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
-        the whole trajectory; contexts are public and not protected. The chances of a report lie
-        between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon), whatever r is.
+        the whole trajectory; contexts are public and not protected. The report's probabilities lie
+        between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon) for every r.
 
     Parameters:
-        features: how many numbers describe an arm (or their names).
-        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        features: number of features of an arm, or their names.
+        disjoint: whether the features are a participant's, and each arm has its own coefficients.
         epsilon: privacy loss of a report.
         ridge: lambda.
-        radius_scale: multiplies beta; privacy is untouched.
+        radius_scale: multiplies beta; never affects privacy.
 
     Example:
         >>> import balaclava as bl
@@ -85,5 +89,5 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
 
     def constants(self) -> Params:
         shared: Any = {name: getattr(self, name) for name in Params._fields[:10]}
-        spread = SPREAD / math.tanh(0.5 * self.epsilon)
+        spread = REWARD_SPREAD / math.tanh(0.5 * self.epsilon)
         return Params(**shared, spread=spread, epsilon=self.epsilon)

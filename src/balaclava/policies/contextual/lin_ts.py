@@ -19,22 +19,26 @@ from balaclava.frames.pending import (
 )
 from balaclava.frames.ridge import add_to_factor, dot, solve_factor, solve_transposed
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.linear_context import block_of, keep_row, row_of
+from balaclava.policies.contextual.linear_context import (
+    coefficient_block,
+    context_row,
+    copy_features,
+)
 from balaclava.policies.contextual.linucb import LinearPolicy, Params
 
 Exploration = Annotated[
-    Literal["usual", "proved"], Range(meaning="how wide the draws are: R, or as the proof asks")
+    Literal["usual", "proved"], Range(meaning="width of the draws: R, or that of the proof")
 ]
 
 
 class Posterior(NamedTuple):
-    """What was learned of the coefficients: V = L L', and sums."""
+    """Posterior of the coefficients: V = L L', and sums."""
 
     factor: np.ndarray  # [block, d, d]: L
-    sums: np.ndarray  # [block, d]: b, of r x
+    sums: np.ndarray  # [block, d]: b, the sum of r x
     white: np.ndarray  # [block, d]: L^-1 b
     drawn: np.ndarray  # [block, d]: theta~ of the last decision
-    work: np.ndarray  # [d]
+    work: np.ndarray  # [d]: scratch space
     pending: Pending
 
 
@@ -75,10 +79,12 @@ def draw_coefficients(state: Any, v: float, rng: Any) -> None:
 
 @kernel(borrows=True)
 def best_arm(theta: np.ndarray, context: np.ndarray, arms: int) -> int:
-    """The arm with the highest mean by coefficients theta[block]; the lowest of several."""
+    """The arm with the highest mean under theta[block]; the lowest arm of a tie."""
     best, highest = 0, -math.inf
     for arm in range(arms):
-        mean = dot(theta[block_of(theta.shape[0], arm)], context[row_of(context, arm)])
+        mean = dot(
+            theta[coefficient_block(theta.shape[0], arm)], context[context_row(context, arm)]
+        )
         if mean > highest:
             best, highest = arm, mean
     return best
@@ -90,7 +96,9 @@ def choose(
 ) -> tuple[int, int]:
     draw_coefficients(state, draw_widths(params, t), rng)
     arm = best_arm(state.drawn, context, params.arms)
-    keep_row(params, context[row_of(context, arm)], state.pending.notes[new_note(state.pending)])
+    copy_features(
+        params, context[context_row(context, arm)], state.pending.notes[new_note(state.pending)]
+    )
     return arm, state.pending.count[0]
 
 
@@ -100,7 +108,7 @@ def learn(
 ) -> None:
     note = take_note(state.pending, phase)
     if note != FORGOTTEN:
-        block, x = block_of(state.sums.shape[0], arm), state.pending.notes[note]
+        block, x = coefficient_block(state.sums.shape[0], arm), state.pending.notes[note]
         for i in range(x.size):
             state.sums[block, i] += reward * x[i]
         add_to_factor(state.factor[block], x, state.work)
@@ -109,19 +117,19 @@ def learn(
 
 @register
 class LinTS(LinearPolicy):
-    """Draw the coefficients from what is known of them, and play the arm that is best by the draw.
+    """Draw the coefficients from their posterior and play the best arm under the draw.
 
-    Without privacy; dp-lin-ts is its private kin. Often better than linucb in practice where radii
-    are loose; linucb is the one with the better proof.
+    Without privacy; dp-lin-ts is the private version. Often better than linucb in practice, where
+    radii are loose; linucb has the better proof.
 
     With V = lambda I + sum of x x' and theta = V^-1 sum of r x, draw theta~ from
-    N(theta, v^2 V^-1) and play the arm with the largest <theta~, x>. By default v = R = 1/2, which
-    is what people use and has no proof; with exploration="proved" it is the paper's
+    N(theta, v^2 V^-1) and play the arm with the largest <theta~, x>. By default v = R = 1/2, the
+    usual choice, which has no proof; with exploration="proved" it is the paper's
     R sqrt(9 d log(t / delta')).
 
     Parameters:
-        features: how many numbers describe an arm (or their names).
-        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        features: number of features of an arm, or their names.
+        disjoint: whether the features are a participant's, and each arm has its own coefficients.
         exploration: "usual" or "proved".
         ridge: lambda.
         radius_scale: multiplies v.

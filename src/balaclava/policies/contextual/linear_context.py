@@ -1,8 +1,8 @@
-"""What the policies that decide by features share: the context they are given and how it is kept.
+"""The base of linear contextual policies: features as contexts, checked and kept with decisions.
 
-The kernels see a context as an array of two dimensions: a row an arm, or one row, the person's,
-where each arm has coefficients of its own ("disjoint"). The features of a decision are noted with
-it, so that a reward, however late, finds what it belongs to.
+The kernels see a context as an array of two dimensions. It has one row per arm, or a single row,
+the participant's, if each arm has its own coefficients ("disjoint"). The features of a decision are
+kept with it until its reward arrives.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from balaclava.errors import ContextError
 from balaclava.policies.base import BoundedPolicy
 from balaclava.policies.loss_policies import Outstanding
 
-FeatureCount = Annotated[int, Range(1, 10_000, "features of an arm, or of a person if disjoint")]
-FeatureBound = Annotated[
-    float, Range(1e-100, 1e100, "no row of a context is longer, in the Euclidean norm")
-]
+FeatureCount = Annotated[int, Range(1, 10_000, "features of an arm, or of a participant")]
+FeatureBound = Annotated[float, Range(1e-100, 1e100, "largest Euclidean norm of a context row")]
 ParameterBound = Annotated[
-    float, Range(0, 1e100, "the coefficients of the features are at most so long", open_low=True)
+    float, Range(0, 1e100, "largest Euclidean norm of the coefficients", open_low=True)
 ]
 RidgeWeight = Annotated[float, Range(1e-9, 1e12, "lambda of the ridge regression")]
-Disjoint = Annotated[bool, Range(meaning="whether each arm has coefficients of its own")]
+Disjoint = Annotated[bool, Range(meaning="whether each arm has its own coefficients")]
 LongFeatures = Annotated[
-    Literal["refuse", "clip"], Range(meaning="what happens to a row beyond feature_bound")
+    Literal["refuse", "clip"], Range(meaning="refuse or clip a row beyond feature_bound")
 ]
 
-SPREAD = 0.5  # rewards in [0, 1] are 1/2-sub-Gaussian
+# Rewards in [0, 1] are 1/2-sub-Gaussian (Hoeffding's lemma).
+REWARD_SPREAD = 0.5
 CONTEXT_IS_PUBLIC = "contexts count as public: they are not protected"
-_SLACK = 1e-9  # of a floating-point norm
+# Relative float error that a norm may have above feature_bound; `copy_features` removes it.
+_NORM_TOLERANCE = 1e-9
 
 
 @kernel(borrows=True)
-def block_of(blocks: int, arm: int) -> int:
-    """Whose coefficients are the arm's: everybody's, or its own."""
+def coefficient_block(blocks: int, arm: int) -> int:
+    """Index of the arm's coefficients: its own block, or the shared one."""
     return min(arm, blocks - 1)
 
 
 @kernel(borrows=True)
-def row_of(context: np.ndarray, arm: int) -> int:
-    """Which row of the context is the arm's."""
+def context_row(context: np.ndarray, arm: int) -> int:
+    """Index of the arm's row in the context."""
     return min(arm, context.shape[0] - 1)
 
 
 @kernel(borrows=True)
-def keep_row(params: Any, row: np.ndarray, note: np.ndarray) -> None:
-    """Note the features of a decision; no longer than the bound, whatever comes in."""
+def copy_features(params: Any, row: np.ndarray, note: np.ndarray) -> None:
+    """Copy the features of a decision, scaled down to the bound if they are longer."""
     square = 0.0
     for i in range(row.size):
         square += row[i] * row[i]
@@ -63,11 +63,11 @@ def keep_row(params: Any, row: np.ndarray, note: np.ndarray) -> None:
 
 
 class ContextualPolicy(BoundedPolicy):
-    """A policy that is given features with each decision, for rewards in a known range.
+    """A policy that decides by features, for rewards in a known range.
 
-    The mean of a reward, rescaled to [0, 1], is <theta, x>: x the row of the arm, and theta the
-    same for all arms; or x the person's features and theta the arm's own, with `disjoint`. Neither
-    is changed on the way: add an intercept, a feature that is always the same, if means need one.
+    The mean of a reward, rescaled to [0, 1], is <theta, x>. By default x is the arm's row and theta
+    the same for all arms. With `disjoint`, x is the participant's row and theta the arm's own.
+    Features are used unchanged: add a constant feature if the means need an intercept.
     """
 
     features: FeatureCount
@@ -79,22 +79,22 @@ class ContextualPolicy(BoundedPolicy):
     radius_scale: RadiusScale = 1.0
     failure_probability: FailureProbability = 0.01
     outstanding: Outstanding = 4096
-    feature_names: ClassVar[tuple[str, ...] | None] = None  # an object's own, where named
+    feature_names: ClassVar[tuple[str, ...] | None] = None  # set on the object if given
 
     def __post_init__(self) -> None:
         if isinstance(self.features, list | tuple):
             names = tuple(self.features)
             if not all(isinstance(name, str) and name.strip() for name in names):
-                raise self.refuse("features", "holds something else than names; give texts")
+                raise self.refuse("features", "must contain only non-empty strings")
             if not names or len(set(names)) < len(names):
-                raise self.refuse("features", "names no feature, or one twice")
+                raise self.refuse("features", "must name at least one feature, each once")
             object.__setattr__(self, "feature_names", names)
             object.__setattr__(self, "features", len(names))
         super().__post_init__()
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters as plain, JSON-able values; named features by their names."""
+        """The parameters as JSON values; named features by their names."""
         parameters = super().parameters
         if self.feature_names is not None:
             parameters["features"] = list(self.feature_names)
@@ -102,23 +102,31 @@ class ContextualPolicy(BoundedPolicy):
 
     @property
     def blocks(self) -> int:
-        """How many sets of coefficients there are."""
+        """Number of coefficient vectors: one per arm if disjoint, otherwise one."""
         return self.arms if self.disjoint else 1
 
     def checked_context(self, context: Any) -> np.ndarray:
-        """The features as the kernels take them, or an error that says what is wrong."""
+        """Return the features as an array for the kernels.
+
+        Args:
+            context: an array of features, or a mapping from feature names.
+
+        Raises:
+            ContextError: if they do not fit the policy or are longer than `feature_bound`.
+        """
         shape = (self.features,) if self.disjoint else (self.arms, self.features)
         needed = f"give {self.name} features of shape {shape}: ask(features)"
         if self.feature_names is not None:
             needed += ", or a mapping from " + ", ".join(self.feature_names)
         if context is None:
-            raise ContextError(f"no features were given; {needed}")
+            raise ContextError(f"features are missing; {needed}")
         if isinstance(context, Mapping):
             context = self._from_mapping(context, needed)
         try:
             rows = np.array(context, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ContextError(f"a {type(context).__name__} is not numbers; {needed}") from None
+            kind = type(context).__name__
+            raise ContextError(f"features must be numbers, not a {kind}; {needed}") from None
         if self.disjoint and rows.ndim == 1:
             rows = rows[None, :]
         if rows.shape != (1 if self.disjoint else self.arms, self.features):
@@ -131,21 +139,21 @@ class ContextualPolicy(BoundedPolicy):
         """Named features in the order of the policy's."""
         if self.feature_names is None:
             raise ContextError(
-                f"{self.name} was made without names of features, but got a mapping; make it with "
+                f"{self.name} has no feature names but got a mapping; construct it with "
                 f"features=[names], or {needed}"
             )
         missing = [name for name in self.feature_names if name not in context]
         unknown = [str(name) for name in context if name not in self.feature_names]
         if missing or unknown:
             parts = [f"lacks {', '.join(missing)}"] * bool(missing)
-            parts += [f"has {', '.join(unknown)}, which the policy does not know"] * bool(unknown)
+            parts += [f"has the unknown features {', '.join(unknown)}"] * bool(unknown)
             raise ContextError(f"the mapping {' and '.join(parts)}; {needed}")
         columns = [context[name] for name in self.feature_names]
         if self.disjoint:
             return columns
         if any(np.shape(column) != (self.arms,) for column in columns):
             raise ContextError(
-                f"a feature of the mapping is not one number for each of {self.arms} arms; {needed}"
+                f"each feature of the mapping must have {self.arms} numbers, one per arm; {needed}"
             )
         return np.transpose(columns)
 
@@ -153,7 +161,7 @@ class ContextualPolicy(BoundedPolicy):
         largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-300)
         directions = rows / largest  # squares of these are finite
         lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-        long = lengths > self.feature_bound * (1.0 + _SLACK) / largest
+        long = lengths > self.feature_bound * (1.0 + _NORM_TOLERANCE) / largest
         if not long.any():
             return np.ascontiguousarray(rows)
         if self.long_features == "refuse":
@@ -166,7 +174,7 @@ class ContextualPolicy(BoundedPolicy):
 
     @property
     def practice_context(self) -> np.ndarray:
-        """Rows of full length in which every feature counts alike, with signs of their own."""
+        """Rows of full length in which all features have the same size and varying signs."""
         return practice_rows(1 if self.disjoint else self.arms, self.features, self.feature_bound)
 
 
@@ -178,9 +186,9 @@ class PrivateContextualPolicy(ContextualPolicy):
 
 @functools.cache
 def practice_rows(rows: int, features: int, bound: float) -> np.ndarray:
-    """Rows of length `bound` with entries of one size: sign i of row a is the i-th bit of a.
+    """Rows of norm `bound` with entries of one size; sign i of row a is the i-th bit of a.
 
-    One reward then moves a sum as far as it can, in the L1 norm as in the L2 norm.
+    One reward then moves a sum as far as possible, both in the L1 and in the L2 norm.
     """
     signs = [[1.0 - 2.0 * ((row >> (i % 16)) & 1) for i in range(features)] for row in range(rows)]
     table = np.array(signs) * (bound / math.sqrt(features))

@@ -29,16 +29,16 @@ from balaclava.frames.ridge import (
 )
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
-    SPREAD,
+    REWARD_SPREAD,
     ContextualPolicy,
-    block_of,
-    keep_row,
-    row_of,
+    coefficient_block,
+    context_row,
+    copy_features,
 )
 
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """Parameters of the kernels."""
 
     arms: int
     features: int
@@ -50,19 +50,19 @@ class Params(NamedTuple):
     radius_scale: float
     failure_probability: float
     outstanding: int
-    spread: float = SPREAD  # R: what is learned from is R-sub-Gaussian
+    spread: float = REWARD_SPREAD  # R: the rewards or reports are R-sub-Gaussian
     epsilon: float = math.inf  # of a report
-    proved: bool = False  # whether draws are as wide as the proof of lin-ts asks
+    proved: bool = False  # whether lin-ts uses the width of its proof
 
 
 class Regression(NamedTuple):
-    """What was learned of the coefficients."""
+    """Ridge regression for the coefficients."""
 
-    ridge: Ridge  # of the decisions whose rewards came
-    sums: np.ndarray  # [block, d]: of r x
-    theta: np.ndarray  # [block, d]: V^-1 of that
+    ridge: Ridge  # V, of the decisions with rewards
+    sums: np.ndarray  # [block, d]: sum of r x
+    theta: np.ndarray  # [block, d]: V^-1 times the sum
     radii: np.ndarray  # [block]: beta
-    asked: np.ndarray  # [block]: decisions
+    asked: np.ndarray  # [block]: number of decisions
     pending: Pending
 
     def faults(self, decisions: int) -> Iterator[str]:
@@ -73,7 +73,7 @@ class Regression(NamedTuple):
 
 @kernel
 def begin_regression(params: Params) -> Regression:
-    """Nothing was learned."""
+    """A regression without data."""
     blocks, d = params.arms if params.disjoint else 1, params.features
     state = Regression(
         ridge=begin_ridge(blocks, d, params.ridge),
@@ -90,7 +90,7 @@ def begin_regression(params: Params) -> Regression:
 
 @kernel(borrows=True)
 def renew_radius(params: Params, state: Regression, block: int) -> None:
-    """beta of a block; the chance that any block's fails is shared among them."""
+    """Update beta of a block; the blocks share the failure probability."""
     failure = params.failure_probability / state.radii.size
     growth, bound = state.ridge.growth[block], params.parameter_bound
     state.radii[block] = params.radius_scale * radius(
@@ -104,7 +104,7 @@ def choose(
 ) -> tuple[int, int]:
     best, highest, fewest = 0, -math.inf, 0
     for arm in range(params.arms):
-        block, x = block_of(state.radii.size, arm), context[row_of(context, arm)]
+        block, x = coefficient_block(state.radii.size, arm), context[context_row(context, arm)]
         width = math.sqrt(squared_width(state.ridge, block, x))
         index = dot(state.theta[block], x) + state.radii[block] * width
         asked = state.asked[block]
@@ -115,9 +115,11 @@ def choose(
 
 @kernel(borrows=True)
 def note_decision(params: Params, state: Regression, arm: int, context: np.ndarray) -> int:
-    """Keep the features of the decision until its reward comes; its number."""
-    state.asked[block_of(state.radii.size, arm)] += 1
-    keep_row(params, context[row_of(context, arm)], state.pending.notes[new_note(state.pending)])
+    """Keep the features of the decision until its reward arrives; return its number."""
+    state.asked[coefficient_block(state.radii.size, arm)] += 1
+    copy_features(
+        params, context[context_row(context, arm)], state.pending.notes[new_note(state.pending)]
+    )
     return state.pending.count[0]
 
 
@@ -127,7 +129,7 @@ def learn(
 ) -> None:
     note = take_note(state.pending, phase)
     if note != FORGOTTEN:
-        block, x = block_of(state.radii.size, arm), state.pending.notes[note]
+        block, x = coefficient_block(state.radii.size, arm), state.pending.notes[note]
         theta, sums = state.theta[block], state.sums[block]
         surprise = reward - dot(theta, x)
         surprise /= 1.0 + add_row(state.ridge, block, x)
@@ -140,7 +142,7 @@ def learn(
 
 
 class LinearPolicy(ContextualPolicy):
-    """A policy without privacy that learns linear means."""
+    """A linear policy without privacy."""
 
     def constants(self) -> Params:
         return Params(*(getattr(self, name) for name in Params._fields[:10]))
@@ -148,23 +150,23 @@ class LinearPolicy(ContextualPolicy):
 
 @register
 class LinUCB(LinearPolicy):
-    """Play the arm whose mean could be highest, given the features of the round.
+    """Play the arm with the highest plausible mean, given the features of the round.
 
-    The baseline of all policies that decide by features, without privacy. lin-ts draws instead of
-    being optimistic; dp-linucb protects the rewards.
+    The baseline of all linear policies, without privacy. lin-ts samples instead of being
+    optimistic; dp-linucb protects the rewards.
 
-    With V = lambda I + sum of x x', theta = V^-1 sum of r x over the rewards that came, play the
+    With V = lambda I + sum of x x' and theta = V^-1 sum of r x over the rewards received, play the
     arm with the largest
 
         <theta, x> + beta |x|_{V^-1},
         beta = R sqrt(2 log(1/delta') + log(det V / lambda^d)) + sqrt(lambda) S.
 
     R = 1/2 for rewards in [0, 1], S is `parameter_bound`, delta' `failure_probability`. With
-    `disjoint` each arm has a V, a theta and a beta of its own.
+    `disjoint` each arm has its own V, theta and beta.
 
     Parameters:
-        features: how many numbers describe an arm (or their names).
-        disjoint: whether the features are a person's, and each arm has coefficients of its own.
+        features: number of features of an arm, or their names.
+        disjoint: whether the features are a participant's, and each arm has its own coefficients.
         ridge: lambda.
         radius_scale: multiplies beta.
 

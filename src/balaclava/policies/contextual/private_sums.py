@@ -1,22 +1,23 @@
-"""What the private linear policies share: sums of r x released in episodes, each once.
+"""The base of private linear policies: sums of r x, each released once, in episodes.
 
 Proof of privacy (dp-linucb, dp-lin-ts).
-    Fix the contexts, which are public, the randomness that is not noise, and when each reward
-    comes. A decision's episode follows from decisions made before it and from arrivals, so that
+    Fix the contexts, which are public, the randomness other than noise, and the arrival times of
+    rewards. A decision's episode is determined by earlier decisions and by arrivals, so that
     given the releases so far it is the same for neighbouring reward streams. One reward is in one
-    episode, hence in one released sum, which it moves by |r - r'| |x| <= feature_bound in the L2
+    episode, hence in one released sum. It moves the sum by |r - r'| |x| <= feature_bound in the L2
     norm (`frames.episodes` on rounding), and by sqrt(d) feature_bound in the L1 norm. Given all
     earlier releases the sum's release is (epsilon, delta)-private: a Gaussian by the analytic
     calibration, or, at delta = 0, Laplace noise in each coordinate. All other releases have the
-    same law for both streams, given those before them. So the releases together, and all decisions,
-    which follow from them and from public things, are (epsilon, delta)-private: adaptive parallel
-    composition. V is made from contexts and arrivals alone and needs no noise.
+    same law for both streams, given those before them. So the releases together are
+    (epsilon, delta)-private, by adaptive parallel composition, and so are all decisions, which are
+    computed from them and from public data. V is computed from contexts and arrivals alone and
+    needs no noise.
 
 Proof of the radius.
-    theta - theta* = V^-1 (S + N - ridge theta*), S the sum of x times the noise of rewards, N that
-    of privacy. |S|_{V^-1} is bounded by self-normalisation, whatever the contexts are, as the
-    noise of a reward is independent of what was decided before its release. N = sum of N_j, one
-    a release, and |N_j|_{V^-1} <= |N_j|_{V_j^-1}, since V has grown since V_j, the V of its own
+    theta - theta* = V^-1 (S + N - ridge theta*), S the sum of x times the noise of rewards, N the
+    noise of privacy. |S|_{V^-1} is bounded by self-normalisation, for all contexts, as the
+    noise of a reward is independent of all decisions before its release. N is the sum of N_j, one
+    per release, and |N_j|_{V^-1} <= |N_j|_{V_j^-1}, since V has grown since V_j, the V of its own
     release. V_j was fixed before N_j was drawn, and so (Laurent, Massart 2000, Lemma 1)
 
         |N_j|^2_{V_j^-1} <= s^2 (tr A + 2 |A|_F sqrt(y) + 2 |A| y),  A = V_j^-1,
@@ -46,27 +47,29 @@ from balaclava.frames.episodes import (
 from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
 from balaclava.policies.contextual.linear_context import (
-    SPREAD,
+    REWARD_SPREAD,
     PrivateContextualPolicy,
     RidgeWeight,
-    block_of,
-    keep_row,
-    row_of,
+    coefficient_block,
+    context_row,
+    copy_features,
 )
-from balaclava.privacy.exact_noise import grid_step
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT, grid_step
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
 from balaclava.privacy.mechanisms.laplace import laplace_vector_release
 
-RIDGE = 25.0  # of the ridge, in deviations of the noise times feature_bound
+# Default ridge in standard deviations of the noise times feature_bound. A guess: of the order of
+# the noise (docs/contextual.md).
+RIDGE_PER_DEVIATION = 25.0
 
-FirstEpisode = Annotated[int, Range(1, 2**53, "decisions of an episode, at least")]
+FirstEpisode = Annotated[int, Range(1, 2**53, "least number of decisions of an episode")]
 EpisodeGrowth = Annotated[
     float, Range(1, 1e100, "factor by which det V grows in an episode", open_low=True)
 ]
 
 
 class Params(NamedTuple):
-    """What the kernels need."""
+    """Parameters of the kernels."""
 
     arms: int
     features: int
@@ -82,19 +85,19 @@ class Params(NamedTuple):
     ridge: float
     first_episode: int
     log_growth: float
-    deviation: float  # of the noise in each coordinate of a release
-    step: float  # of the grid of r x
-    spread: float = SPREAD
+    deviation: float  # standard deviation of the noise in each coordinate of a release
+    step: float  # grid step of r x
+    spread: float = REWARD_SPREAD
 
 
 @kernel(borrows=True)
 def note_decision(params: Params, state: Episodes, arm: int, context: np.ndarray) -> int:
-    """The decision for the arm joins an episode: its phase; UNLEARNED where too many are open."""
+    """Add the decision to an episode and return its phase; UNLEARNED if too many are open."""
     note = free_note(state)
     if note == NO_ROW:
         return UNLEARNED
-    keep_row(params, context[row_of(context, arm)], state.pending.notes[note])
-    block = block_of(state.number.size, arm)
+    copy_features(params, context[context_row(context, arm)], state.pending.notes[note])
+    block = coefficient_block(state.number.size, arm)
     return add_decision(state, block, params.first_episode, params.log_growth)
 
 
@@ -112,7 +115,7 @@ def release_sum(params: Params, state: Episodes, block: int, row: int, rng: Any)
 
 @kernel(borrows=True)
 def noise_radius(params: Params, state: Episodes, block: int) -> float:
-    """What the noise of the last release adds to the radius, in the V of that release."""
+    """Bound on the noise of the last release, in the norm of the V of that release."""
     inverse, d = state.known.inverse[block], params.features
     release, blocks = state.draws[block], state.draws.size
     failure = 0.5 * params.failure_probability / blocks * 6.0 / (math.pi * release) ** 2
@@ -134,7 +137,7 @@ def noise_radius(params: Params, state: Episodes, block: int) -> float:
 
 
 class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
-    """A policy that protects rewards, all decisions of a run together, by sums of r x."""
+    """A policy that releases sums of r x; the guarantee covers the whole trajectory."""
 
     epsilon: Epsilon
     delta: Delta = 0.0
@@ -144,17 +147,17 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delta > 0.0 and self.epsilon > 700.0:
+        if self.delta > 0.0 and self.epsilon > LARGEST_EXPONENT:
             raise self.refuse("epsilon", "is too large for Gaussian noise; set delta = 0")
 
     @property
     def shortest(self) -> float:
-        """Of an episode's decisions by default, a feature and deviation of the noise."""
+        """Default least episode length, in features times standard deviations of the noise."""
         return 4.0
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the noise in a coordinate of a release."""
+        """Standard deviation of the noise in a coordinate of a release."""
         if self.delta > 0.0:
             return self.feature_bound / gaussian_shift(self.epsilon, self.delta)
         return math.sqrt(2.0 * self.features) * self.feature_bound / self.epsilon
@@ -162,7 +165,11 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
     def constants(self) -> Params:
         shared: Any = {name: getattr(self, name) for name in Params._fields[:11]}
         bound, noise = self.feature_bound, self.deviation
-        ridge = self.ridge if self.ridge is not None else max(RIDGE * noise * bound, bound**2)
+        ridge = (
+            self.ridge
+            if self.ridge is not None
+            else max(RIDGE_PER_DEVIATION * noise * bound, bound**2)
+        )
         first = self.first_episode
         if first is None:
             first = math.ceil(min(max(self.shortest * noise / bound * self.features, 1.0), 2.0**53))
@@ -177,7 +184,7 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
         )
 
     def released(self, state: Any) -> Sequence[ArmRelease]:
-        """All that was released, a set of coefficients an entry; there are no means of arms."""
+        """The releases, one entry per coefficient vector; there are no means of arms."""
         episodes = state.episodes
         return [
             ArmRelease(

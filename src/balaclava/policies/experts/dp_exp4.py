@@ -13,7 +13,7 @@ from balaclava._core.kernels import kernel
 from balaclava._core.number_format import rounded_up
 from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.estimators.expert_weights import (
-    Weights,
+    ExpertWeights,
     begin_weights,
     draw_advised,
     last_chance,
@@ -33,39 +33,41 @@ from balaclava.privacy.mechanisms.analytic_gaussian import (
 )
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
+# Largest gamma. A guess: above, most arms would be drawn uniformly and little is learned.
 MOST_MIXING = 0.5
 Noise = Literal["laplace", "gaussian"]
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
+    """Parameters of the kernels."""
 
     experts: int
     outstanding: int
     learning_rate: float  # eta
     batch: int  # tau, whole
     mixing: float  # gamma
-    width: float  # K / gamma: what one loss moves an expert's sum by, at most
-    step: float  # of the grid on which the sums are exact
-    epsilon: float  # of one expert's release, or of all together where the noise is Gaussian
-    delta: float  # of the release where the noise is Gaussian, else 0
+    width: float  # K / gamma: sensitivity of an expert's sum
+    step: float  # grid step on which the sums are exact
+    epsilon: float  # of one expert's release; of all together with Gaussian noise
+    delta: float  # of the release with Gaussian noise, otherwise 0
     noise_scale: float  # lambda: the noise in an expert's mean has the variance 2 lambda^2
 
 
-ROWS = 4  # batches under way: decisions that wait are fewer than one batch has, and span two
+# Rows for open batches: waiting decisions are fewer than a batch, and so span at most two.
+OPEN_BATCHES = 4
 
 
 class State(NamedTuple):
-    """The weights, which change when a batch settles, and the batches under way, by row."""
+    """The weights, which change when a batch settles, and the open batches by row."""
 
-    weights: Weights
-    left: np.ndarray  # [row]: decisions that have no loss and were not given up
-    lost: np.ndarray  # [row]: those that were given up
-    sums: np.ndarray  # [row, N], in grid steps: raw, and never read but to be released
-    released: np.ndarray  # [N]: the last answers
+    weights: ExpertWeights
+    left: np.ndarray  # [row]: decisions without a loss that were not given up
+    lost: np.ndarray  # [row]: decisions that were given up
+    sums: np.ndarray  # [row, N]: in grid steps, raw: read only to be released
+    released: np.ndarray  # [N]: the last release
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, lost=self.lost)
         yield from range_faults(0, MOST_PLANNED, left=self.left)
 
@@ -74,9 +76,9 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     return State(
         weights=begin_weights(params.experts, params.outstanding),
-        left=np.zeros(ROWS, np.int64),
-        lost=np.zeros(ROWS, np.int64),
-        sums=np.zeros((ROWS, params.experts)),
+        left=np.zeros(OPEN_BATCHES, np.int64),
+        lost=np.zeros(OPEN_BATCHES, np.int64),
+        sums=np.zeros((OPEN_BATCHES, params.experts)),
         released=np.zeros(params.experts),
     )
 
@@ -84,19 +86,19 @@ def begin(params: Params) -> State:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     pending = state.weights.pending
-    if next_is_taken(pending):  # the oldest decision makes room: it counts as given up
+    if next_is_taken(pending):  # the oldest decision is given up for the new one
         forget(params, state, t, 0, pending.count[0] + 1 - pending.numbers.size, rng)
     arm = draw_advised(state.weights, context, params.mixing, rng)
     number = note_arm(state.weights, context, params.mixing, arm)
     if (number - 1) % params.batch == 0:
-        state.left[row_of(params, number)] = params.batch
+        state.left[batch_row(params, number)] = params.batch
     return arm, number
 
 
 @kernel(borrows=True)
-def row_of(params: Params, number: int) -> int:
-    """The row of a decision's batch, by the order of decisions."""
-    return (number - 1) // params.batch % ROWS
+def batch_row(params: Params, number: int) -> int:
+    """Row of a decision's batch, by the order of decisions."""
+    return (number - 1) // params.batch % OPEN_BATCHES
 
 
 @kernel(borrows=True)
@@ -106,7 +108,7 @@ def learn(
     note = take_note(state.weights.pending, phase)
     if note == FORGOTTEN:
         return
-    notes, row = state.weights.pending.notes, row_of(params, phase)
+    notes, row = state.weights.pending.notes, batch_row(params, phase)
     most = math.floor(params.width / params.step)
     ratio = reward / notes[note, 0] / params.step
     for expert in range(params.experts):
@@ -118,22 +120,22 @@ def learn(
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     if take_note(state.weights.pending, phase) != FORGOTTEN:
-        row = row_of(params, phase)
+        row = batch_row(params, phase)
         state.lost[row] += 1
         settle(params, state, row, rng)
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, row: int, rng: Any) -> None:
-    """Once nothing of the batch is awaited: a release, if at least half of the losses came."""
+    """Count a settled decision; release the complete batch if half of its losses arrived."""
     state.left[row] -= 1
     if state.left[row] > 0:
         return
-    came = params.batch - state.lost[row]
-    if 2 * came >= params.batch:
+    received = params.batch - state.lost[row]
+    if 2 * received >= params.batch:
         release(params, state, row, rng)
         for expert in range(params.experts):
-            state.weights.logs[expert] -= params.learning_rate * state.released[expert] / came
+            state.weights.logs[expert] -= params.learning_rate * state.released[expert] / received
     state.sums[row, :] = 0.0
     state.lost[row] = 0
     renew_shares(state.weights)
@@ -141,12 +143,12 @@ def settle(params: Params, state: State, row: int, rng: Any) -> None:
 
 @kernel(borrows=True)
 def release(params: Params, state: State, row: int, rng: Any) -> None:
-    """The experts' sums with noise: each by itself, or, with Gaussian noise, all in one."""
+    """Release the experts' sums: each by itself, or with Gaussian noise as one array."""
     answers = state.released
     for expert in range(params.experts):
         answers[expert] = state.sums[row, expert] * params.step
     if params.delta > 0.0:
-        length = math.sqrt(params.experts) * params.width  # what one loss moves them by, in L2
+        length = math.sqrt(params.experts) * params.width  # L2 sensitivity
         gaussian_vector_release(rng, answers, length, params.epsilon, params.delta, answers)
         return
     for expert in range(params.experts):
@@ -157,52 +159,52 @@ def release(params: Params, state: State, row: int, rng: Any) -> None:
 class DPExp4(PrivateExpertPolicy):
     """EXP4 in batches, at the end of which each expert's estimated loss is released with noise.
 
-    For very many experts, a small epsilon and a very long horizon: its regret grows as
-    N^(1/6) T^(2/3) / epsilon^(1/3), but with constants by which its bound is the least only from
-    about 10^5 experts and 10^12 rounds on. Short of that dp-htinf-experts or ldp-exp4 is better;
-    `bl.recommend_experts` compares. Horizons that are too short for its batches are refused.
-    Gaussian noise is a quarter of the paper's at epsilon 1 and delta 1e-5, whatever the experts,
-    and less than that of delta = 0 from seven experts on.
+    For very many experts, a small epsilon and a very long horizon. Its regret grows as
+    N^(1/6) T^(2/3) / epsilon^(1/3), but with such constants that its bound is the least only from
+    about 10^5 experts and 10^12 rounds on. Otherwise dp-htinf-experts or ldp-exp4 is better;
+    `bl.recommend_experts` compares them. Horizons that are too short for its batches are refused.
+    At epsilon 1 and delta 1e-5, Gaussian noise is a quarter of the paper's for every number of
+    experts, and less than that of delta = 0 from seven experts on.
 
-    With n = N log(1/delta), or (N/3)^2 for delta = 0, or N epsilon^2 / (18 m^2) for Gaussian noise,
-    where m is the largest shift that keeps epsilon and delta, L = log(N T) and l = log N,
+    Let n = N log(1/delta), or (N/3)^2 for delta = 0, or N epsilon^2 / (18 m^2) for Gaussian noise,
+    where m is the largest shift that keeps epsilon and delta. With L = log(N T) and l = log N,
 
         eta = n^(1/6) L^(1/3) l^(1/3) / (T^(1/3) K^(1/2) epsilon^(1/3))
         tau = n^(1/3) L^(2/3) T^(1/3) / (epsilon^(2/3) l^(1/3)), rounded up
         gamma = max{eta^(1/3) n^(1/3) K^(2/3) L^(2/3) / (epsilon tau)^(2/3),
                     12 eta K n^(1/2) L / (epsilon tau)}.
 
-    The weights stand still for tau rounds, in each of which the arm I is drawn from
+    The weights are constant for tau rounds, in each of which the arm I is drawn from
 
         Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K.
 
     Then w_j <- w_j exp(-eta (m_j + Lap(lambda))), where m_j is the mean of l(I) mu_j(I) / Q(I)
-    over the losses of the batch that came, if at least half of them did, and
-    lambda = 3 K n^(1/2) / (gamma tau epsilon); Gaussian noise has the same variance, 2 lambda^2.
+    over the received losses of the batch, if at least half were received, and
+    lambda = 3 K n^(1/2) / (gamma tau epsilon). Gaussian noise has the same variance, 2 lambda^2.
     A batch that the horizon cuts off changes nothing.
     (The printed first branch of gamma lacks log^(1/3)(1/delta).)
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory with respect to the losses.
-        A loss enters one batch. As Q(I) >= gamma / K it moves each of the N sums by K / gamma at
-        most; each is released once with epsilon_0 = epsilon / (3 n^(1/2)), and N such releases
-        come to (epsilon, delta) by advanced composition, or basic where that is less; for
-        delta = 0 it is epsilon_0 = epsilon / N, by basic composition (not in the paper). Settings
-        where neither holds are refused (none with epsilon <= 1 and delta <= 1/e). With Gaussian
-        noise (not in the paper either) the N sums are one release of an array, which one loss
-        moves by N^(1/2) K / gamma at most in the L2 norm: the noise is calibrated for that, and
-        there is nothing to compose, as no loss enters two batches. Each term of
+        A loss enters one batch. As Q(I) >= gamma / K it moves each of the N sums by at most
+        K / gamma. Each sum is released once with epsilon_0 = epsilon / (3 n^(1/2)), and N such
+        releases compose to (epsilon, delta) by advanced composition, or by basic composition if
+        that is less. For delta = 0, epsilon_0 = epsilon / N by basic composition (not in the
+        paper). Settings where neither holds are refused (none with epsilon <= 1 and
+        delta <= 1/e). With Gaussian noise (not in the paper either) the N sums are one release of
+        an array, which one loss moves by at most N^(1/2) K / gamma in the L2 norm. The noise is
+        calibrated for that, and nothing composes, as no loss enters two batches. Each term of
         a sum is rounded onto a grid of 2^-20 of K / gamma, so that sums are exact. Advanced
-        composition leaves a third of epsilon unspent, and decisions show little of one release:
+        composition leaves a third of epsilon unspent, and decisions reveal little of one release:
         audits by games find far less than epsilon.
 
     Parameters:
         experts: N.
         horizon: T.
         epsilon: privacy loss.
-        delta: probability outside it. 0 is allowed, and has less noise up to 9 log(1/delta)
+        delta: probability outside it. 0 is allowed, and has less noise for up to 9 log(1/delta)
             experts, about 100 at delta = 1e-5.
-        learning_rate_scale: multiplies eta, from which gamma follows; privacy is untouched.
+        learning_rate_scale: multiplies eta, which determines gamma; never affects privacy.
         noise: "laplace", as in the paper, or "gaussian", which needs a delta above 0.
         outstanding: decisions that may wait for their losses at once; older ones are given up.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
@@ -247,20 +249,19 @@ class DPExp4(PrivateExpertPolicy):
         if self.noise == "laplace" and total > self.epsilon * (1.0 + 1e-12):
             raise self.refuse(
                 "delta",
-                f"is too large for epsilon = {rounded_up(self.epsilon)}: the noise of the paper "
-                f"would cost epsilon = {rounded_up(total, '.3g')}; lower delta",
+                f"is too large for epsilon = {rounded_up(self.epsilon)}: the paper's noise "
+                f"composes to epsilon = {rounded_up(total, '.3g')}; lower delta",
             )
         if (mixing := self.constants().mixing) > MOST_MIXING:
             raise self.refuse(
                 "horizon",
-                f"is too short: gamma, the share of arms that are drawn blindly, would have to be "
-                f"{mixing:.2g}, above {MOST_MIXING:g}; raise horizon or epsilon, or lower "
-                "learning_rate_scale",
+                f"is too short: gamma, the share of uniform draws, would be {mixing:.2g}, above "
+                f"{MOST_MIXING:g}; raise horizon or epsilon, or lower learning_rate_scale",
             )
 
     @property
     def _cost(self) -> float:
-        """n, by which a release has epsilon / (3 sqrt(n)), or Gaussian noise of that variance."""
+        """n: a release has epsilon / (3 sqrt(n)), or Gaussian noise of that variance."""
         if self.noise == "gaussian":
             if self.delta == 0.0:
                 raise self.refuse("delta", 'must be above 0 for noise = "gaussian"; raise it')
@@ -302,10 +303,10 @@ class DPExp4(PrivateExpertPolicy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.
 
-        The proof of Theorem 4.5 with the variance of the noise, 2 lambda^2, where it has a bound
-        on the square of the largest draw, 10 lambda^2 L^2. It asks that no draw is beyond
-        4 lambda L, which N T draws keep but for (N T)^-3; Gaussian ones of that variance are
-        beyond it more rarely, with a chance of exp(-4 L^2) each.
+        The proof of Theorem 4.5 with the variance of the noise, 2 lambda^2, in place of a bound
+        on the square of the largest draw, 10 lambda^2 L^2. It assumes that no draw exceeds
+        4 lambda L, which fails for N T draws with probability (N T)^-3. Gaussian draws of that
+        variance exceed it less often, with probability exp(-4 L^2) each.
         """
         if horizon > self.horizon or not self.competes_in(environment):
             return None

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
-from balaclava.estimators.expert_weights import Weights, last_chance
+from balaclava.estimators.expert_weights import ExpertWeights, last_chance
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic.exp4 import begin, choose
@@ -22,7 +22,7 @@ from balaclava.policies.loss_policies import (
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
+    """Parameters of the kernels."""
 
     experts: int
     outstanding: int
@@ -33,7 +33,7 @@ class Params(NamedTuple):
 
 @kernel(borrows=True)
 def learn(
-    params: Any, state: Weights, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Any, state: ExpertWeights, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     learn_report(params, state, t, arm, unit_laplace_report(params, reward, 1.0, rng), phase, rng)
 
@@ -42,10 +42,10 @@ def learn(
 class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     """EXP4 on losses that each owner reports with Laplace noise.
 
-    For losses that nobody but their owners may see, and, where the operator is trusted, for many
-    experts and a moderate epsilon: the number of experts enters its regret through its logarithm
-    only. At an epsilon near 1/sqrt(T) nothing can be learned this way; dp-exp4 and
-    dp-htinf-experts still do. `bl.recommend_experts` compares.
+    For losses that only their owners may see. With a trusted operator it suits many experts and a
+    moderate epsilon: its regret depends on the number of experts only through a logarithm. At an
+    epsilon near 1/sqrt(T) it cannot learn; dp-exp4 and dp-htinf-experts still do.
+    `bl.recommend_experts` compares them.
 
     The owner of a loss l in [0, 1] reports y = l + Lap(1/epsilon). The policy is exp4 on reports:
     arm I is drawn from Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K, and
@@ -56,7 +56,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     The paper asks for epsilon <= 1; its proof holds for every epsilon. Its eta is far too low,
     since the proof overstates the noise: set `learning_rate_scale`, about 10 at epsilon = 1 and
     more below. The bound holds at any scale, and `bl.recommend_experts(..., tuned=True)` finds
-    the one at which it is least.
+    the scale with the least bound.
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
@@ -66,7 +66,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         experts: N.
         horizon: T.
         epsilon: privacy loss of a report.
-        learning_rate_scale: multiplies eta, and gamma with it; privacy is untouched.
+        learning_rate_scale: multiplies eta, and gamma with it; never affects privacy.
         outstanding: decisions that may wait for their losses at once; older ones are forgotten.
         outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
@@ -106,8 +106,8 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         if (mixing := self.constants().mixing) > 1.0:
             raise self.refuse(
                 "horizon",
-                f"is too short: gamma, the share of arms that are drawn blindly, would have to be "
-                f"{mixing:.2g}, above 1; raise it, or lower learning_rate_scale",
+                f"is too short: gamma, the share of uniform draws, would be {mixing:.2g}, above 1; "
+                "raise horizon, or lower learning_rate_scale",
             )
 
     def constants(self) -> Params:
@@ -131,7 +131,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """log N / eta + gamma T + eta T K (1 + 2 / epsilon^2) + 1.
 
-        The proof of Theorem 4.4 with the variance of the noise, 2 / epsilon^2, where it has the
+        The proof of Theorem 4.4 with the variance of the noise, 2 / epsilon^2, in place of the
         square of the largest of T draws; at most 2 sqrt(33 T K log N) log(K T) / epsilon + 1.
         """
         if horizon > self.horizon or not self.competes_in(environment):
