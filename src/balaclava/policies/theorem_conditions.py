@@ -36,6 +36,18 @@ def draws_its_means(policy: Any, environment: Any) -> bool:
     return bool(environment.independent and outliers <= (policy.contamination or 0.0))
 
 
+def unit_gaps(policy: Any, environment: Any) -> tuple[np.ndarray, float] | None:
+    """The gaps divided by the width of `reward_range`, and that width, which scales regret back.
+
+    None if rewards may leave the range or are not independent draws of the environment's means.
+    """
+    low, high = policy.reward_range
+    least, most = environment.reward_range
+    if least < low or most > high or not draws_its_means(policy, environment):
+        return None
+    return environment.gaps / (high - low), high - low
+
+
 def moments_hold(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
     """Whether arms have laws whose moments, raw or central, are at most `moment_bound`.
 

@@ -9,7 +9,6 @@ from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import Pools, choose_in_batches
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.bounded.batched import (
     begin,
     double_pulls,
@@ -19,6 +18,7 @@ from balaclava.policies.bounded.batched import (
 )
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.theorem_conditions import unit_gaps
 
 Alpha = Annotated[float, Range(3, meaning="scale of exploration", open_low=True)]
 

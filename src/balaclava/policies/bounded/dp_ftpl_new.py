@@ -11,7 +11,7 @@ from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded._gaps import unit_gaps
+from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.guarantee import Scope
 from balaclava.privacy.mechanisms.perturbed_index import IndexLaw
 from balaclava.privacy.mechanisms.truncated_laplace import (

@@ -20,7 +20,6 @@ from balaclava.frames.pools import (
     open_batch,
 )
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.bounded.batched import (
     BatchRatio,
     GrowingBatchPolicy,
@@ -30,6 +29,7 @@ from balaclava.policies.bounded.batched import (
     learn_growing,
 )
 from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.theory.imed_regret import imed_pulls
 
 Index = Literal["paper", "exact", "rechecking"]

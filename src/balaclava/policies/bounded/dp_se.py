@@ -27,9 +27,9 @@ from balaclava.policies.base import (
     failure_or_inverse_horizon,
     register,
 )
-from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.theory.elimination_regret import most_regret, removal_epochs
 

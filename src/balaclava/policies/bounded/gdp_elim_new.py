@@ -21,9 +21,9 @@ from balaclava.frames.epochs import (
     play_last_arm,
 )
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded._gaps import unit_gaps
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.truncated_laplace import exceeded_with, truncated_laplace_release
 
 
