@@ -21,7 +21,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.authoring import compiled, seeded
-from balaclava.environments.linear import note_means
+from balaclava.environments.linear import store_means
 from balaclava.simulation.analysis.statistics import plus_minus
 
 ARMS, FEATURES = 10, 10
@@ -112,7 +112,7 @@ def make_coverage(
                         x = scene.features[row]
                         share = (x[1:] * error[1:]).sum() / length
                         x[1:] -= share * error[1:]
-                    note_means(scene)
+                    store_means(scene)
                 arm, phase = choose(params, state, t, scene.features, rng)
                 learn(params, state, t, arm, draw(scene, t, arm, rng), phase, rng)
                 if state.episodes.draws[0] > releases:

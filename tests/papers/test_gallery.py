@@ -196,4 +196,4 @@ def test_a_small_picture_is_small(tmp_path: Path) -> None:
 
 def test_options_that_do_not_go_together() -> None:
     assert "not both" in invoke("reproduce", "wang2024-fig1", "--all").output
-    assert "--markdown goes with" in invoke("reproduce", "--markdown", "here.md").output
+    assert "--markdown needs" in invoke("reproduce", "--markdown", "here.md").output

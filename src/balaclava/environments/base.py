@@ -1,4 +1,4 @@
-"""What an environment is: arms, their clean means, and a kernel that draws rewards."""
+"""The base class of environments: arms, their clean means, and a kernel that draws rewards."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from balaclava.errors import IncompatibleError
 
 @kernel(borrows=True)
 def no_advice(world: Any, t: int) -> None:
-    """The context of environments that have none."""
+    """The context of an environment without contexts."""
     return None
 
 
 @kernel
 def same_world(world: Any) -> Any:
-    """The scene of environments that look the same in every game."""
+    """Open no arrays: the scene is the world itself."""
     return world
 
 
 @kernel(borrows=True)
 def nothing_new(scene: Any, t: int, rng: Any) -> None:
-    """Rounds that do not differ, or differ by their number alone."""
+    """Change nothing between rounds."""
 
 
 @kernel(borrows=True)
 def reward_itself(scene: Any, t: int, arm: int, reward: float) -> float:
-    """What a game sums up for `regret`, where it is the rewards."""
+    """Sum the rewards themselves for `regret`."""
     return reward
 
 
 class Scene(NamedTuple):
-    """How an environment's rounds differ, where chance brings a context with each.
+    """Kernels of an environment whose rounds have random contexts.
 
-    - `open(world) -> scene`: the world with arrays of the game's own, allocated once; `advise`,
-      `draw` and these kernels are handed the scene in place of the world.
-    - `renew(scene, t, rng)`: write the context of round t into the scene, from a stream that
-      serves nothing else, so that all policies meet the same contexts.
-    - `score(scene, t, arm, reward) -> float`: what a game sums up as the `totals` of `regret`.
+    - `open(world) -> scene`: the world with arrays of its own for one game, allocated once.
+      `advise`, `draw` and the kernels below get the scene instead of the world.
+    - `renew(scene, t, rng)`: write the context of round t into the scene. `rng` is a stream for
+      contexts only, so that all policies meet the same contexts.
+    - `score(scene, t, arm, reward) -> float`: the number that a game sums up as `totals`, which
+      `regret` gets.
     """
 
     open: Callable[..., Any] = same_world
@@ -51,7 +52,7 @@ class Scene(NamedTuple):
     score: Callable[..., float] = reward_itself
 
 
-STILL = Scene()
+FIXED_SCENE = Scene()  # of environments without random contexts
 
 
 class Environment(Declared):
@@ -81,19 +82,19 @@ class Environment(Declared):
 
     Rules that make comparisons fair:
 
-    - `draw(world, t, arm, rng) -> reward` is a kernel; `world` holds the parameters, under their
-      names. It keeps to what numba compiles: numbers, arrays, named tuples and other kernels.
-    - Each draw takes the same random numbers whichever arm is pulled, so that two policies that
-      pull the same arm in the same round of the same repetition see the same reward.
-    - `means` are the clean means, of which regret is counted: a parameter, or a property.
-    - `moments`, where they are known, are exact: policies for heavy tails are checked against them.
-    - `independent` is False where the round or earlier rewards change what is drawn: no theorem for
-      random rewards is taken to hold there.
+    - `draw(world, t, arm, rng) -> reward` is a kernel; `world` holds the parameters by name. It
+      uses only what numba compiles: numbers, arrays, named tuples and other kernels.
+    - Each draw consumes the same random numbers for every arm. Two policies that pull the same arm
+      in the same round of the same repetition then see the same reward.
+    - `means` are the clean means, which define regret: a parameter or a property.
+    - `moments`, if known, are exact: policies for heavy tails are checked against them.
+    - `independent` is False if the round or earlier rewards change the law of a reward. Theorems
+      for random rewards are not applied then.
     """
 
     kind: ClassVar[str] = "environment"
     reference: ClassVar[str] = ""
-    feedback: ClassVar[Literal["reward", "loss"]] = "reward"  # what `draw` gives
+    feedback: ClassVar[Literal["reward", "loss"]] = "reward"  # what `draw` returns
     disjoint: ClassVar[bool] = False  # with contexts: whether each arm has its own coefficients
     feature_bound: ClassVar[float] = 1.0  # with contexts: no feature vector is longer
 
@@ -109,44 +110,43 @@ class Environment(Declared):
 
     @property
     def experts(self) -> int | None:
-        """How many experts give advice, where there are any."""
+        """Number of experts that give advice; None without experts."""
         return None
 
     @property
     def dimension(self) -> int | None:
-        """How many numbers describe an arm of a round, or its person, where there are contexts."""
+        """Number of features of a context; None without contexts."""
         return None
 
     @property
     def scene(self) -> Scene:
-        """The kernels that renew the contexts."""
-        return STILL
+        """The kernels that draw the contexts."""
+        return FIXED_SCENE
 
     @property
     def advise(self) -> Callable[..., Any]:
         """The kernel `advise(world, t)`: the context of round t, or None.
 
-        Advice[expert, arm]; or features[arm, feature], with one row for all arms if they are a
-        person's.
+        advice[expert, arm], or features[arm, feature], with one row if all arms share it.
         """
         return no_advice
 
     @property
     def holds_data(self) -> bool:
-        """Whether it holds somebody's rewards, which no message and no file repeats."""
+        """Whether it holds real rewards, which no message and no file repeats."""
         return False
 
     @property
     def public_parameters(self) -> dict[str, Any]:
-        """The parameters, less the rewards that it holds."""
+        """The parameters without the rewards that it holds."""
         return self.parameters
 
     @property
     def draw(self) -> Callable[..., float]:
-        """The kernel that draws a reward."""
+        """The kernel `draw(world, t, arm, rng)` that draws a reward."""
         raise NotImplementedError
 
-    if TYPE_CHECKING:  # a parameter of some families, computed by the others
+    if TYPE_CHECKING:  # a parameter in some families, a property in others
 
         @property
         def means(self) -> np.ndarray:
@@ -154,7 +154,7 @@ class Environment(Declared):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The smallest and the largest reward that can be drawn, infinite if unbounded."""
+        """The smallest and the largest possible reward; infinite if unbounded."""
         raise NotImplementedError
 
     @property
@@ -164,20 +164,27 @@ class Environment(Declared):
 
     @property
     def gaps(self) -> np.ndarray:
-        """How far each arm's clean mean is below the best."""
+        """The distance of each arm's clean mean from the best."""
         gaps: np.ndarray = self.means.max() - self.means
         return gaps
 
     @property
     def largest_gap(self) -> float:
-        """The most that one round can add to the regret."""
+        """The largest regret of one round."""
         return float(self.gaps.max())
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """The regret after each of `rounds`.
+        """The regret at several checkpoints of one game.
 
-        `pulls[i, arm]` counts the pulls by then and `totals[i]` is the sum of what they gave. For
-        random rewards regret is the sum of the gaps of what was pulled; `totals` are not used.
+        For random rewards it is the sum of the gaps of the arms pulled, and ignores `totals`.
+
+        Args:
+            rounds: the rounds of the checkpoints, ascending.
+            pulls: pulls[i, arm], the pulls of each arm up to rounds[i].
+            totals: totals[i], the sum of the scores up to rounds[i].
+
+        Returns:
+            The regret after each of `rounds`.
         """
         return sum_over_arms(pulls, self.gaps)
 
@@ -185,46 +192,66 @@ class Environment(Declared):
     def independent(self) -> bool:
         """Whether an arm's rewards, outliers aside, are independent draws of one law.
 
-        Then regret is counted by the means of these laws, and what is proved for random rewards
-        applies. Not so for losses, for rewards that are given, and where rounds have contexts.
+        If so, regret is defined by their means, and theorems for random rewards apply. It is False
+        for losses, for given tables of rewards, and with contexts.
         """
-        alike = self.rounds is None and self.advise is no_advice and self.scene == STILL
+        alike = self.rounds is None and self.advise is no_advice and self.scene == FIXED_SCENE
         return self.feedback == "reward" and alike
 
     @property
     def share_of_outliers(self) -> float:
-        """The chance that a reward is an outlier, not a draw from its arm's clean law."""
+        """The probability that a reward is an outlier."""
         return 0.0
 
     @property
     def rounds(self) -> int | None:
-        """How many rounds there are, where the environment is finite."""
+        """The number of rounds; None if the environment is unlimited."""
         return None
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
-        """The exact moment of each arm: E|X|^order, or E|X - mean|^order if `central`."""
+        """The exact moment of each arm.
+
+        Args:
+            order: a positive number.
+            central: E|X - mean|^order instead of E|X|^order.
+
+        Returns:
+            A moment per arm; infinite if it does not exist.
+
+        Raises:
+            IncompatibleError: the moments of this environment are not known.
+            ParameterError: `order` is not positive.
+        """
         raise IncompatibleError(f"the moments of {self.name} are not known")
 
     def moment(self, order: float, *, central: bool = False) -> float:
-        """The largest moment over the arms: what a policy calls `moment_bound`."""
+        """The largest of `moments` over the arms: a policy's `moment_bound`.
+
+        Args:
+            order: a positive number.
+            central: E|X - mean|^order instead of E|X|^order.
+
+        Returns:
+            The largest moment; infinite if an arm's does not exist.
+        """
         return float(self.moments(order, central=central).max())
 
 
 def sum_over_arms(pulls: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What each row of `pulls` comes to, one pull of an arm being worth its value.
+    """The sum of pulls times values in each row.
 
-    A product of matrices would round a row by its place among the others.
+    Not a matrix product, whose rounding of a row depends on the other rows.
     """
     sums: np.ndarray = np.ascontiguousarray(pulls * values).sum(axis=1)
     return sums
 
 
-# A name that is only known when a program runs; `bl.environment` takes it with any parameters.
+# A name that is known only at run time; `bl.environment` takes it with any parameters.
 EnvironmentName = NewType("EnvironmentName", str)
 
 
 class EnvironmentEntry(NamedTuple):
-    """A line of `bl.list_environments()`."""
+    """An entry of `bl.list_environments()`."""
 
     name: EnvironmentName
     environment: type[Environment]
@@ -237,12 +264,28 @@ register = REGISTRY.register
 
 
 def environment(name: str, /, **parameters: Any) -> Environment:
-    """The environment of that name: `bl.environment("bernoulli", means=[0.4, 0.6])`."""
+    """Create an environment by its name: `bl.environment("bernoulli", means=[0.4, 0.6])`.
+
+    Args:
+        name: a registered name; `bl.list_environments()` lists them.
+        **parameters: the parameters of that environment.
+
+    Returns:
+        The environment.
+
+    Raises:
+        UnknownNameError: there is no such environment.
+        ParameterError: a parameter is missing, unknown or out of its range.
+    """
     return REGISTRY.create(name, parameters)
 
 
 def list_environments() -> list[EnvironmentEntry]:
-    """Every registered environment."""
+    """List every registered environment.
+
+    Returns:
+        An entry per environment: name, class, title and names of the parameters.
+    """
     return [
         EnvironmentEntry(EnvironmentName(name), cls, summary_line(cls), ", ".join(cls.annotations))
         for name, cls in REGISTRY.classes().items()

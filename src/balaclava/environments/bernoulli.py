@@ -25,7 +25,7 @@ class Bernoulli(Environment):
     """Rewards 0 and 1: clicks, cures, conversions.
 
     Parameters:
-        means: the chance of a reward of 1, for each arm.
+        means: the probability of a reward of 1, for each arm.
 
     Example:
         >>> import balaclava as bl

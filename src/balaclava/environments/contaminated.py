@@ -19,7 +19,7 @@ Outliers = dict[str, Any]
 
 _Number, _Scale = Annotated[float, Range()], Annotated[float, Range(0, open_low=True)]
 _Each = Annotated[np.ndarray, Range(), 1]
-KINDS: dict[str, dict[str, Any]] = {
+OUTLIER_KINDS: dict[str, dict[str, Any]] = {
     "point": {"value": _Number},
     "gaussian": {"mean": _Number, "scale": _Scale},
     "cauchy": {"location": _Number, "scale": _Scale},
@@ -29,7 +29,7 @@ POINT, GAUSSIAN, CAUCHY, POINTS = range(4)
 
 
 class World(NamedTuple):
-    """What the kernel needs."""
+    """Constants of the kernel."""
 
     inner: Any
     fraction: float
@@ -52,11 +52,11 @@ def outlier(world: Any, arm: int, rng: Any) -> float:
 
 @functools.cache
 def contaminated(inner: Callable[..., float]) -> Callable[..., float]:
-    """The kernel around another one; the same function each time, so it is compiled once."""
+    """The kernel around another one; cached, so that it is compiled once."""
 
     @kernel(borrows=True)
     def draw(world: Any, t: int, arm: int, rng: Any) -> float:
-        # All three are drawn whatever is used: the stream stays in step.
+        # All three are drawn every time, so that the streams of policies stay in step.
         flag = rng.random()
         clean = inner(world.inner, t, arm, rng)
         dirty = outlier(world, arm, rng)
@@ -70,9 +70,8 @@ class Contaminated(Environment):
     """Another environment in which a share of the rewards is replaced by outliers.
 
     With probability 1 - fraction the reward comes from `inner`, otherwise from the law of the
-    outliers: the same for every arm or, with "points", a value of the arm's own. Means, gaps and
-    moments are those of the clean rewards: that is what regret is measured by, and what a robust
-    policy is told.
+    outliers: the same for every arm or, with "points", one value per arm. Means, gaps and moments
+    are those of the clean rewards, which define regret and which a robust policy is given.
 
     Parameters:
         inner: an environment, or a mapping with its `name` and parameters.
@@ -80,7 +79,7 @@ class Contaminated(Environment):
             bound on it.
         outliers: {"kind": "point", "value": v}, {"kind": "gaussian", "mean": m, "scale": s},
             {"kind": "cauchy", "location": m, "scale": s}, or {"kind": "points", "values": [...]}
-            with a value for each arm, which can make a bad arm look good.
+            with a value per arm, which can make a bad arm look good.
 
     Example:
         >>> import balaclava as bl
@@ -123,27 +122,27 @@ class Contaminated(Environment):
         super().__post_init__()
         if self.inner.feedback == "loss":
             raise ParameterError(
-                f"{self._label('inner')}: {self.inner.name} gives losses, which no policy takes "
-                "with outliers among them; give an environment of rewards"
+                f"{self._label('inner')}: {self.inner.name} returns losses, but no policy "
+                "takes losses with outliers; give an environment of rewards"
             )
         if self.inner.dimension is not None:
             raise ParameterError(
-                f"{self._label('inner')}: {self.inner.name} has contexts, and outliers are drawn "
-                "without them; give an environment without contexts"
+                f"{self._label('inner')}: {self.inner.name} has contexts, but outliers are "
+                "drawn without them; give an environment without contexts"
             )
         outliers = checked_outliers(self._label("outliers"), self.outliers, self.arms)
         object.__setattr__(self, "outliers", outliers)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters as plain values; changing them changes nothing here."""
+        """A copy of the parameters as plain values."""
         return {**super().parameters, "outliers": dict(self.outliers)}
 
     def constants(self) -> World:
         kind, *numbers = self.outliers.values()
         values = np.array(numbers.pop() if kind == "points" else [], float)
         location, scale = (*numbers, 0.0, 0.0)[:2]
-        number = list(KINDS).index(kind)
+        number = list(OUTLIER_KINDS).index(kind)
         return World(self.inner.constants(), self.fraction, number, location, scale, values)
 
     @property
@@ -195,15 +194,14 @@ class Contaminated(Environment):
 
 
 def checked_outliers(label: str, entries: object, arms: int) -> dict[str, Any]:
-    """A copy in a fixed order, with every entry checked."""
+    """Check every entry, and copy them in a fixed order."""
     if not isinstance(entries, Mapping):
         raise ParameterError(f"{label} = {brief(entries)} is not a mapping; give one with a `kind`")
     kind = entries.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ParameterError(
-            f"{label}: kind = {kind!r} is not allowed; give one of {', '.join(map(repr, KINDS))}"
-        )
-    kinds = KINDS[kind]
+    if not isinstance(kind, str) or kind not in OUTLIER_KINDS:
+        known = ", ".join(map(repr, OUTLIER_KINDS))
+        raise ParameterError(f"{label}: kind = {kind!r} is not allowed; give one of {known}")
+    kinds = OUTLIER_KINDS[kind]
     for name in entries:
         if name != "kind" and name not in kinds:
             raise ParameterError(
@@ -211,7 +209,7 @@ def checked_outliers(label: str, entries: object, arms: int) -> dict[str, Any]:
             )
     for name in kinds:
         if name not in entries:
-            raise ParameterError(f"{label}: entry {name!r} is missing for kind {kind!r}")
+            raise ParameterError(f"{label}: entry {name!r} is missing; kind {kind!r} needs it")
     values = {name: check(f"{label}[{name!r}]", entries[name], kinds[name]) for name in kinds}
     if kind == "points":
         values["values"] = values["values"].tolist()

@@ -1,8 +1,8 @@
-"""What the environments with contexts share: a scene of features, means and the best of them.
+"""The base class of environments with contexts: features, means, and regret given the context.
 
-The features of a round are written into `scene.features`: a row an arm, or, where arms have
-coefficients of their own ("disjoint"), one row for all of them, the person's. Regret is that of the
-round given its context: the best mean less that of the arm.
+The features of a round are in `scene.features`: a row per arm, or one row for all arms if each arm
+has its own coefficients ("disjoint"). The regret of a round is the best mean given its context,
+minus the mean of the arm.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Environment
 
-FeatureTable = Annotated[np.ndarray, Range(meaning="features: a row a person"), 2]
-Order = Annotated[Literal["random", "listed"], Range(meaning="how rows follow one another")]
+FeatureTable = Annotated[np.ndarray, Range(meaning="features: one row per person"), 2]
+Order = Annotated[Literal["random", "listed"], Range(meaning="order of the rows")]
 
 
 class Stage(NamedTuple):
@@ -26,20 +26,20 @@ class Stage(NamedTuple):
     world: Any
     features: np.ndarray  # [row, feature], of this round
     means: np.ndarray  # [arm], given the context
-    best: np.ndarray  # one element: the highest mean
+    best: np.ndarray  # one element: the largest mean
 
 
 @kernel(borrows=True)
 def row_of_round(rows: int, listed: bool, t: int, rng: Any) -> int:
-    """Which row of a table is this round's: the next one, or one drawn evenly."""
+    """The row of a table for this round: the next one, or a random one."""
     if listed:
         return (t - 1) % rows
     return int(rng.random() * rows)
 
 
 @kernel(borrows=True)
-def note_best(stage: Stage) -> None:
-    """Keep the highest mean of the round."""
+def store_best(stage: Stage) -> None:
+    """Store the largest mean of the round."""
     stage.best[0] = stage.means[0]
     for arm in range(1, stage.means.size):
         stage.best[0] = max(stage.best[0], stage.means[arm])
@@ -47,21 +47,21 @@ def note_best(stage: Stage) -> None:
 
 @kernel
 def features_of_round(stage: Stage, t: int) -> np.ndarray:
-    """The context that a policy is given."""
+    """The context that a policy gets."""
     return stage.features
 
 
 @kernel(borrows=True)
 def gap_of_round(stage: Stage, t: int, arm: int, reward: float) -> float:
-    """What the arm loses in expectation, given the context."""
+    """The expected regret of the arm, given the context."""
     return stage.best[0] - stage.means[arm]
 
 
 class ContextualEnvironment(Environment):
     """An environment whose rounds differ by their context.
 
-    `means` are those of a policy that always plays the same arm; the gaps between them are what
-    the best single arm gains over the others, and not what regret is counted by.
+    `means` are those of always playing the same arm. Their gaps compare single arms, and do not
+    define regret.
     """
 
     @property
@@ -77,5 +77,5 @@ class ContextualEnvironment(Environment):
         return 1.0
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """The sum of the gaps of the rounds, each given its context."""
+        """The sum of the gaps of the rounds, given their contexts."""
         return totals

@@ -19,7 +19,7 @@ from balaclava.logs.reader import Label, LoggedRewards, in_order, read_log
 
 
 class World(NamedTuple):
-    """What the kernel needs: the rewards of arm a are rewards[starts[a]:starts[a + 1]]."""
+    """Constants of the kernel: the rewards of arm a are rewards[starts[a]:starts[a + 1]]."""
 
     rewards: np.ndarray
     starts: np.ndarray
@@ -36,23 +36,22 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class Empirical(Environment):
     """Each arm resampled, with replacement, from a log: try a policy on your own data.
 
-    The rewards of an arm are taken as independent draws of one law, whatever the order and the
-    reason in which they were logged. Where the log was made by a policy that looked at rewards or
-    at people, its averages may be biased, and so is what is simulated here.
+    The rewards of an arm count as independent draws of one law. If the logging policy looked at
+    rewards or at people, the averages may be biased, and so is the simulation.
 
-    Arms are sorted by label: by number where all labels are whole numbers, else as text. Rewards
-    are somebody's data: neither `repr` nor an error shows one.
+    Arms are sorted by label: as numbers if all labels are whole numbers, else as text. Rewards are
+    confidential: neither `repr` nor an error repeats one.
 
     Parameters:
-        samples: the rewards themselves: one list for each arm, or a mapping from label to list.
-        path: or a CSV or Parquet file with one row a decision. Separator, encoding and how numbers
-            are written are detected; `detected` says what.
-        arm: the name of the file's column of labels.
-        reward: the name of the file's column of rewards.
-        sep: what stands between cells, such as ";" or "tab"; by default detected.
-        encoding: of the text, such as "latin-1"; by default detected.
-        decimal: "." or ",", the mark before the fraction; by default detected.
-        drop_missing: whether rows that lack a value are left out; by default they are an error.
+        samples: the rewards: one list per arm, or a mapping from label to list.
+        path: instead of samples, a CSV or Parquet file with one row per decision. Its format is
+            detected; `detected` lists what is unusual.
+        arm: name of the column of labels.
+        reward: name of the column of rewards.
+        sep: separator of cells, such as ";" or "tab"; by default detected.
+        encoding: encoding of the text, such as "latin-1"; by default detected.
+        decimal: decimal mark, "." or ","; by default detected.
+        drop_missing: leave out rows that lack a value; by default they are an error.
 
     Example:
         >>> import balaclava as bl
@@ -69,7 +68,7 @@ class Empirical(Environment):
         {"samples": [[0.0, 1.0], [2.0], [0.5, -3.0, 4.0]]},
         {"samples": {"b": [1.0, 2.0], "a": [0.0]}},
     )
-    detected: ClassVar[tuple[str, ...]]  # how the file is written, where that is not usual
+    detected: ClassVar[tuple[str, ...]]  # what is unusual about the format of the file
     samples: object = None
     path: str | None = None
     arm: str = "arm"
@@ -81,11 +80,11 @@ class Empirical(Environment):
 
     def __post_init__(self) -> None:
         if (self.samples is None) == (self.path is None):
-            raise ParameterError(f"{self.name}: give either `samples` or `path`, and not both")
+            raise ParameterError(f"{self.name}: give either `samples` or `path`")
         if isinstance(self.path, os.PathLike):
             object.__setattr__(self, "path", os.fspath(self.path))
         super().__post_init__()
-        # Kept here, so that what happens later to the list or the file changes nothing.
+        # Copied, so that later changes of the list or the file have no effect.
         if self.path is not None:
             options = ReadOptions(self.sep, self.encoding, self.decimal, self.drop_missing)
             log = read_log(self.path, arm=self.arm, reward=self.reward, read_options=options)
@@ -99,14 +98,16 @@ class Empirical(Environment):
             if isinstance(samples, str | bytes) or not hasattr(samples, "__len__"):
                 raise ParameterError(
                     f"{self._label('samples')} is of type {type(samples).__name__}; give one list "
-                    "of rewards for each arm, or a mapping from label to list"
+                    "of rewards per arm, or a mapping from label to list"
                 )
             samples = dict(enumerate(samples))
         if not samples:
             raise ParameterError(f"{self._label('samples')} is empty; give at least one arm")
         by_label = {str(label): rewards for label, rewards in samples.items()}
         if len(by_label) < len(samples):
-            raise ParameterError(f"{self._label('samples')}: two labels read the same as text")
+            raise ParameterError(
+                f"{self._label('samples')}: two labels are equal as text; rename one"
+            )
         return {
             label: checked_rewards(self._label(f"samples[{label!r}]"), by_label[str(label)], 1)
             for label in in_order(list(by_label))
@@ -118,7 +119,7 @@ class Empirical(Environment):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The path where there is one; otherwise the rewards themselves, as plain lists."""
+        """The path if there is one; otherwise the rewards, as plain lists."""
         samples: Any = None
         if self.path is None:
             samples = {str(label): rewards.tolist() for label, rewards in self._samples.items()}
@@ -135,7 +136,7 @@ class Empirical(Environment):
 
     @property
     def arm_labels(self) -> tuple[Label, ...]:
-        """What the log calls arm 0, arm 1, ..."""
+        """The log's names of arm 0, arm 1, ..."""
         return tuple(self._samples)
 
     @cached_property
@@ -171,7 +172,7 @@ class Empirical(Environment):
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order = checked_order(order)
-        if (order, central) not in self._moments:  # many policies ask for the same
+        if (order, central) not in self._moments:  # many policies ask for the same moment
             self._moments[order, central] = np.array(
                 [average_moment(each, order, central=central) for each in self._samples.values()]
             )

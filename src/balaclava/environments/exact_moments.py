@@ -1,4 +1,4 @@
-"""What several families share: checked orders, quadrature, averages, and checked rewards."""
+"""Exact moments: checked orders, quadrature, and moments of samples."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 
 def checked_order(order: float) -> float:
-    """A positive order, or the error that says so."""
+    """Check that an order is positive."""
     number: float = check("order", order, Order)
     return number
 
 
 def integral(function: Callable[[float], float], edges: Sequence[float]) -> float:
-    """The integral of a function that is smooth between consecutive edges, kinks at the edges."""
+    """The integral of a function that is smooth between consecutive edges."""
     require_extra("scipy", "a moment")
     from scipy.integrate import quad
 
-    # full_output keeps quad from warning when it stops at rounding error instead of at 1e-12.
+    # full_output keeps quad from warning when rounding error stops it before 1e-12.
     return sum(
         float(quad(function, low, high, epsabs=0.0, epsrel=1e-12, limit=200, full_output=1)[0])
         for low, high in pairwise(sorted(set(edges)))
@@ -33,6 +33,6 @@ def integral(function: Callable[[float], float], edges: Sequence[float]) -> floa
 
 
 def average_moment(rewards: np.ndarray, order: float, *, central: bool) -> float:
-    """The moment of the law that picks each of these rewards with equal chance."""
+    """The moment of the uniform distribution on these rewards."""
     centre = rewards.mean() if central else 0.0
     return float((np.abs(rewards - centre) ** order).mean())

@@ -1,4 +1,4 @@
-"""Losses with the advice of experts beside them."""
+"""Losses with the advice of experts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import REGISTRY, Environment, register
-from balaclava.environments.loss_environment import LossEnvironment, summed_by
+from balaclava.environments.loss_environment import LossEnvironment, sums_at
 from balaclava.environments.losses import Losses
 from balaclava.errors import ParameterError
 from balaclava.estimators.expert_weights import as_advice, fault_of_advice
 
 
 class World(NamedTuple):
-    """What the kernels need."""
+    """Constants of the kernels."""
 
     inner: Any
     advice: np.ndarray
@@ -34,8 +34,8 @@ def advice_of_round(world: Any, t: int) -> np.ndarray:
 
 
 @functools.cache
-def of_inner(inner: Callable[..., float]) -> Callable[..., float]:
-    """The kernel of the losses; the same function each time, so it is compiled once."""
+def draw_inner(inner: Callable[..., float]) -> Callable[..., float]:
+    """The kernel of the losses; cached, so that it is compiled once."""
 
     @kernel(borrows=True)
     def draw(world: Any, t: int, arm: int, rng: Any) -> float:
@@ -46,16 +46,16 @@ def of_inner(inner: Callable[..., float]) -> Callable[..., float]:
 
 @register
 class Advice(LossEnvironment):
-    """Losses of arms, and experts who advise how to choose among them.
+    """Losses of arms, and experts that advise how to choose among them.
 
-    In each round every expert names a distribution over the arms, which a policy is given as the
-    context of its decision. Regret is own loss less that of the expert whose advice, followed
-    throughout, would have lost least. Advice is public: no policy protects it.
+    In each round every expert gives a distribution over the arms, which a policy gets as the
+    context of its decision. Regret is the policy's loss minus that of the best expert in
+    hindsight. Advice is public: policies do not protect it.
 
     Parameters:
-        losses: losses[T, K] in [0, 1], or an environment of losses, or a mapping with its `name`
-            and parameters.
-        advice: advice[N, K], the same in every round, or advice[T, N, K]; each row a distribution.
+        losses: losses[T, K] in [0, 1], an environment of losses, or a mapping with its `name` and
+            parameters.
+        advice: advice[N, K], the same in every round, or advice[T, N, K]; rows are distributions.
 
     Example:
         >>> import balaclava as bl
@@ -91,22 +91,23 @@ class Advice(LossEnvironment):
             losses = Losses(losses=losses)
         if not isinstance(losses, LossEnvironment):
             raise ParameterError(
-                f"{self._label('losses')}: {losses.name} gives rewards; give an environment of "
+                f"{self._label('losses')}: {losses.name} returns rewards; give an environment of "
                 "losses"
             )
         object.__setattr__(self, "losses", losses)
         advice = as_advice(self.advice)
         if advice is None or advice.ndim > 3:
             raise ParameterError(
-                f"{self._label('advice')} is not advice[N, K] or advice[T, N, K] in numbers"
+                f"{self._label('advice')} is not an array of numbers; give advice[N, K] or "
+                "advice[T, N, K]"
             )
         if fault := fault_of_advice(advice, None, losses.arms):
             raise ParameterError(f"{self._label('advice')} {fault}")
         object.__setattr__(self, "advice", advice)
         if advice.ndim == 3 and self.rounds is not None and advice.shape[0] < self.rounds:
             raise ParameterError(
-                f"{self._label('advice')} is for {advice.shape[0]} rounds; give it for the "
-                f"{self.rounds} rounds of the losses, or once for all"
+                f"{self._label('advice')} is for {advice.shape[0]} rounds; give advice for "
+                f"all {self.rounds} rounds of the losses, or advice[N, K] for every round"
             )
 
     def __repr__(self) -> str:
@@ -135,7 +136,7 @@ class Advice(LossEnvironment):
 
     @property
     def draw(self) -> Callable[..., float]:
-        return of_inner(self.losses.draw)
+        return draw_inner(self.losses.draw)
 
     @property
     def means(self) -> np.ndarray:
@@ -165,11 +166,11 @@ class Advice(LossEnvironment):
         return self.losses.own_losses(pulls, totals)
 
     def expert_losses(self, rounds: np.ndarray) -> np.ndarray:
-        """losses[i, expert]: what following each expert lost in the first rounds[i] rounds."""
+        """losses[i, expert]: the loss of following each expert in the first rounds[i] rounds."""
         if self.advice.ndim == 2:
             losses: np.ndarray = self.arm_losses(rounds) @ self.advice.T
             return losses
-        return summed_by(
+        return sums_at(
             rounds,
             lambda first, last: np.einsum(
                 "tnk,tk->tn", self.advice[first:last], self.loss_rows(first, last)
@@ -177,6 +178,6 @@ class Advice(LossEnvironment):
         )
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """Own loss less that of the best expert in hindsight, each over the same rounds."""
+        """The policy's loss minus that of the best expert in hindsight, over the same rounds."""
         regret: np.ndarray = self.own_losses(pulls, totals) - self.expert_losses(rounds).min(axis=1)
         return regret

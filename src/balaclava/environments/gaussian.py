@@ -60,7 +60,7 @@ class Gaussian(Environment):
         super().__post_init__()
         if self.scales.size != self.means.size:
             raise self.refuse(
-                "scales", f"does not fit {self.means.size} means; give one, or one for each arm"
+                "scales", f"does not fit {self.means.size} means; give one number, or one per arm"
             )
 
     @property

@@ -10,29 +10,31 @@ from balaclava.errors import ParameterError
 
 
 def checked_rewards(label: str, values: Any, dimensions: int) -> np.ndarray:
-    """A read-only copy as finite numbers; the error names a place, never a reward."""
+    """Copy rewards as finite, read-only numbers; errors name a place, never a reward."""
     place = "row" if dimensions == 1 else "row and column"
-    shape = "a list of numbers" if dimensions == 1 else "one row a round, one column an arm"
+    shape = "a list of numbers" if dimensions == 1 else "one row per round, one column per arm"
     try:
         rewards = np.array(values, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         at = first_not_a_number(values)
-        why = f"is not a number at {place} {at} (from 0)" if at else f"is not {shape}"
-        raise ParameterError(f"{label} {why}") from None
+        why = f"is not a number at {place} {at} (from 0)" if at else "is not an array of numbers"
+        raise ParameterError(f"{label} {why}; give {shape}") from None
     if rewards.ndim != dimensions or rewards.size == 0:
-        raise ParameterError(f"{label} has shape {rewards.shape}; give {shape}, at least one")
+        raise ParameterError(
+            f"{label} has shape {rewards.shape}; give {shape}, at least one number"
+        )
     wrong = np.argwhere(~np.isfinite(rewards))
     if len(wrong):
         at = ", ".join(str(i) for i in wrong[0])
         raise ParameterError(
-            f"{label} is not finite at {place} {at} (from 0); remove or fill what is missing"
+            f"{label} is not finite at {place} {at} (from 0); remove or fill missing values"
         )
     rewards.flags.writeable = False
     return rewards
 
 
 def checked_losses(label: str, values: Any) -> np.ndarray:
-    """A table of losses in [0, 1]; the error names a place, never a loss."""
+    """Check a table of losses in [0, 1]; errors name a place, never a loss."""
     losses = checked_rewards(label, values, 2)
     wrong = np.argwhere((losses < 0) | (losses > 1))
     if len(wrong):
@@ -44,7 +46,7 @@ def checked_losses(label: str, values: Any) -> np.ndarray:
 
 
 def first_not_a_number(values: Any) -> str:
-    """The indices of the first entry that is not a number; empty if the shape is what is wrong."""
+    """The indices of the first entry that is not a number; empty if the shape is wrong instead."""
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         return ""
     for i, item in enumerate(values):

@@ -1,9 +1,8 @@
-"""Hard instances: arms that no private policy tells apart soon (Tao, Wu, Zhao, Wang 2022).
+"""Hard instances: arms that private policies need long to tell apart (Tao, Wu, Zhao, Wang 2022).
 
-Each function returns an environment, or an environment and its alternative, in which an arm that
-is not the best is lifted above all others by a change that few rewards show. A policy that does
-well on both must pull that arm often: that is how the lower bounds of `balaclava.theory.bounds` are
-proved.
+Each function returns an environment and its alternative. The alternative lifts an arm above all
+others by a change that few rewards show. A policy that does well on both must pull that arm often,
+which proves the lower bounds of `balaclava.theory.bounds`.
 
 >>> from balaclava.environments.hard_instances import hard_pair
 >>> here, there = hard_pair(gap=0.1, moment_order=2.0)

@@ -1,4 +1,4 @@
-"""Losses that proofs of lower bounds use: what no policy, or no private one, does well on."""
+"""Hard losses from proofs of lower bounds, for policies with and without privacy."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ def hidden_best(
     gap: float | None = None,
     best: int | None = None,
 ) -> StochasticLosses:
-    """All arms lose with chance 1/2, one with chance 1/2 - gap.
+    """All arms lose with probability 1/2, one with probability 1/2 - gap.
 
-    The gap is by default sqrt(K/T), at which no policy can tell the best arm within T rounds, so
-    that regret of order sqrt(K T) cannot be avoided (Auer et al. 2002, Theorem 5.1). With an
-    epsilon below 1 it is sqrt(K / (epsilon T)), at which a policy that is told noisy means of
-    1/epsilon rounds can only just not tell it: the hardest for the conversion of Asi et al. (2025).
+    The default gap sqrt(K/T) is too small to find the best arm within T rounds, so regret of order
+    sqrt(K T) is unavoidable (Auer et al. 2002, Theorem 5.1). With an epsilon below 1 it is
+    sqrt(K / (epsilon T)), just too small for noisy means of 1/epsilon rounds: the hardest gap for
+    the conversion of Asi et al. (2025).
+
+    Args:
+        arms: K.
+        horizon: T.
+        epsilon: privacy loss of the policy; None without privacy.
+        gap: instead of the default.
+        best: the best arm; by default the last.
 
     Example:
         >>> hidden_best(4, 10_000).means.tolist()
@@ -39,19 +46,24 @@ def hidden_best(
         gap = min(math.sqrt(arms / (noise * horizon)), 0.5)
     best = arms - 1 if best is None else best
     if not 0 <= best < arms:
-        raise ParameterError(f"best = {best!r} is not an arm; give one from 0 to {arms - 1}")
+        raise ParameterError(f"best = {best!r} is not an arm; give 0 to {arms - 1}")
     means = np.full(arms, 0.5)
     means[best] -= gap
     return StochasticLosses(means=means)
 
 
 def fast_commit(horizon: int, epsilon: float, *, switched: bool = True) -> Switching:
-    """Two arms, losses (1/2, 1); the second turns to 0 just when a good policy has dropped it.
+    """Two arms with losses (1/2, 1); the second turns to 0 just after a good policy drops it.
 
-    Lemma 5.1 of Asi et al. (2025): a private policy that seldom plays the second arm sees the turn
-    late, since the first 1/epsilon losses that show it must not show much in its decisions. With
-    p = 1 / (2 epsilon) the turn comes after sqrt(p T) / 8 rounds, where all conditions of the
-    lemma can hold. `switched=False` gives the losses that do not turn.
+    Lemma 5.1 of Asi et al. (2025): a private policy that seldom plays the second arm notices the
+    change late, because its decisions may depend only weakly on 1/epsilon losses. With
+    p = 1 / (2 epsilon) the change is after sqrt(p T) / 8 rounds, where all conditions of the lemma
+    can hold.
+
+    Args:
+        horizon: T.
+        epsilon: privacy loss of the policy.
+        switched: False keeps the losses constant.
 
     Example:
         >>> fast_commit(horizon=10_000, epsilon=0.02).switch

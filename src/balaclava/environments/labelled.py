@@ -1,4 +1,4 @@
-"""A table of a classification problem as a bandit: the arms are its labels."""
+"""A classification data set as a bandit: the arms are its labels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from balaclava.environments.contextual_environment import (
 )
 from balaclava.errors import ParameterError
 
-Scaling = Annotated[
-    Literal["standard", "none"], Range(meaning="what is done to the features first")
-]
+Scaling = Annotated[Literal["standard", "none"], Range(meaning="scaling of the features")]
 
 
 class World(NamedTuple):
-    """What the kernels need."""
+    """Constants of the kernels."""
 
     features: np.ndarray  # [person, feature]
     labels: np.ndarray  # [person]
@@ -43,7 +41,7 @@ def open_stage(world: World) -> Stage:
 
 @kernel(borrows=True)
 def meet_person(stage: Stage, t: int, rng: Any) -> None:
-    """The features of a person; the mean of the arm that is its label is 1, the others' 0."""
+    """Copy the features of a person; the mean of its label's arm is 1, the others' 0."""
     world = stage.world
     person = row_of_round(world.labels.size, world.listed, t, rng)
     for i in range(world.features.shape[1]):
@@ -59,9 +57,9 @@ def draw(stage: Stage, t: int, arm: int, rng: Any) -> float:
 
 
 def standardised(features: np.ndarray) -> np.ndarray:
-    """Columns centred and scaled, each row brought to length 1, and an intercept before it.
+    """Centre and scale columns, scale rows to length 1, and prepend an intercept.
 
-    A row becomes (1, u) / sqrt 2 with u of length 1: features are public, so this costs nothing.
+    A row becomes (1, u) / sqrt 2 with u of length 1. Features are public, so this is free.
 
     >>> standardised(np.array([[1.0, 5.0], [3.0, 5.0]])).round(2).tolist()
     [[0.71, -0.71, 0.0], [0.71, 0.71, 0.0]]
@@ -75,19 +73,18 @@ def standardised(features: np.ndarray) -> np.ndarray:
 
 @register
 class Labelled(ContextualEnvironment):
-    """Real persons: features to decide by, and reward 1 for the arm that is the label.
+    """Real persons: their features are the context, their label is the arm with reward 1.
 
-    The usual test of contextual policies on real data. In each round a row of the table comes, and
-    its features are the context of all arms ("disjoint": each arm has coefficients of its own).
-    The reward is 1 for the arm that is the row's label and 0 for all others, so that regret counts
-    the mistakes.
+    The usual test of contextual policies on real data. In each round the features of a row are the
+    context of all arms ("disjoint": each arm has its own coefficients). The reward is 1 for the arm
+    of the row's label and 0 for all others, so that regret counts mistakes.
 
     Parameters:
-        features: features[n, m], a row a person.
-        labels: n labels: numbers or words. Arms are the different ones, in their order.
-        scaling: "standard" (the default): columns are centred and scaled, rows brought to length 1,
-            and an intercept is put before them; "none": rows as they are, at most 1 long.
-        order: "random", or "listed": one after the other, again and again.
+        features: features[n, m], one row per person.
+        labels: n labels, numbers or strings. The arms are the different labels, sorted.
+        scaling: "standard" (the default) centres and scales columns, scales rows to length 1 and
+            prepends an intercept; "none" keeps rows, of length at most 1.
+        order: "random", or "listed": in order, repeatedly.
 
     Example:
         >>> import balaclava as bl
@@ -120,15 +117,17 @@ class Labelled(ContextualEnvironment):
             or labels.dtype.kind not in "iubfU"
         ):
             raise ParameterError(
-                f"{self._label('labels')} must be one number or word for each of the "
+                f"{self._label('labels')} must be one number or string for each of the "
                 f"{len(self.features)} rows of features"
             )
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            raise ParameterError(f"{self._label('labels')} has a label that is not finite")
+            raise ParameterError(
+                f"{self._label('labels')} has a label that is not finite; remove that row"
+            )
         object.__setattr__(self, "labels", tuple(labels.tolist()))
         if self.scaling == "none" and np.linalg.norm(self.features, axis=1).max() > 1 + 1e-9:
             raise ParameterError(
-                f"{self._label('features')} has a row longer than 1; rescale it, or leave "
+                f"{self._label('features')} has a row of length above 1; rescale it, or leave "
                 "scaling at 'standard'"
             )
 
@@ -137,7 +136,7 @@ class Labelled(ContextualEnvironment):
 
     @cached_property
     def arm_labels(self) -> tuple[Any, ...]:
-        """What the table calls arm 0, arm 1, ..."""
+        """The labels of arm 0, arm 1, ..."""
         labels: Any = self.labels
         return tuple(np.unique(np.array(labels)).tolist())
 

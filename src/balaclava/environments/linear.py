@@ -17,8 +17,8 @@ from balaclava.environments.contextual_environment import (
     Order,
     Stage,
     gap_of_round,
-    note_best,
     row_of_round,
+    store_best,
 )
 from balaclava.errors import ParameterError
 
@@ -27,15 +27,17 @@ Kind = Annotated[
     Literal["sphere", "ball", "list", "disjoint"], Range(meaning="where contexts come from")
 ]
 Noise = Annotated[Literal["bernoulli", "uniform"], Range(meaning="law of a reward given its mean")]
-Beyond = Annotated[Literal["refuse", "clip"], Range(meaning="what happens to a mean beyond [0, 1]")]
-_SLACK = 1e-9  # of floating-point norms and means
+Beyond = Annotated[
+    Literal["refuse", "clip"], Range(meaning="what to do with a mean outside [0, 1]")
+]
+_NORM_TOLERANCE = 1e-9  # of norms and means, far above rounding and far below what matters
 
 
 class World(NamedTuple):
-    """What the kernels need."""
+    """Constants of the kernels."""
 
-    theta: np.ndarray  # [block, feature]: one block, or one an arm
-    table: np.ndarray  # [context, row, feature] to take contexts from; empty if they are drawn
+    theta: np.ndarray  # [block, feature]: one block, or one per arm
+    table: np.ndarray  # contexts[context, row, feature]; empty if contexts are drawn
     arms: int
     ball: bool
     listed: bool
@@ -49,8 +51,8 @@ def open_stage(world: World) -> Stage:
 
 
 @kernel(borrows=True)
-def note_means(stage: Stage) -> None:
-    """The means of the round, and the best of them."""
+def store_means(stage: Stage) -> None:
+    """Store the means of the round, and the best of them."""
     theta, features = stage.world.theta, stage.features
     for arm in range(stage.means.size):
         block, row = min(arm, theta.shape[0] - 1), min(arm, features.shape[0] - 1)
@@ -58,12 +60,12 @@ def note_means(stage: Stage) -> None:
         for i in range(theta.shape[1]):
             mean += theta[block, i] * features[row, i]
         stage.means[arm] = min(max(mean, 0.0), 1.0)
-    note_best(stage)
+    store_best(stage)
 
 
 @kernel(borrows=True)
 def draw_features(stage: Stage, t: int, rng: Any) -> None:
-    """Each arm's row: (1, u) / sqrt 2, u on the sphere, or in the ball, of one dimension less."""
+    """Draw the row (1, u) / sqrt 2 of each arm, with u on the unit sphere or in the unit ball."""
     features, half = stage.features, math.sqrt(0.5)
     parts = features.shape[1] - 1
     for arm in range(features.shape[0]):
@@ -78,18 +80,18 @@ def draw_features(stage: Stage, t: int, rng: Any) -> None:
         features[arm, 0] = half
         for i in range(1, parts + 1):
             features[arm, i] *= length
-    note_means(stage)
+    store_means(stage)
 
 
 @kernel(borrows=True)
 def take_features(stage: Stage, t: int, rng: Any) -> None:
-    """The rows of a context of the table."""
+    """Copy a context from the table."""
     table = stage.world.table
     context = row_of_round(table.shape[0], stage.world.listed, t, rng)
     for row in range(table.shape[1]):
         for i in range(table.shape[2]):
             stage.features[row, i] = table[context, row, i]
-    note_means(stage)
+    store_means(stage)
 
 
 @kernel(borrows=True)
@@ -99,7 +101,7 @@ def draw_coin(stage: Stage, t: int, arm: int, rng: Any) -> float:
 
 @kernel(borrows=True)
 def draw_evenly(stage: Stage, t: int, arm: int, rng: Any) -> float:
-    """Uniform about the mean, as wide as [0, 1] allows."""
+    """Uniform around the mean, as wide as [0, 1] allows."""
     mean = stage.means[arm]
     return mean + min(mean, 1.0 - mean) * (2.0 * rng.random() - 1.0)
 
@@ -110,24 +112,24 @@ class Linear(ContextualEnvironment):
 
     The mean of arm a is <theta, x_a>, x_a the a-th row of the context. Contexts:
 
-    - "sphere" and "ball": x_a = (1, u_a) / sqrt 2, with u_a drawn evenly on the unit sphere, or in
-      the unit ball, for each arm and round; the first feature is an intercept;
-    - "list": one of the given contexts, drawn evenly or in their order;
-    - "disjoint": one of the given persons z; arm a has coefficients theta_a of its own, and
-      its mean is <theta_a, z>.
+    - "sphere" and "ball": x_a = (1, u_a) / sqrt 2, with u_a uniform on the unit sphere or in the
+      unit ball, for each arm and round; the first feature is an intercept;
+    - "list": one of the given contexts, at random or in their order;
+    - "disjoint": one of the given persons z; arm a has its own coefficients theta_a, and its mean
+      is <theta_a, z>.
 
-    Contexts come from a stream of their own: in the same repetition all policies meet the same
-    ones. No row is longer than 1, and every mean must lie in [0, 1] (or is clipped to it).
+    Contexts have their own random stream: in the same repetition all policies meet the same ones.
+    Rows have length at most 1, and every mean must lie in [0, 1] or is clipped to it.
 
     Parameters:
-        theta: the coefficients; for "disjoint" those of all arms, one arm after the other.
-        arms: the number of arms; for "list" the contexts have it.
+        theta: the coefficients; for "disjoint" those of all arms, arm by arm.
+        arms: the number of arms; for "list" it follows from the contexts.
         contexts: "sphere" (the default), "ball", "list" or "disjoint".
         table: for "list" contexts[n, arm, feature], for "disjoint" persons[n, feature].
-        order: "random", or "listed": one after the other, again and again.
-        noise: "bernoulli", or "uniform": evenly about the mean, as wide as [0, 1] allows.
-        outside: "refuse" (the default) means beyond [0, 1], or "clip" them, for coefficients that
-            were fitted to contexts of a table.
+        order: "random", or "listed": in order, repeatedly.
+        noise: "bernoulli", or "uniform" around the mean, as wide as [0, 1] allows.
+        outside: "refuse" (the default) means outside [0, 1], or "clip" them, for fitted
+            coefficients with contexts from a table.
 
     Example:
         >>> import balaclava as bl
@@ -164,7 +166,7 @@ class Linear(ContextualEnvironment):
         super().__post_init__()
         drawn = self.contexts in ("sphere", "ball")
         if drawn != (self.table is None):
-            why = "is only for" if drawn else "is missing; it goes with"
+            why = "is only for" if drawn else "is missing; give it for"
             raise ParameterError(f"{self._label('table')} {why} contexts 'list' and 'disjoint'")
         if drawn and self.outside == "clip":
             raise self.refuse("outside", "is only for contexts 'list' and 'disjoint'")
@@ -173,7 +175,7 @@ class Linear(ContextualEnvironment):
         else:
             object.__setattr__(self, "table", self._checked_table())
         means = (0.0, 1.0) if self.outside == "clip" else self._extreme_means
-        if not (means[0] >= -_SLACK and means[1] <= 1 + _SLACK):
+        if not (means[0] >= -_NORM_TOLERANCE and means[1] <= 1 + _NORM_TOLERANCE):
             raise self.refuse(
                 "theta",
                 f"gives means from {means[0]:.3g} to {means[1]:.3g}; they must lie in [0, 1]",
@@ -183,7 +185,7 @@ class Linear(ContextualEnvironment):
         if self.arms is None:
             raise ParameterError(f"{self._label('arms')} is missing; give the number of arms")
         if self.theta.size < 2:
-            raise self.refuse("theta", "has no feature beside the intercept; give two or more")
+            raise self.refuse("theta", "has only an intercept; give two or more coefficients")
 
     def _checked_table(self) -> np.ndarray:
         rank = 3 if self.contexts == "list" else 2
@@ -193,16 +195,18 @@ class Linear(ContextualEnvironment):
             table = np.empty(0)
         if table.ndim != rank or table.size == 0 or not np.isfinite(table).all():
             shape = "contexts[n, arm, feature]" if rank == 3 else "persons[n, feature]"
-            raise ParameterError(f"{self._label('table')} is not {shape} in finite numbers")
+            raise ParameterError(
+                f"{self._label('table')} is not an array of finite numbers; give {shape}"
+            )
         if rank == 3 and self.arms is None:
             object.__setattr__(self, "arms", int(table.shape[1]))
         if self.arms is None or (rank == 3 and self.arms != table.shape[1]):
-            raise self.refuse("arms", f"does not fit; the table has shape {table.shape}")
+            raise self.refuse("arms", f"does not fit the table of shape {table.shape}")
         needed = table.shape[-1] * (1 if rank == 3 else self.arms)
         if self.theta.size != needed:
             raise self.refuse("theta", f"has {self.theta.size} coefficients; give {needed}")
-        if np.linalg.norm(table, axis=-1).max() > 1 + _SLACK:
-            raise ParameterError(f"{self._label('table')} has a row longer than 1; rescale it")
+        if np.linalg.norm(table, axis=-1).max() > 1 + _NORM_TOLERANCE:
+            raise ParameterError(f"{self._label('table')} has a row of length above 1; rescale it")
         table.flags.writeable = False
         return table
 
@@ -216,7 +220,7 @@ class Linear(ContextualEnvironment):
 
     @cached_property
     def _table(self) -> np.ndarray:
-        """[context, row, feature]; empty where contexts are drawn."""
+        """contexts[context, row, feature]; empty if contexts are drawn."""
         if self.table is None:
             return np.empty((0, 0, self.dimension))
         table: Any = self.table
@@ -224,7 +228,7 @@ class Linear(ContextualEnvironment):
 
     @cached_property
     def means_of_contexts(self) -> np.ndarray:
-        """[context, arm], where contexts come from a table."""
+        """means[context, arm], if contexts come from a table."""
         theta = self.constants().theta
         means = self._table[:, 0, :] @ theta.T if self.disjoint else self._table @ theta[0]
         return np.asarray(means if self.outside == "refuse" else np.clip(means, 0.0, 1.0))

@@ -17,7 +17,7 @@ Sigma = Annotated[float, Range(0, meaning="standard deviation of log X", open_lo
 
 
 class World(NamedTuple):
-    """What the kernel needs."""
+    """Constants of the kernel."""
 
     locations: np.ndarray  # mean of log X, for each arm
     sigma: float

@@ -1,4 +1,4 @@
-"""Losses that are given, round by round."""
+"""Given losses, round by round."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 
 @register
 class Losses(LossEnvironment):
-    """Losses that are given: one row a round, one column an arm.
+    """Given losses: one row per round, one column per arm.
 
-    The adversary of the theory, written down before the game. Regret is own loss less that of the
-    column that lost least so far, at every checkpoint.
+    The oblivious adversary of the theory. Regret is the policy's loss minus that of the column that
+    lost least so far, at every checkpoint.
 
     Parameters:
-        losses: losses[T, K] in [0, 1]; round t gives row t.
+        losses: losses[T, K] in [0, 1]; row t is round t.
 
     Example:
         >>> import balaclava as bl

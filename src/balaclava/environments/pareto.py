@@ -20,7 +20,7 @@ Shape = Annotated[
 
 
 class World(NamedTuple):
-    """What the kernel needs."""
+    """Constants of the kernel."""
 
     least: np.ndarray  # the smallest reward of each arm
     inverse_shape: float

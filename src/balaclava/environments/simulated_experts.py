@@ -1,7 +1,7 @@
-"""Experts to try policies on: good, bad and treacherous ones, and rules on the contexts of a log.
+"""Simulated experts: good, bad and treacherous ones, and rules on the contexts of a log.
 
-Each gives chances[T, K], a distribution over the arms for each round. `panel` puts several of
-them together as the advice[T, N, K] that the environment `advice` takes.
+Each returns chances[T, K], a distribution over the arms for each round. `panel` stacks several of
+them as the advice[T, N, K] that the environment `advice` takes.
 
 >>> losses = np.array([[0.0, 1.0], [1.0, 0.5], [0.2, 0.9]])
 >>> panel(good(losses), bad(losses), even(losses)).shape
@@ -19,22 +19,22 @@ from balaclava._core.declared import Arms, Range, check
 from balaclava.errors import ParameterError
 from balaclava.estimators.expert_weights import as_advice, fault_of_advice
 
-Rule = Callable[[Any], Any]  # from a context to an arm, or to a distribution over the arms
+ExpertRule = Callable[[Any], Any]  # from a context to an arm, or a distribution over the arms
 
-_SHARE = Annotated[float, Range(0, 1, "chance that the expert's arm gets")]
-_LOSSES = Annotated[np.ndarray, Range(0, 1, "losses[T, K]"), 2]
+_Trust = Annotated[float, Range(0, 1, "probability of the expert's arm")]
+_LossTable = Annotated[np.ndarray, Range(0, 1, "losses[T, K]"), 2]
 
 
 def naming(arms: Sequence[int] | np.ndarray, of: int, trust: float = 1.0) -> np.ndarray:
-    """chances[T, K] of an expert who names an arm a round: it gets `trust`, the others the rest.
+    """chances[T, K] of an expert that names an arm per round: it gets `trust`, the others the rest.
 
     >>> naming([0, 2], of=3, trust=0.5).tolist()
     [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]
     """
-    of, trust = check("of", of, Arms), check("trust", trust, _SHARE)
+    of, trust = check("of", of, Arms), check("trust", trust, _Trust)
     names = np.asarray(arms)
     if names.ndim != 1 or not np.issubdtype(names.dtype, np.integer):
-        raise ParameterError("arms is not a list of whole numbers; give one arm a round")
+        raise ParameterError("arms is not a list of whole numbers; give one arm per round")
     if names.size == 0 or names.min() < 0 or names.max() >= of:
         raise ParameterError(f"arms must hold one or more numbers from 0 to {of - 1}")
     if of == 1:
@@ -45,25 +45,25 @@ def naming(arms: Sequence[int] | np.ndarray, of: int, trust: float = 1.0) -> np.
 
 
 def good(losses: np.ndarray, trust: float = 1.0) -> np.ndarray:
-    """An expert who names the arm that will lose least in the round."""
-    losses = check("losses", losses, _LOSSES)
+    """An expert that names the arm with the least loss of the round."""
+    losses = check("losses", losses, _LossTable)
     return naming(losses.argmin(axis=1), losses.shape[1], trust)
 
 
 def bad(losses: np.ndarray, trust: float = 1.0) -> np.ndarray:
-    """An expert who names the arm that will lose most in the round."""
-    losses = check("losses", losses, _LOSSES)
+    """An expert that names the arm with the largest loss of the round."""
+    losses = check("losses", losses, _LossTable)
     return naming(losses.argmax(axis=1), losses.shape[1], trust)
 
 
 def even(losses: np.ndarray) -> np.ndarray:
-    """An expert who does not know: all arms alike."""
-    losses = check("losses", losses, _LOSSES)
+    """An expert without an opinion: the uniform distribution."""
+    losses = check("losses", losses, _LossTable)
     return np.full(losses.shape, 1.0 / losses.shape[1])
 
 
 def treacherous(losses: np.ndarray, switch: int, trust: float = 1.0) -> np.ndarray:
-    """An adversary among the experts: good up to round `switch`, to be believed, and then bad."""
+    """An adversary among the experts: good up to round `switch`, then bad."""
     switch = check("switch", switch, Annotated[int, Range(0)])
     chances = bad(losses, trust)
     chances[:switch] = good(losses, trust)[:switch]
@@ -74,15 +74,17 @@ def panel(*experts: np.ndarray) -> np.ndarray:
     """advice[T, N, K] of several experts."""
     shapes = {np.shape(expert) for expert in experts}
     if len(shapes) != 1:
-        raise ParameterError("the experts must be about the same rounds and arms; give one or more")
+        raise ParameterError(
+            "experts have different shapes, or there are none; give chances[T, K] of one shape"
+        )
     return np.stack(experts, axis=1)
 
 
-def advice_from_log(contexts: Sequence[Any], rules: Sequence[Rule], arms: int) -> np.ndarray:
-    """advice[T, N, K] of rules that look at the contexts of a log, one context a round.
+def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: int) -> np.ndarray:
+    """advice[T, N, K] of rules on the contexts of a log, one context per round.
 
-    A rule is a function of a context (whatever the log holds for a round: a row, a dict, a
-    number) that returns an arm or a distribution over the arms.
+    A rule is a function of a context (the log's row, dict or number for a round) that returns an
+    arm or a distribution over the arms.
 
     Example:
         >>> ages = [25, 70]
@@ -92,20 +94,22 @@ def advice_from_log(contexts: Sequence[Any], rules: Sequence[Rule], arms: int) -
     """
     arms = check("arms", arms, Arms)
     if len(contexts) == 0 or len(rules) == 0:
-        raise ParameterError("there are no contexts or no rules; give one or more of each")
+        raise ParameterError("contexts or rules are empty; give at least one of each")
     rows = [[_distribution(rule(context), arms) for rule in rules] for context in contexts]
     advice = as_advice(rows)
     if advice is None:
-        raise ParameterError(f"a rule returns neither an arm nor a distribution over {arms} arms")
+        raise ParameterError(
+            f"a rule returns neither an arm nor a distribution; give one over {arms} arms"
+        )
     if fault := fault_of_advice(advice, len(rules), arms):
         raise ParameterError(f"the advice {fault}")
     return advice
 
 
 def _distribution(answer: Any, arms: int) -> Any:
-    """All chance on an arm, where a rule names one; a distribution as it is."""
+    """A distribution, from an arm or as given."""
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
         if not 0 <= answer < arms:
-            raise ParameterError(f"a rule names arm {answer}; there are arms 0 to {arms - 1}")
+            raise ParameterError(f"a rule names arm {answer}; give an arm from 0 to {arms - 1}")
         return np.eye(arms)[answer]
     return answer

@@ -1,4 +1,4 @@
-"""Losses 0 and 1, drawn anew each round."""
+"""Random losses 0 and 1."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a loss of 1"), 1]
 
 @register
 class StochasticLosses(LossEnvironment):
-    """Losses 0 and 1, the chance of each arm's loss being the same in every round.
+    """Losses 0 and 1, independent, with a fixed probability per arm.
 
-    Regret is the sum of the gaps of the mean losses of what was pulled, as for rewards.
+    Regret is the sum of the gaps of the arms pulled, as for rewards.
 
     Parameters:
-        means: the chance of a loss of 1, for each arm.
+        means: the probability of a loss of 1, for each arm.
 
     Example:
         >>> import balaclava as bl
@@ -42,7 +42,7 @@ class StochasticLosses(LossEnvironment):
 
     @property
     def largest_gap(self) -> float:
-        return float(self.gaps.max())  # regret is that of the means
+        return float(self.gaps.max())  # regret is defined by the means
 
     def loss_rows(self, first: int, last: int) -> np.ndarray:
         return np.broadcast_to(self.means, (last - first, self.arms))

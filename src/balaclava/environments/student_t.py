@@ -98,7 +98,7 @@ def shifted_moment(shift: float, degrees: float, order: float) -> float:
         sides = (1 + shift * inverse) ** order + (1 - shift * inverse) ** order
         return float(math.exp(log_rest) * sides / (degrees - order))
 
-    # T is within a few units of 0 however far the shift is: one edge for each power of 10.
+    # T is within a few units of 0 for any shift: one edge per power of 10.
     powers = 10.0 ** np.arange(math.ceil(math.log10(far)))
     try:
         body = integral(near, [0.0, shift, *powers.tolist(), far])

@@ -22,10 +22,10 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 
 @register
 class Switching(LossEnvironment):
-    """The same losses in every round up to `switch`, and others after it.
+    """Constant losses up to round `switch`, and other constant losses after it.
 
-    With two arms, losses (1/2, 1) that turn to (1/2, 0): hard for a policy that settles early,
-    since what it never pulls again it never sees improve. Nothing is random and nothing stored.
+    Two arms with losses (1/2, 1) that turn to (1/2, 0) are hard for a policy that commits early: it
+    never sees the dropped arm improve. Nothing is random.
 
     Parameters:
         horizon: number of rounds.
@@ -60,9 +60,11 @@ class Switching(LossEnvironment):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.switch > self.horizon:
-            raise self.refuse("switch", f"is after the last round, {self.horizon}")
+            raise self.refuse(
+                "switch", f"is after the last round, {self.horizon}; give 0 to {self.horizon}"
+            )
         if self.before.size != self.after.size:
-            raise self.refuse("after", f"does not fit {self.before.size} arms; give one for each")
+            raise self.refuse("after", f"does not fit {self.before.size} arms; give one per arm")
 
     @property
     def means(self) -> np.ndarray:

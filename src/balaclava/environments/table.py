@@ -1,4 +1,4 @@
-"""Rewards that are given, round by round."""
+"""Given rewards, round by round."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 
 @register
 class Table(Environment):
-    """Rewards that are given: one row a round, one column an arm.
+    """Given rewards: one row per round, one column per arm.
 
-    Use it for a recorded game in which the reward of every arm is known in every round. Nothing
-    is random. A mean is the mean of a column, so regret is against the best column over the
-    whole table. A log that holds only the rewards of what was played is for `empirical`.
+    Use it if the reward of every arm is known in every round. Nothing is random. Regret is against
+    the column with the largest mean over the whole table. Use `empirical` for a log, which has only
+    the rewards of the arms played.
 
     Parameters:
-        rewards: rewards[T, K]; round t gives row t.
+        rewards: rewards[T, K]; row t is round t.
 
     Example:
         >>> import balaclava as bl
@@ -50,7 +50,7 @@ class Table(Environment):
     rewards: Rewards
 
     def __post_init__(self) -> None:
-        # Checked here, because the declared check would repeat a reward in its message.
+        # Checked here because the declared check would repeat a reward in its message.
         object.__setattr__(
             self, "rewards", checked_rewards(self._label("rewards"), self.rewards, 2)
         )

@@ -28,14 +28,14 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class ThreePoint(Environment):
     """One of two values, each with some probability, otherwise 0.
 
-    The alternatives of the central lower bound: a second, rarer and larger value lifts an arm.
-    See `hard_arms`.
+    The alternatives of the central lower bound: a second, rarer and larger value lifts an arm (see
+    `balaclava.environments.hard_instances.hard_arms`).
 
     Parameters:
         values: the first value of each arm.
-        probabilities: the chance of it, for each arm.
+        probabilities: its probability, for each arm.
         other_values: the second value of each arm.
-        other_probabilities: the chance of it; both together at most 1.
+        other_probabilities: its probability; both together at most 1.
 
     Example:
         >>> import balaclava as bl

@@ -314,12 +314,12 @@ def test_all_policies_meet_the_same_contexts_and_regret_is_that_of_the_round() -
     ("parameters", "words"),
     [
         ({"theta": [0.9, 0.9]}, "must lie in"),
-        ({"theta": [0.5]}, "beside the intercept"),
+        ({"theta": [0.5]}, "only an intercept"),
         ({"theta": [0.5, 0.1], "table": [[0.1]]}, "only for"),
         ({"theta": [0.5, 0.1], "contexts": "list"}, "missing"),
-        ({"theta": [0.5, 0.1], "contexts": "list", "table": [[[2.0, 0.0]] * 3]}, "longer"),
+        ({"theta": [0.5, 0.1], "contexts": "list", "table": [[[2.0, 0.0]] * 3]}, "length above 1"),
         ({"theta": [0.5, 0.1], "contexts": "disjoint", "table": [[0.2]]}, "coefficients"),
-        ({"theta": [0.5, 0.1], "contexts": "list", "table": [[0.2, 0.1]]}, "not contexts"),
+        ({"theta": [0.5, 0.1], "contexts": "list", "table": [[0.2, 0.1]]}, "give contexts"),
     ],
 )
 def test_contexts_that_cannot_be_are_refused(parameters: dict[str, Any], words: str) -> None:
@@ -330,7 +330,7 @@ def test_contexts_that_cannot_be_are_refused(parameters: dict[str, Any], words: 
 def test_labels_are_withheld() -> None:
     world = bl.environment("labelled", features=[[0.25], [0.75]], labels=["ill", "well"])
     assert "ill" not in str(world.public_parameters) + repr(world)
-    with pytest.raises(ParameterError, match="one number or word for each of the 2 rows"):
+    with pytest.raises(ParameterError, match="one number or string for each of the 2 rows"):
         bl.environment("labelled", features=[[0.25], [0.75]], labels=["ill"])
-    with pytest.raises(ParameterError, match="longer than 1"):
+    with pytest.raises(ParameterError, match="length above 1"):
         bl.environment("labelled", features=[[2.0], [0.1]], labels=[0, 1], scaling="none")

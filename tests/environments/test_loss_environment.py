@@ -92,7 +92,7 @@ def test_advice_over_an_environment_stores_no_table() -> None:
         ([[1, 0, 0], [1.5, -0.5, 0]], "expert 1 must hold probabilities"),
         ([[np.nan, 0.5, 0.5]], "expert 0 must hold probabilities"),
         ([1, 0, 0], "one row an expert"),
-        ("good", "in numbers"),
+        ("good", "an array of numbers"),
         (CHANGING[:499], "for 499 rounds"),
     ],
 )
@@ -109,7 +109,7 @@ def test_bad_losses_are_named_without_their_value() -> None:
             bl.environment("losses", losses=table)
         assert str(abs(wrong)) not in str(raised.value)
     rewards = {"name": "bernoulli", "means": [0.5, 0.5]}
-    with pytest.raises(ParameterError, match="gives rewards"):
+    with pytest.raises(ParameterError, match="returns rewards"):
         bl.environment("advice", losses=rewards, advice=[[1, 0]])
     with pytest.raises(ParameterError, match="after the last round"):
         bl.environment("switching", horizon=10, switch=11, before=[0, 1], after=[1, 0])
