@@ -14,7 +14,7 @@ from balaclava._core.kernels import compiled
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.theory.confidence_sequences import (
-    GRID,
+    REWARD_GRID,
     laplace_scale,
     log_evidence,
     lower_limit,
@@ -51,7 +51,7 @@ def test_the_limit_is_where_the_evidence_is_enough(mean, n, draws, noise):
     assert 0.0 <= low <= high <= 1.0
     if 0.0 <= mean <= 1.0:
         assert low <= mean <= high
-    inner = low + GRID  # what is left when the price of rounding is taken away
+    inner = low + REWARD_GRID  # what is left when the price of rounding is taken away
     if low > 0.0 and inner < 1.0:
         log, _ = log_evidence(mean * n, n, draws, noise, inner)
         assert log == pytest.approx(math.log(40.0), abs=1e-4)
@@ -76,9 +76,9 @@ def test_the_scale_is_at_least_that_of_exact_noise():
     for epsilon in (0.1, 1.0, 10.0):
         scale = laplace_scale(epsilon)
         exact = (1.0 + 2.0**-20) / epsilon  # steps / epsilon, in units of the sensitivity
-        u = GRID / exact
+        u = REWARD_GRID / exact
         for x in np.geomspace(1e-6, 0.9 / scale, 50):
-            y = x * GRID
+            y = x * REWARD_GRID
             discrete = math.sinh(u / 2) ** 2 / (math.sinh(u / 2) ** 2 - math.sinh(y / 2) ** 2)
             assert discrete <= 1.0 / (1.0 - (scale * x) ** 2) * (1 + 1e-6)
     draws = [laplace_release(SystemRandomness(), 0.0, 1.0, 1.0) for _ in range(2_000)]

@@ -1,1 +1,1 @@
-"""Bounds on regret, and the radii behind them."""
+"""Theory: bounds on regret, confidence radii, and the conditions under which they hold."""

@@ -1,8 +1,8 @@
 """Truncation levels and confidence radii for private means of an arm's batches.
 
-Batch j has n_j fresh rewards X, of which Y = (X - c_j) 1{|X - c_j| <= B_j} are summed up, and S_j,
-the sum plus Lap(2 B_j / epsilon), is released; or every Y has such noise of its own (local
-privacy). The estimate after batch m is a weighted mean of c_j + S_j / n_j, j <= m. It is above the
+Batch j has n_j new rewards X. Their truncations Y = (X - c_j) 1{|X - c_j| <= B_j} are summed, and
+S_j, the sum plus Lap(2 B_j / epsilon), is released; or every Y has its own such noise (local
+privacy). The estimate after batch m is a weighted mean of c_j + S_j / n_j, j <= m. It exceeds the
 true mean mu by more than
 
     R = (sum of F_j(x_j) + L) / (sum of n_j x_j / B_j),    F_j = n_j psi_j + l  (n_j (psi_j + l)),
@@ -11,31 +11,31 @@ true mean mu by more than
     A(x) = (s_j / B_j)^p x + (s_j / B_j)^2 (e^x - 1 - x)  for p > 2,
     l(x) = -log(1 - 4 x^2 / epsilon^2)
 
-with probability at most exp(-L), and below it likewise, whatever the numbers B_j > 0 and x_j in
+with probability at most exp(-L), and falls below it likewise, for all numbers B_j > 0 and x_j in
 [0, epsilon/2) that are fixed beforehand; the weights are n_j x_j / B_j. Here a share of at most
 alpha of the rewards is arbitrary, the others have E|X - c_j|^p <= s_j^p and mean mu.
 
 Proof.
-    Take X - c_j for X. Let theta = x / B, and z = theta Y, which is in [-x, x]. For p <= 2,
+    Write X for X - c_j. Let theta = x / B, and z = theta Y, which is in [-x, x]. For p <= 2,
     e^z - 1 - z <= (e^x - 1 - x) |z / x|^p, as the ratio of the left side to |z|^p is largest at
-    z = x. Let h be the part of E|X|^p that is due to |X| <= B, so that the rest, at most s^p - h,
-    bounds B^(p-1) E|X| 1{|X| > B}, which is what truncation moves the mean by. Then
+    z = x. Let h be the part of E|X|^p that is due to |X| <= B. The rest, at most s^p - h, bounds
+    B^(p-1) E|X| 1{|X| > B}, the shift of the mean by truncation. Then
     E exp(theta (Y - mu)) <= exp(E e^z - 1 - theta mu) and
 
         E e^z - 1 - theta mu <= theta (s^p - h) B^(1-p) + (e^x - 1 - x) h B^(-p) <= A(x):
 
     truncation and chance are never both at their worst. For p > 2, E Y^2 <= s^2 takes the place
-    of h. An outlier has theta (Y - mu) <= x + x s / B, as |mu| <= s: with a chance of alpha for
-    it, E exp(theta (Y - mu)) <= exp(psi). Laplace noise of scale 2B / epsilon has
+    of h. An outlier has theta (Y - mu) <= x + x s / B, as |mu| <= s. It has probability alpha, so
+    that E exp(theta (Y - mu)) <= exp(psi). Laplace noise of scale 2B / epsilon has
     log E exp(theta w) = l(x). All draws of all batches are independent, so for the weighted sum
     the exponents add up, and Markov's inequality gives R. The other side is the same for -X.
 
-Each radius is the least that a grid of B_m and x_1, ..., x_m gives, with B_1, ..., B_{m-1} as they
-were. As every choice is valid, the grid costs nothing but its coarseness.
+Each radius is the least over a grid of B_m and x_1, ..., x_m, with B_1, ..., B_{m-1} of earlier
+batches. Every choice is valid, so that a coarser grid only makes the radius larger.
 
 With a central moment, E|X - mu|^p <= u, and |mu| <= D, batch 1 has c = 0, and the centre moves to
 the latest estimate whenever its radius r is the smallest so far. Then (E|X - c|^p)^(1/p) is at most
-s = u^(1/p) + r (Minkowski), which goes to u^(1/p). Given the past, c_j is a fixed number, and
+s = u^(1/p) + r (Minkowski), which tends to u^(1/p). Given the past, c_j is a fixed number, and
 the proof holds as long as |c_j - mu| is within its radius: an earlier failure is counted already.
 """
 
@@ -50,15 +50,20 @@ import numpy as np
 from balaclava.privacy.exact_noise import grid_step
 from balaclava.privacy.mechanisms.truncation import exact_step
 
-_FIRST_LOG = 8.0  # the first release is off by more than u^(1/p) once in exp(8) runs
-_LEVELS = 240
-_ENDLESS = 2**60  # more than any run has, and far from where sums of a few overflow
-_GRID = 1 + 2.0**-16  # pays for the rounding of what is released, a millionth of the noise
-_EQUAL = 1.2564312086261697  # where x = e^x - 1 - x
+# Nats: the first release is off by more than u^(1/p) in one of exp(8) runs. A guess.
+_FIRST_RELEASE_LOG = 8.0
+# Points of the grid of levels. Every level is valid; more points give slightly smaller radii.
+_LEVEL_POINTS = 240
+# Rewards of the last batch: more than any run has, and sums of a few such sizes fit an int64.
+_ENDLESS_BATCH = 2**60
+# Factor on a radius for the rounding of releases, which is a millionth of the noise.
+_ROUNDING_FACTOR = 1 + 2.0**-16
+# The positive root of x = e^x - 1 - x, where A gets steeper.
+_STEEPER_FROM = 1.2564312086261697
 
 
 class Premises(NamedTuple):
-    """What is known of the rewards, and how they are protected."""
+    """Assumptions on the rewards, and their protection."""
 
     epsilon: float
     order: float  # p
@@ -69,11 +74,11 @@ class Premises(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """By batch, from 0; one more size, level and step than radii, for the batch that never ends."""
+    """By batch, from 0. The last size, level and step are those of a batch that never ends."""
 
     sizes: np.ndarray
     levels: np.ndarray
-    steps: np.ndarray  # of the grid that truncated rewards are rounded to
+    steps: np.ndarray  # grid step to which truncated rewards are rounded
     radii: np.ndarray
     shares: np.ndarray  # [m, j]: the weight of batch j in the estimate after batch m
     moves: np.ndarray  # whether the estimate becomes the next centre
@@ -87,7 +92,7 @@ class Exponents(NamedTuple):
 
 
 def breakdown_point(order: float) -> float:
-    """The share of outliers from which on no level gives a radius below u^(1/p).
+    """Share of outliers above which no level gives a radius below u^(1/p).
 
     That is, (1 - alpha) b^(1-p) + alpha (b + 1) >= 1 at every level B = b u^(1/p).
 
@@ -101,7 +106,7 @@ def breakdown_point(order: float) -> float:
 
 
 def exponents(premises: Premises, scale: float, size: int, levels: np.ndarray) -> Exponents:
-    """For a batch of `size` rewards with (E|X - c|^p)^(1/p) <= scale; a row for each level."""
+    """F and n x / B of a batch of `size` rewards with (E|X - c|^p)^(1/p) <= scale, by level."""
     x = arguments(premises.epsilon)
     ratio = (scale / levels)[:, None]
     bennett = np.expm1(x) - x
@@ -120,17 +125,17 @@ def exponents(premises: Premises, scale: float, size: int, levels: np.ndarray) -
 
 @functools.lru_cache(maxsize=64)
 def arguments(epsilon: float) -> np.ndarray:
-    """The grid of x: 0, which leaves a batch out, and up to epsilon/2 or where A gets steep."""
-    top = min(0.999 * 0.5 * epsilon, _EQUAL)
+    """The grid of x: 0, which omits a batch, and up to epsilon/2 or where A gets steep."""
+    top = min(0.999 * 0.5 * epsilon, _STEEPER_FROM)
     fine = np.geomspace(1e-9, 0.5, 150, endpoint=False), np.linspace(0.5, 1.0, 50)
     return top * np.concatenate([[0.0], *fine])
 
 
 def least_radius(log: float, earlier: list[Exponents], new: Exponents) -> tuple[float, list[int]]:
-    """R, and where it is found: the x of each earlier batch, then the level and x of the new one.
+    """R, and its grid points: the x of each earlier batch, then the level and x of the new one.
 
-    The least ratio of two sums is where sum F - R sum n x / B + L is 0 at its least, and there
-    every batch may be looked at by itself (Dinkelbach 1967).
+    The least ratio of two sums is the R at which sum F - R sum n x / B + L has the minimum 0, and
+    this sum is minimised batch by batch (Dinkelbach 1967).
     """
     alone = (new.cost[:, 1:] + log) / new.gain[:, 1:]
     level, place = divmod(int(np.argmin(alone)), alone.shape[1])
@@ -147,17 +152,17 @@ def least_radius(log: float, earlier: list[Exponents], new: Exponents) -> tuple[
 
 
 def level_grid(premises: Premises, scale: float, pulls: int) -> np.ndarray:
-    """Levels among which the best one for so many rewards is."""
-    return scale * np.geomspace(0.5, 4.0 * (8.0 + pulls) ** (1.0 / premises.order), _LEVELS)
+    """A grid of levels that contains about the best one for this many rewards."""
+    return scale * np.geomspace(0.5, 4.0 * (8.0 + pulls) ** (1.0 / premises.order), _LEVEL_POINTS)
 
 
 @functools.lru_cache(maxsize=64)
 def first_size(premises: Premises, most: int) -> int:
-    """The power of two from which on one release is worth something: its radius is u^(1/p)."""
+    """Smallest power of two, from 16 on, at which the radius of one release is u^(1/p)."""
     size = 16
     while size < most:
         grid = level_grid(premises, 1.0, size)
-        if least_radius(_FIRST_LOG, [], exponents(premises, 1.0, size, grid))[0] <= 1.0:
+        if least_radius(_FIRST_RELEASE_LOG, [], exponents(premises, 1.0, size, grid))[0] <= 1.0:
             break
         size *= 2
     return max(min(size, most), 1)
@@ -167,10 +172,10 @@ def first_size(premises: Premises, most: int) -> int:
 def schedule(
     premises: Premises, first: int, horizon: int, failure_probability: float, radius_scale: float
 ) -> Schedule:
-    """Batches of first, first, 2 first, 4 first, ... rewards, as many as the horizon has room for.
+    """Batches of first, first, 2 first, 4 first, ... rewards, as many as fit the horizon.
 
     With a raw moment, all estimates of an arm are at most a radius below its mean, except with
-    `failure_probability`; with a central one, they are within a radius of it on both sides.
+    `failure_probability`; with a central moment, they are within a radius of it on both sides.
     """
     batches = max(int(math.log2(max(horizon / first, 1.0))) + 1, 1)
     sizes = [first * 2 ** max(m - 1, 0) for m in range(batches)]
@@ -188,15 +193,15 @@ def schedule(
         earlier.append(Exponents(new.cost[level : level + 1], new.gain[level : level + 1]))
         gains = [batch.gain[0, x] for batch, x in zip(earlier, [*places, place], strict=True)]
         shares[m, : m + 1] = np.array(gains) / sum(gains)
-        # Smaller radii ask for less noise and take more bias, so that both get a part of what is
-        # saved. But rewards of size `scale` may be all there are: the level stays above it.
+        # A smaller radius needs less noise and allows more bias: the level takes half of the
+        # saving, on a log scale. It stays above `scale`, which all rewards may have as their size.
         levels[m] = min(grid[level], scale + spared * (grid[level] - scale))
         step = grid_step(grid[level]) if premises.local else exact_step(grid[level], float(size))
-        radii[m] = radius_scale * (radius * _GRID + step)
+        radii[m] = radius_scale * (radius * _ROUNDING_FACTOR + step)
         if central and radii[m] < error:
             error, moves[m] = float(radii[m]), True
     levels[-1] = levels[-2]
-    sizes.append(_ENDLESS)
+    sizes.append(_ENDLESS_BATCH)
     steps = np.array(
         [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
     )
@@ -204,5 +209,5 @@ def schedule(
         sizes=np.array(sizes), levels=levels, steps=steps, radii=radii, shares=shares, moves=moves
     )
     for array in batch_schedule:
-        array.flags.writeable = False  # it is kept for the next policy of the same parameters
+        array.flags.writeable = False  # shared by all policies with the same parameters
     return batch_schedule

@@ -1,14 +1,14 @@
-"""Lower bounds: what no private policy can beat, however clever.
+"""Lower bounds on the regret of every private policy.
 
 Pure functions of the problem. `minimax` holds for every horizon, on the worst instance. The two
-`instance` bounds hold for the limit of regret / log(horizon), for policies that are good on all
-instances; at a finite horizon a policy may be below them. `wang_zhu` holds for policies that are
-good on all instances, at a horizon. These are for rewards in [0, 1] and for the privacy of whole
-trajectories.
+`instance` bounds are on the limit of regret / log(horizon), for policies that are good on all
+instances; at a finite horizon a policy may be below them. `wang_zhu` is for policies that are good
+on all instances, at a given horizon. All these are for rewards in [0, 1] and for the privacy of
+whole trajectories.
 
-For rewards of which a moment of order 1 + v is at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
+For rewards with a moment of order 1 + v of at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
 and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
-where each reward is reported privately. Their instances are in
+for rewards that are reported privately. Their instances are in
 `balaclava.environments.hard_instances`.
 `contaminated_order` has no constants. For losses: `early_commitment`.
 
@@ -39,13 +39,14 @@ from balaclava._core.declared import (
 )
 from balaclava.errors import ParameterError
 from balaclava.estimators.kl import kl, private_kl
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT
 
-_MEANS = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
+_BERNOULLI_MEANS = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
 _PAIR_GAP = Annotated[float, Range(0, 0.2, open_low=True)]
 _TAIL_ORDER = Annotated[float, Range(1, 2, open_low=True)]
-_SMALL_EPSILON = Annotated[float, Range(0, 1, open_low=True)]
-_LARGEST_LOG = 700.0  # exp overflows soon after
-_ROUNDING = 1e-9
+_EPSILON_UP_TO_1 = Annotated[float, Range(0, 1, open_low=True)]
+# Relative float error that a condition on whole rounds forgives.
+_CONDITION_TOLERANCE = 1e-9
 
 
 def wang_zhu(
@@ -57,9 +58,10 @@ def wang_zhu(
     constant: float,
     arms: int = 2,
 ) -> float:
-    """Regret where one arm has mean 1/2 and the others 1/4 (Wang and Zhu 2024, Theorem 4).
+    """Regret with one arm of mean 1/2 and the others of 1/4 (Wang and Zhu 2024, Theorem 4).
 
-    If a policy's regret is at most c T^a on every instance of K arms, then there it is at least
+    If a policy's regret is at most c T^a on every instance of K arms, then on this one it is at
+    least
 
         (K - 1) L / (16 epsilon),   L = log((E S + 5 delta S) / (40 c E + 5 delta S)),
         E = exp(epsilon) - 1,   S = T^(1-a),   for T >= 3 L / epsilon.
@@ -67,30 +69,34 @@ def wang_zhu(
     The paper prints two arms and gives the order for more (Remark 6).
 
     Proof, for the privacy of whole trajectories and every epsilon. Let n = 3 L / (2 epsilon), and
-    say that arm i is pulled n / 4 times or less on average, so that A = {at most n pulls of i} has
-    P(A) >= 3/4. Turn each 0 of arm i into a 1 with probability q = 2/3: its mean is now 3/4, the
-    best by 1/4. Of n pulls M are changed, at most, where M does not depend on the rewards and
-    E M = q n. By group privacy the chance of A is now at least the average of
-    e^(-epsilon M) (P(A) + delta/E) - delta/E, and by Jensen at least that at q n = L / epsilon,
-    which is above 8 c / S. But A costs (T - n) / 4 >= T/8, so that its chance is at most 8 c / S:
-    a contradiction. So each of the K - 1 arms is pulled more than n / 4 times.
+    suppose that arm i is pulled at most n / 4 times on average, so that A = {at most n pulls of i}
+    has P(A) >= 3/4. Turn each 0 of arm i into a 1 with probability q = 2/3: its mean is now 3/4,
+    the best by 1/4. At most M of n pulls are changed, where M does not depend on the rewards and
+    E M = q n. By group privacy the probability of A is now at least the average of
+    e^(-epsilon M) (P(A) + delta/E) - delta/E, and by Jensen at least the value at
+    q n = L / epsilon, which is above 8 c / S. But A costs (T - n) / 4 >= T/8, so that its
+    probability is at most 8 c / S: a contradiction. So each of the K - 1 arms is pulled more than
+    n / 4 times.
 
     For delta above 0 the guarantee must also cover rewards that depend on earlier decisions. The
-    paper's own notion of privacy, on average over rewards, prices one expected change at a time:
+    paper's own notion of privacy, on average over rewards, charges one expected change at a time:
     each 0 becomes a 1 with probability 1/n, n log 3 times, rounded up. The bound holds for it too:
-    of P(A) >= 3/4 only P(A) > 1/5 is used, so that arm i is pulled 4 (n + 1) / 5 times or more,
-    where n is the largest whole number for which that comes to L / epsilon times at most.
+    the proof uses only P(A) > 1/5, so that arm i is pulled 4 (n + 1) / 5 times or more,
+    where n is the largest whole number for which that is at most L / epsilon times.
 
     Args:
         horizon: T.
-        epsilon: privacy loss; 0 is allowed if delta is not.
+        epsilon: privacy loss; 0 is allowed if delta is above 0.
         delta: probability outside it.
         exponent: a, below 1: the policy's regret grows no faster than T^a.
         constant: c, above 0.
         arms: K.
 
     Returns:
-        The bound; 0 where the theorem says nothing (a horizon that is too short for it).
+        The bound, or 0 if the horizon is too short for the theorem.
+
+    Raises:
+        ParameterError: if an argument is out of range, or epsilon and delta are both 0.
 
     Example:
         >>> round(wang_zhu(horizon=10**6, epsilon=3.0, exponent=0.5, constant=1.0), 4)
@@ -103,7 +109,7 @@ def wang_zhu(
     constant = check("constant", constant, Annotated[float, Range(0, open_low=True)])
     others = check("arms", arms, Arms) - 1
     if epsilon == 0.0 and delta == 0.0:
-        raise ParameterError("epsilon and delta are both 0: nothing can be learned; raise one")
+        raise ParameterError("epsilon and delta are both 0, so that no policy can learn; raise one")
     saved = horizon ** (1.0 - exponent)
     if 40.0 * constant >= saved:
         return 0.0
@@ -115,7 +121,7 @@ def _log_per_epsilon(epsilon: float, delta: float, saved: float, least: float) -
     """L / epsilon, also in the limit epsilon = 0."""
     if epsilon == 0.0:
         return (saved - least) / (5.0 * delta * saved)
-    excess = math.expm1(min(epsilon, _LARGEST_LOG))
+    excess = math.expm1(min(epsilon, LARGEST_EXPONENT))
     grown = excess * (saved - least) / (least * excess + 5.0 * delta * saved)
     return math.log1p(grown) / epsilon
 
@@ -125,8 +131,19 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
 
         max{sqrt(T (K-1)) / 27, (K-1) / (131 epsilon)}
 
-    The second term is what privacy adds; it is the larger one when epsilon is below about
+    The second term is due to privacy. It is the larger one if epsilon is below about
     sqrt((K-1) / T) / 5.
+
+    Args:
+        arms: K.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory.
+
+    Returns:
+        The bound.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(minimax(arms=101, horizon=10_000, epsilon=0.001), 2)
@@ -145,8 +162,19 @@ def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: floa
 
         gap log(T) / min{kl(mean, best), 6 epsilon gap}.
 
-    The first is the price of learning without privacy, the second that of privacy; the distance
+    The first is the cost of learning without privacy, the second that of privacy: the distance
     in total variation of two Bernoulli arms is their gap. `private_kl_instance` is sharper.
+
+    Args:
+        means: means of the arms.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory.
+
+    Returns:
+        The bound.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
@@ -161,14 +189,25 @@ def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: floa
 def private_kl_instance(
     means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float
 ) -> float:
-    r"""As `instance`, with the exact price (Azize, Wu, Honda, Orabona, Ito, Basu 2025).
+    r"""As `instance`, with the exact cost of privacy (Azize, Wu, Honda, Orabona, Ito, Basu 2025).
 
     Sum over the arms below the best of gap log(T) / d_eps(mean, best), where
 
     .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y)
 
-    Their paper has policies that reach it up to their batch ratio, and dp-imed with index="exact"
-    and batches="ratio" does (`theory.imed_regret`).
+    The paper's policies reach it up to their batch ratio, and so does dp-imed with index="exact"
+    and batches="ratio" (`theory.imed_regret`).
+
+    Args:
+        means: means of the arms.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory.
+
+    Returns:
+        The bound.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
@@ -186,7 +225,19 @@ def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon:
 
         t = log(T) / (100 epsilon 5^(1/v)) gap^(-(1+v)/v).
 
-    0 where the theorem says nothing: unless T^0.13 > 4 / gap and T >= 2 t.
+    The theorem needs T^0.13 > 4 / gap and T >= 2 t.
+
+    Args:
+        gap: difference of the two means.
+        moment_order: 1 + v, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory, at most 1.
+
+    Returns:
+        The bound, or 0 if the theorem does not apply.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(heavy_tailed_pair(0.1, moment_order=2.0, horizon=10**17, epsilon=0.1), 2)
@@ -206,7 +257,19 @@ def heavy_tailed_arms(
 
         t = log(T) / (100 epsilon 4^(1/v)) gap^(-(1+v)/v).
 
-    0 where the theorem says nothing: unless T^0.13 > 4 K / gap and T >= 2 t for all of them.
+    The theorem needs T^0.13 > 4 K / gap and T >= 2 t for all of them.
+
+    Args:
+        means: means of the arms.
+        moment_order: 1 + v, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory, at most 1.
+
+    Returns:
+        The bound, or 0 if the theorem does not apply.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> bound = heavy_tailed_arms([0.16, 0.08], moment_order=1.5, horizon=10**18, epsilon=0.1)
@@ -219,7 +282,7 @@ def heavy_tailed_arms(
     if gaps.size == 0:
         return 0.0
     if gaps.max() > 1 / 12:
-        raise ParameterError(f"means: a gap of {gaps.max():g} is too wide; give at most 1/12")
+        raise ParameterError(f"means have a gap of {gaps.max():g}; give gaps of at most 1/12")
     least = 4.0 * arms.size / float(gaps.min())
     return _central_arms(gaps, 4.0, moment_order, horizon, epsilon, least)
 
@@ -227,10 +290,10 @@ def heavy_tailed_arms(
 def _central_arms(
     gaps: np.ndarray, base: float, order: float, horizon: int, epsilon: float, least: float
 ) -> float:
-    """Half the sum of gap t; 0 unless T^0.13 > least and T >= 2 t."""
+    """Half the sum of gap t, or 0 unless T^0.13 > least and T >= 2 t."""
     inverse = 1.0 / (check("moment_order", order, _TAIL_ORDER) - 1.0)
     horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, _SMALL_EPSILON)
+    epsilon = check("epsilon", epsilon, _EPSILON_UP_TO_1)
     pulls = math.log(horizon) / (100.0 * epsilon * base**inverse) * gaps ** (-1.0 - inverse)
     if horizon**0.13 <= least or horizon < 2.0 * pulls.max():
         return 0.0
@@ -245,11 +308,23 @@ def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilo
     Theorem 4.1).
 
     Proof. On `hard_pair` with K - 1 other arms one of these, a, is pulled at most T / (K - 1) times
-    in expectation, so that N <= t = min{T/2, 2T/(K-1)} with probability 1/2 (or, where t = T/2,
-    the regret is at least T D / 4). Lifting a moves the law of a reward by 2 D g in total
-    variation; the event N <= t is then still as likely as exp(-6 epsilon t 2 D g) / 2 (Karwa and
-    Vadhan 2018, Lemma 6.1), and costs (T - t) D. With D g = D (5 D)^(1/v) as chosen, the exponent
-    is at most 1.
+    in expectation, so that N <= t = min{T/2, 2T/(K-1)} with probability 1/2 (or, if t = T/2,
+    the regret is at least T D / 4). Raising the mean of a moves the law of a reward by 2 D g in
+    total variation. The event N <= t then still has at least the probability
+    exp(-6 epsilon t 2 D g) / 2 (Karwa and Vadhan 2018, Lemma 6.1), and costs (T - t) D. With
+    D g = D (5 D)^(1/v) as chosen, the exponent is at most 1.
+
+    Args:
+        arms: K.
+        moment_order: 1 + v, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory, at most 1.
+
+    Returns:
+        The bound.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(heavy_tailed_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=0.1), 1)
@@ -258,7 +333,7 @@ def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilo
     others = check("arms", arms, Arms) - 1
     order = check("moment_order", moment_order, _TAIL_ORDER)
     horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, _SMALL_EPSILON)
+    epsilon = check("epsilon", epsilon, _EPSILON_UP_TO_1)
     if others == 0:
         return 0.0
     rate = max(1.0, others / 4.0) / (6.0 * epsilon * horizon)
@@ -273,12 +348,24 @@ def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float)
         log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap (5 gap)^(2/v)),
 
     of order log(T) / (epsilon^2 gap^((2+v)/v)). Theorem 11 of Tao, Wu, Zhao, Wang (2022) has
-    gap^(-1/v), which is true but loose, since it bounds the square of a distance by a divergence.
+    gap^(-1/v), which is valid but loose, since it bounds the square of a distance by a divergence.
 
     Proof. Reports of two laws at distance V in total variation have divergence at most
     4 (e^epsilon - 1)^2 V^2 (Duchi, Jordan, Wainwright 2018), here with V = 2 gap g. If the worse
     arm is pulled N times in expectation, the two runs differ by N times that, and some regret is
     at least T gap exp(-divergence) / 8 (Bretagnolle and Huber).
+
+    Args:
+        gap: difference of the two means.
+        moment_order: 1 + v, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of a report.
+
+    Returns:
+        The bound, or 0 if the theorem does not apply.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(local_pair(0.1, moment_order=2.0, horizon=10**12, epsilon=1.0), 4)
@@ -294,8 +381,20 @@ def local_arms(
 ) -> float:
     """Regret on `hard_local_arms` under local privacy: as `local_pair`, summed over the arms.
 
-    With s = (2 mean)^(1/v) in the place of (5 gap)^(1/v), for a policy whose regret is at most
+    With s = (2 mean)^(1/v) in place of (5 gap)^(1/v), for a policy whose regret is at most
     T^(3/4) on the instance and all its alternatives; Theorem 8 has a looser rate.
+
+    Args:
+        means: means of the arms.
+        moment_order: 1 + v, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of a report.
+
+    Returns:
+        The bound, or 0 if the theorem does not apply.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(local_arms([0.2, 0.15], moment_order=2.0, horizon=10**12, epsilon=1.0), 3)
@@ -308,10 +407,10 @@ def local_arms(
 
 
 def _local_arms(gaps: np.ndarray, rarity: np.ndarray, horizon: int, epsilon: float) -> float:
-    """Sum of log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap rarity^2), where it is above 0."""
+    """Sum of log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap rarity^2) over its positive terms."""
     horizon = check("horizon", horizon, Horizon)
     epsilon = check("epsilon", epsilon, Epsilon)
-    price = math.expm1(min(epsilon, _LARGEST_LOG / 2)) ** 2
+    price = math.expm1(min(epsilon, LARGEST_EXPONENT / 2)) ** 2
     logs = np.maximum(np.log(gaps * horizon**0.25 / 8.0), 0.0)
     return float((logs / (16.0 * price * gaps * rarity**2)).sum())
 
@@ -321,10 +420,22 @@ def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: floa
 
     T D / (8 e) with D = min{1/5, ((K - 1) / (16 T (e^epsilon - 1)^2 5^(2/v)))^(v/(2(1+v)))}: of
     order (K / epsilon^2)^(v/(2(1+v))) T^((2+v)/(2(1+v))), T^(3/4) for v = 1. Theorem 9 of Tao,
-    Wu, Zhao, Wang (2022) has T^(1/(1+v)), which is true but loose.
+    Wu, Zhao, Wang (2022) has T^(1/(1+v)), which is valid but loose.
 
     Proof. As for `local_pair`: on `hard_pair` with K - 1 other arms one of these is pulled at most
     T / (K - 1) times in expectation, and with this D the divergence is at most 1.
+
+    Args:
+        arms: K.
+        moment_order: 1 + v, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of a report.
+
+    Returns:
+        The bound.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(local_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=1.0), 1)
@@ -336,7 +447,7 @@ def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: floa
     epsilon = check("epsilon", epsilon, Epsilon)
     if others == 0:
         return 0.0
-    loss = math.expm1(min(epsilon, _LARGEST_LOG / 2))
+    loss = math.expm1(min(epsilon, LARGEST_EXPONENT / 2))
     rate = math.sqrt(others / horizon) / (4.0 * loss)
     return horizon * _hard_gap(rate, order) / (8.0 * math.e)
 
@@ -349,14 +460,26 @@ def _hard_gap(rate: float, order: float) -> float:
 def contaminated_order(
     *, arms: int, moment_order: float, horizon: int, epsilon: float, contamination: float
 ) -> float:
-    """The order of the regret under central privacy with outliers, without its constant.
+    """Order of the regret under central privacy with outliers, without its constant.
 
-    Wu, Zhou, Tao, Wang (2023, Theorem 4.1), who give no constants: regret is at least some
-    constant times
+    Wu, Zhou, Tao, Wang (2023, Theorem 4.1): regret is at least an unstated constant times
 
         sqrt(K T) + (K / epsilon)^(1 - 1/k) T^(1/k) + T alpha^(1 - 1/k),
 
-    k the order of a moment that is at most 1 and alpha the share of outliers. For slopes only.
+    k the order of a moment that is at most 1 and alpha the share of outliers. Use it for slopes.
+
+    Args:
+        arms: K.
+        moment_order: k, order of the moment.
+        horizon: T.
+        epsilon: privacy loss of the whole trajectory.
+        contamination: alpha, share of outliers.
+
+    Returns:
+        The order, without its constant.
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(contaminated_order(arms=4, moment_order=2.0, horizon=10**4, epsilon=1.0,
@@ -375,22 +498,22 @@ def contaminated_order(
 def early_commitment(
     *, horizon: int, epsilon: float, share: float, changed: float, switch: float
 ) -> float:
-    """Regret of a private policy that settles on an arm too soon (Asi, Raman, Talwar 2025).
+    """Regret of a private policy that commits to an arm too soon (Asi, Raman, Talwar 2025).
 
     Lemma 5.1: of two arms the first loses 1/2 in every round, and the second 1, or 1 up to round
-    tau < T/2 and then 0. On the losses that do not turn, let the policy play the second arm in a
+    tau < T/2 and then 0. On the losses without a switch, let the policy play the second arm in a
     share gamma of all rounds with probability 1/2, and at most p times in the p / gamma rounds
-    after tau with probability 1/2. Then it loses on one of the two, on average, at least
+    after tau with probability 1/2. Then its regret on one of the two is, on average, at least
 
         max{gamma T / 4, P (p/gamma - p) / 2 - tau / 2},
         P = max{e^(-epsilon p) / 2, 1 - e^(epsilon p) / 2}.
 
-    The paper's proof counts p/(2 gamma) - p/2 for the second and leaves out tau / 2.
+    The paper's proof counts p/(2 gamma) - p/2 for the second and omits tau / 2.
 
-    Proof. The first is half the pulls of the second arm. For the other, P bounds the chance that
-    the policy also plays it at most p times after tau if the losses turn: in such a run, and in
-    any up to pull p + 1, p losses that the policy saw are others. Each round of the window
-    without it costs 1/2, and up to tau the policy gains at most 1/2 a round on the second arm.
+    Proof. The first is half the pulls of the second arm. For the other, P bounds the probability
+    that the policy also plays it at most p times after tau if the losses switch: in such a run, and
+    in any up to pull p + 1, p of the observed losses differ. Each round of the window without it
+    costs 1/2, and up to tau the policy gains at most 1/2 per round on the second arm.
 
     Args:
         horizon: T.
@@ -400,7 +523,10 @@ def early_commitment(
         switch: tau.
 
     Returns:
-        The bound; 0 unless 2 gamma tau <= p <= gamma (T - tau).
+        The bound, or 0 unless 2 gamma tau <= p <= gamma (T - tau).
+
+    Raises:
+        ParameterError: if an argument is out of range.
 
     Example:
         >>> bound = early_commitment(horizon=10_000, epsilon=0.1, share=0.01, changed=5.0,
@@ -413,8 +539,8 @@ def early_commitment(
     share = check("share", share, Annotated[float, Range(0, 1, open_low=True)])
     changed = check("changed", changed, Annotated[float, Range(0, open_low=True)])
     switch = check("switch", switch, Annotated[float, Range(0)])
-    window = changed / share
-    if 2.0 * switch > window * (1.0 + _ROUNDING) or window > (horizon - switch) * (1 + _ROUNDING):
+    window, slack = changed / share, 1.0 + _CONDITION_TOLERANCE
+    if 2.0 * switch > window * slack or window > (horizon - switch) * slack:
         return 0.0
     price = epsilon * changed
     chance = max(math.exp(-price) / 2.0, 1.0 - math.exp(min(price, 1.0)) / 2.0)
@@ -424,9 +550,9 @@ def early_commitment(
 
 def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], float]) -> float:
     """log(T) times the sum of gap / divergence over the arms below the best."""
-    arms = check("means", means, _MEANS).tolist()
+    arms = check("means", means, _BERNOULLI_MEANS).tolist()
     horizon = check("horizon", horizon, Horizon)
     best = max(arms)
     gaps = [(best - mean, divergence(mean, best)) for mean in arms if mean < best]
-    # Two means may be so close that their divergence is 0 in a double.
+    # Two means may be so close that their divergence rounds to 0.
     return math.log(horizon) * math.fsum(gap / price if price else math.inf for gap, price in gaps)

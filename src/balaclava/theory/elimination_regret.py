@@ -1,9 +1,9 @@
-"""The regret of elimination in phases, from its radii alone.
+"""Regret of elimination in phases, from its confidence radii alone.
 
 Let every estimate of a phase be within beta of its mean, and let an arm be removed if it is more
 than 2 beta behind. Then the best arm is never removed, and an arm whose gap is above 4 beta is
 removed at the end of that phase: the estimates are more than gap - 2 beta > 2 beta apart. So an
-arm is pulled no longer than until the first phase whose 4 beta is below its gap.
+arm is pulled at most until the first phase whose 4 beta is below its gap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def pulls_until_removed(gap: float, phases: Sequence[tuple[int, float]], most: int) -> int:
-    """Pulls of an arm in phases of (length, beta), and no more than `most`."""
+    """Pulls of an arm in phases of (length, beta), at most `most`."""
     pulls = 0
     for length, beta in phases:
         pulls += length
@@ -26,11 +26,10 @@ def pulls_until_removed(gap: float, phases: Sequence[tuple[int, float]], most: i
 def elimination_regret(
     gaps: np.ndarray, phases: Sequence[tuple[int, float]], rounds: int, failure: float
 ) -> float:
-    """A bound on the expected regret in `rounds` rounds.
+    """Upper bound on the expected regret in `rounds` rounds.
 
-    The rounds are split among the arms in the worst way that their pulls allow: the largest gaps
-    first. With probability `failure` some radius does not hold, and every round may cost the
-    largest gap.
+    The rounds are divided among the arms in the worst way that their pulls allow: the largest gaps
+    first. With probability `failure` some radius fails, and every round may cost the largest gap.
     """
     pulls = [pulls_until_removed(gap, phases, rounds) for gap in gaps.tolist()]
     largest = rounds * float(gaps.max())
@@ -38,7 +37,7 @@ def elimination_regret(
 
 
 def most_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: float) -> float:
-    """The regret of `horizon` rounds if each arm is pulled at most so often, the worst first.
+    """Regret of `horizon` rounds if each arm has at most these pulls, the worst arms first.
 
     Example:
         >>> most_regret(np.array([0.0, 0.5, 1.0]), np.array([np.inf, 10.0, 10.0]), 15)
@@ -61,11 +60,11 @@ def removal_epochs(gaps: np.ndarray) -> np.ndarray:
 def worst_elimination_regret(
     arms: int, steps: Sequence[tuple[float, float]], rounds: float, failure: float, largest: float
 ) -> float:
-    """A bound on the regret in `rounds` rounds whatever the gaps are, up to `largest`.
+    """Upper bound on the regret in `rounds` rounds for all gaps up to `largest`.
 
-    `steps` are (D, P), D falling: an arm whose gap is D or more is pulled P times at most. Split
-    the gaps at some D: those below cost at most D a round. Those above cost, for each of the other
-    arms, at most the most of P times the largest gap that P holds for, which is the D before.
+    `steps` are (D, P), D decreasing: an arm whose gap is at least D is pulled at most P times.
+    Split the gaps at some D: those below cost at most D per round. Those above cost, for each of
+    the other arms, at most the maximum of P times the largest gap for which P holds, the D before.
     With probability `failure` every round costs `largest`.
 
     Example:

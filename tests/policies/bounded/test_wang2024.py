@@ -182,9 +182,9 @@ def test_the_start_phase_ends_when_every_arm_has_its_rewards():
 @pytest.mark.statistical
 def test_released_indices_keep_to_the_start_phase():
     rng = SystemRandomness()
-    with pytest.raises(PrivacyError, match=r"Gaussian index of 7 rewards .* from 8 rewards on"):
+    with pytest.raises(PrivacyError, match=r"Gaussian index of 7 rewards .* at least 8 rewards"):
         gaussian_index(rng, 0.5, 1 / 7, 1.0, 0.01)
-    with pytest.raises(PrivacyError, match=r"Beta index of 96 rewards .* from 97 rewards on"):
+    with pytest.raises(PrivacyError, match=r"Beta index of 96 rewards .* at least 97 rewards"):
         beta_index(rng, 0.5, 1 / 96, 5.0, 0.5)
     # Mean and spread of 4,000 draws, within 6 standard errors: one run in 10^8 would fail.
     draws = np.array([gaussian_index(rng, 0.5, 1 / 8, 1.0, 0.01) for _ in range(4000)])
