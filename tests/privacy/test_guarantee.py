@@ -144,9 +144,7 @@ def test_a_known_law_costs_less() -> None:
     gaussian = approximate.over(100, 0.2, law=law)
     assert gaussian.epsilon < 0.5 * approximate.over(100, 0.2).epsilon
     for other in (LaplaceNoise(0.6), AnyMechanism(0.5, 1e-9), GaussianNoise(0.01)):
-        with pytest.raises(
-            PrivacyError, match=r"more than the guarantee's|too small for 1 "
-        ):
+        with pytest.raises(PrivacyError, match=r"more than the guarantee's|too small for 1 "):
             each.over(100, 1e-6, law=other)
 
 
