@@ -28,7 +28,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.policies.adversarial.conversion import ConvertedPolicy
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.randomness import seeded
@@ -91,7 +91,7 @@ def batch_policies() -> list[str]:
 
 def policy_for(name: str, means: np.ndarray) -> Policy:
     """The policy of that name, made to learn something within the horizon."""
-    cls, arms = REGISTRY.classes()[name], means.size
+    cls, arms = POLICIES.classes()[name], means.size
     usual = {**USUAL_PARAMETERS, "horizon": HORIZON, "epsilon": EPSILON, "experts": arms}
     usual.update({} if name in AS_IT_IS else BOLD)
     parameters: dict[str, Any] = {key: usual[key] for key in usual if key in cls.annotations}

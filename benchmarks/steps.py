@@ -13,7 +13,7 @@ import balaclava as bl
 import hand_loops
 import loss_hand_loops as of_losses
 import private_hand_loops as private
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.randomness import seeded
 from balaclava.testing.examples import examples
@@ -168,7 +168,7 @@ def phased_names() -> list[str]:
 
 def usual(name: str, rounds: int) -> bl.Policy:
     """The policy of that name at 9 arms, otherwise as the conformance suite tries it first."""
-    cls = REGISTRY.classes()[name]
+    cls = POLICIES.classes()[name]
     changes = {"arms": 9, **({"horizon": rounds} if "horizon" in cls.annotations else {})}
     return cls.create({**examples(cls)[0].parameters, **changes})
 

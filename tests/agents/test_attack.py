@@ -23,7 +23,7 @@ from balaclava.agents.decisions import HAS_REWARD, WAS_GIVEN_UP
 from balaclava.agents.delivery import WindowDelivery
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import BalaclavaError, DecisionError
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.testing.examples import completed
 
 ROUNDS, WINDOW = 130, 12
@@ -51,7 +51,7 @@ def private_names() -> list[str]:
 
 @functools.cache
 def example(name: str) -> bl.Policy:
-    cls = REGISTRY.classes()[name]
+    cls = POLICIES.classes()[name]
     changes = {key: value for key, value in LOUD.items() if key in cls.annotations}
     return cls.create(completed(cls, {**cls.examples[0], **changes}))
 

@@ -16,7 +16,7 @@ from balaclava.auditing.replay.composed_loss import compose
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import ParameterError
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.privacy.device_report import truncated_report
 from balaclava.testing.conformance import round_of
 from balaclava.testing.examples import examples
@@ -94,7 +94,7 @@ def lived(policy, script, rng, rewards, rounds):
 
 @pytest.mark.parametrize("name", [*LIVE, "dp-exp4"])
 def test_a_reward_costs_epsilon_once_whatever_becomes_of_the_others(name):
-    policy = examples(REGISTRY.classes()[name])[0]
+    policy = examples(POLICIES.classes()[name])[0]
     if name == "dp-exp4":  # with room for so few notes that some are pushed out
         policy = type(policy).create({**policy.parameters, "outstanding": 2})
     low, high = policy.accepts if math.isfinite(policy.accepts[0]) else (-4.0, 4.0)

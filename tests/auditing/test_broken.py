@@ -21,7 +21,7 @@ from balaclava.auditing.replay.scenario_kinds import ScenarioKind
 from balaclava.auditing.scenario import Neighbour, plain_scenario
 from balaclava.auditing.tape import MovedInput, Recorder, Replayer
 from balaclava.frames.tally import begin_tally, learn_tally
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, mechanism_of
@@ -271,7 +271,7 @@ class CountsTwice(bl.Policy):
 
 
 def test_a_restored_agent_is_restored_by_bl_restore(monkeypatch):
-    monkeypatch.setattr(REGISTRY, "_classes", REGISTRY.classes() | {"counts-twice": CountsTwice})
+    monkeypatch.setattr(POLICIES, "_classes", POLICIES.classes() | {"counts-twice": CountsTwice})
     policy = CountsTwice(arms=2, epsilon=1.0)
     kinds = (ScenarioKind(("a restored agent",), restored=True),)
     report = audit_by_replay(policy, policy.guarantee, rounds=40, pairs=10, seed=0, kinds=kinds)

@@ -10,7 +10,7 @@ import pytest
 import balaclava as bl
 from balaclava import policies
 from balaclava.errors import ParameterError
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.testing import stubs
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_wrong_calls_are_errors_of_a_type_checker(tmp_path: Path) -> None:
 def test_classes_by_name() -> None:
     from balaclava.policies import DPIMED
 
-    assert REGISTRY.get("dp-imed") is DPIMED
+    assert POLICIES.get("dp-imed") is DPIMED
     assert "DPIMED" in dir(policies)
     with pytest.raises(ImportError):
         from balaclava.policies import DPIMEDD  # type: ignore[attr-defined]  # noqa: F401

@@ -13,7 +13,7 @@ import pytest
 import balaclava as bl
 from balaclava._core.declared import LARGEST_EPSILON, SMALLEST_EPSILON
 from balaclava.errors import ParameterError
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.privacy.accounting import smallest_interval
 from balaclava.privacy.composition import (
     AnyMechanism,
@@ -27,7 +27,7 @@ from balaclava.testing.examples import completed
 BASE = bl.policy("exp3", arms=2, horizon=9)
 NO_EPSILON = [5e-324, 1e-310, 1e-160, -1.0, 1e308, 10**400, math.inf, -math.inf, math.nan]
 NO_EPSILON += [True, np.True_, "1", None, 1j, [1.0], np.array([1.0])]
-PRIVATE = {n: cls for n, cls in REGISTRY.classes().items() if "epsilon" in cls.annotations}
+PRIVATE = {n: cls for n, cls in POLICIES.classes().items() if "epsilon" in cls.annotations}
 
 CONSTRUCTORS: dict[str, Callable[[Any], Any]] = {
     "Guarantee": lambda epsilon: bl.Guarantee(epsilon=epsilon),

@@ -24,7 +24,7 @@ from balaclava.errors import (
     UnknownNameError,
 )
 from balaclava.experiments.experiment_file import read_experiment
-from balaclava.policies.base import REGISTRY
+from balaclava.policies.base import POLICIES
 from balaclava.reporting.report_data import experiment_toml
 from balaclava.simulation.results import Results, Run
 
@@ -244,7 +244,7 @@ def test_own_policy_must_be_registered_at_load(tmp_path: Path, monkeypatch: Any)
         ResultsFileError, match=r"'test-private'.*import the module that registers it"
     ):
         bl.load(path)
-    monkeypatch.setattr(REGISTRY, "_classes", dict(REGISTRY.classes()))
+    monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES.classes()))
     bl.register(PrivatePolicy)
     assert isinstance(bl.load(path).policies["mine"], PrivatePolicy)
 
@@ -309,7 +309,7 @@ def test_experiment_fills_in_the_horizon(tmp_path: Path, monkeypatch: Any) -> No
         horizon: int
         kernels = bl.policy("ucb1", arms=1).kernels
 
-    monkeypatch.setattr(REGISTRY, "_classes", dict(REGISTRY.classes()))
+    monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES.classes()))
     bl.register(Planner)
     path = written(tmp_path, EXPERIMENT + "[policies.test-planner]\n")
     assert read_experiment(path).policies["test-planner"].parameters["horizon"] == 500

@@ -28,7 +28,7 @@ from balaclava.agents.saving import (
 )
 from balaclava.agents.settling import Settling
 from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 
 SAVED_PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
@@ -75,7 +75,7 @@ def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
 def _restored(content: dict[str, Any]) -> Agent:
     exact_keys(content, *SAVED_PARTS)
     description = exact_keys(content["policy"], "name", "parameters")
-    policy = REGISTRY.create(description["name"], description["parameters"])
+    policy = POLICIES.create(description["name"], description["parameters"])
     if policy.arms > max(_MANY_ARMS, packed_numbers(content["state"])):
         raise DamageError("more arms than the state has")
     settling = exact_keys(content["settling"], *Settling._fields)

@@ -259,8 +259,8 @@ class EnvironmentEntry(NamedTuple):
     parameters: str
 
 
-REGISTRY: Registry[Environment] = Registry(Environment, "balaclava.environments")
-register = REGISTRY.register
+ENVIRONMENTS: Registry[Environment] = Registry(Environment, "balaclava.environments")
+register = ENVIRONMENTS.register
 
 
 def environment(name: str, /, **parameters: Any) -> Environment:
@@ -277,7 +277,7 @@ def environment(name: str, /, **parameters: Any) -> Environment:
         UnknownNameError: there is no such environment.
         ParameterError: a parameter is missing, unknown or out of its range.
     """
-    return REGISTRY.create(name, parameters)
+    return ENVIRONMENTS.create(name, parameters)
 
 
 def list_environments() -> list[EnvironmentEntry]:
@@ -288,5 +288,5 @@ def list_environments() -> list[EnvironmentEntry]:
     """
     return [
         EnvironmentEntry(EnvironmentName(name), cls, summary_line(cls), ", ".join(cls.annotations))
-        for name, cls in REGISTRY.classes().items()
+        for name, cls in ENVIRONMENTS.classes().items()
     ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import REGISTRY, Environment, register
+from balaclava.environments.base import ENVIRONMENTS, Environment, register
 from balaclava.errors import ParameterError, nearest
 
 Fraction = Annotated[float, Range(0, 1, "share of outliers, alpha", open_high=True)]
@@ -117,7 +117,7 @@ class Contaminated(Environment):
     def __post_init__(self) -> None:
         if isinstance(self.inner, Mapping):
             object.__setattr__(
-                self, "inner", REGISTRY.from_mapping(self._label("inner"), self.inner)
+                self, "inner", ENVIRONMENTS.from_mapping(self._label("inner"), self.inner)
             )
         super().__post_init__()
         if self.inner.feedback == "loss":

@@ -15,7 +15,7 @@ from balaclava.environments.exact_moments import average_moment, checked_order
 from balaclava.environments.given_rewards import checked_rewards
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import ReadOptions
-from balaclava.logs.reader import Label, LoggedRewards, in_order, read_log
+from balaclava.logs.reader import Label, LoggedRewards, read_log, sorted_labels
 
 
 class World(NamedTuple):
@@ -110,7 +110,7 @@ class Empirical(Environment):
             )
         return {
             label: checked_rewards(self._label(f"samples[{label!r}]"), by_label[str(label)], 1)
-            for label in in_order(list(by_label))
+            for label in sorted_labels(list(by_label))
         }
 
     def __repr__(self) -> str:

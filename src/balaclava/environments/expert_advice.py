@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import REGISTRY, Environment, register
+from balaclava.environments.base import ENVIRONMENTS, Environment, register
 from balaclava.environments.loss_environment import LossEnvironment, sums_at
 from balaclava.environments.losses import Losses
 from balaclava.errors import ParameterError
@@ -86,7 +86,7 @@ class Advice(LossEnvironment):
     def __post_init__(self) -> None:
         losses: Any = self.losses
         if isinstance(losses, Mapping):
-            losses = REGISTRY.from_mapping(self._label("losses"), losses)
+            losses = ENVIRONMENTS.from_mapping(self._label("losses"), losses)
         elif not isinstance(losses, Environment):
             losses = Losses(losses=losses)
         if not isinstance(losses, LossEnvironment):

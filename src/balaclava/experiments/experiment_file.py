@@ -62,12 +62,10 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import Range, brief, check
-from balaclava.environments.base import REGISTRY as ENVIRONMENTS
-from balaclava.environments.base import Environment
+from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
 from balaclava.experiments.grids import expand, values_of
-from balaclava.policies.base import REGISTRY as POLICIES
-from balaclava.policies.base import Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.engine import (
     Device,
     Progress,

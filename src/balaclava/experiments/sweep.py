@@ -38,8 +38,7 @@ from balaclava.errors import (
     nearest,
 )
 from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, require_played
-from balaclava.policies.base import REGISTRY as POLICIES
-from balaclava.policies.base import Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.engine import (
     Device,
     available_cores,

@@ -1,4 +1,4 @@
-"""A file as columns of cells: CSV or Parquet, packed or not, in whatever text and separator."""
+"""A log file as columns of cells: CSV or Parquet, compressed or not, in any encoding."""
 
 from __future__ import annotations
 
@@ -17,28 +17,36 @@ from typing import Any, NamedTuple
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError, nearest
 
-PIPE = "-"
+PIPE = "-"  # the path of standard input
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
-_WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "space": " "}
-_DETECTED = ",;\t|"
-_MARKS = {  # the bytes that some encodings begin with
+_SEPARATOR_NAMES = {
+    "tab": "\t",
+    "\\t": "\t",
+    "comma": ",",
+    "semicolon": ";",
+    "bar": "|",
+    "space": " ",
+}
+_DETECTED_SEPARATORS = ",;\t|"
+_BYTE_ORDER_MARKS = {
     b"\xef\xbb\xbf": "utf-8-sig",
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
-_USUAL = ("utf-8", "utf-8-sig")
-_HEADER_CHARACTERS = 1 << 16
-_EXCEL_MARK = re.compile(r"sep=([,;|\t])\r?\n")
+_USUAL_ENCODINGS = ("utf-8", "utf-8-sig")  # not worth mentioning
+_HEADER_CHARACTERS = 1 << 16  # of a file that are searched for its header; one row rarely has more
+_EXCEL_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\r?\n")
+# Magic numbers of file formats.
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
-_EXPORT = (
+_HOW_TO_EXPORT = (
     "in Excel choose File, Save As, CSV UTF-8; in LibreOffice File, Save As, Text CSV; or run "
     "libreoffice --headless --convert-to csv FILE"
 )
 
 
 class ReadOptions(NamedTuple):
-    """How a file is to be read; what is None is detected."""
+    """How to read a file; None detects."""
 
     sep: str | None = None
     encoding: str | None = None
@@ -46,8 +54,8 @@ class ReadOptions(NamedTuple):
     drop_missing: bool = False
 
     def checked(self) -> ReadOptions:
-        """The same, with words for separators replaced, or an error that says what is allowed."""
-        sep = self.sep if self.sep is None else _WORDS.get(self.sep.lower(), self.sep)
+        """Check the options, and replace names of separators by characters."""
+        sep = self.sep if self.sep is None else _SEPARATOR_NAMES.get(self.sep.lower(), self.sep)
         if sep is not None and (len(sep) != 1 or not sep.isascii() or sep in '"\n\r'):
             raise ParameterError(
                 f"sep = {self.sep!r} is not allowed; give one character such as ';', or tab"
@@ -66,16 +74,16 @@ class ReadOptions(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Some columns as they stand in the file, and what had to be detected."""
+    """Columns of a file as text or typed cells, and what was detected."""
 
-    cells: dict[str, Any]  # by what they are for
-    kind: str  # of file
+    cells: dict[str, Any]  # by purpose
+    kind: str  # of file: "CSV" or "Parquet"
     detected: tuple[str, ...] = ()
     commas_between_cells: bool = True
 
 
 def read_columns(source: str, wanted: Mapping[str, str], options: ReadOptions) -> Columns:
-    """The columns that are wanted, given as {what it is for: its name}."""
+    """Read the wanted columns, given as {purpose: name of the column}."""
     require_extra("pyarrow", "reading a log")
     by_name: dict[str, str] = {}
     for parameter, column in wanted.items():
@@ -95,20 +103,22 @@ def read_columns(source: str, wanted: Mapping[str, str], options: ReadOptions) -
 
 
 def _contents(source: str) -> tuple[bytes, tuple[str, ...]]:
-    """What the file or the pipe holds, unpacked."""
+    """The content of the file or the pipe, decompressed."""
     try:
         data = sys.stdin.buffer.read() if source == PIPE else Path(source).read_bytes()
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else "it is damaged"
+        why = os.strerror(error.errno) if error.errno else "the file is damaged"
         raise ParameterError(f"{source} cannot be read: {why}; check the path") from None
     packing: tuple[str, ...] = ()
     if data.startswith(_GZIP):
         try:
             data, packing = gzip.decompress(data), ("packed with gzip",)
         except (OSError, EOFError, zlib.error):
-            raise ParameterError(f"{source} is damaged: gzip cannot unpack it") from None
+            raise ParameterError(
+                f"{source} is damaged: gzip cannot unpack it; copy it again"
+            ) from None
     if data.startswith(_OLD_EXCEL) or (data.startswith(_ZIP) and _is_workbook(data)):
-        raise ParameterError(f"{source} is a spreadsheet; save the sheet as CSV: {_EXPORT}")
+        raise ParameterError(f"{source} is a spreadsheet; save the sheet as CSV: {_HOW_TO_EXPORT}")
     if data.startswith(_ZIP):
         raise ParameterError(f"{source} is a zip file; unpack it and give the CSV file inside")
     if not data:
@@ -127,7 +137,7 @@ def _from_parquet(source: str, data: bytes, wanted: Mapping[str, str]) -> Column
 
     try:
         file = parquet.ParquetFile(pa.BufferReader(data))
-        _places(source, file.schema_arrow.names, wanted)
+        _positions(source, file.schema_arrow.names, wanted)
         table = file.read(columns=list(wanted.values()))
     except (pa.ArrowException, OSError):
         raise ParameterError(f"{source} is not a well-formed Parquet file") from None
@@ -139,12 +149,12 @@ def _from_text(
     source: str, data: bytes, wanted: Mapping[str, str], options: ReadOptions
 ) -> Columns:
     text, encoding = _decoded(source, data, options.encoding)
-    mark = _EXCEL_MARK.match(text)  # a first line that says what stands between cells
+    mark = _EXCEL_SEPARATOR_LINE.match(text)
     text = text[mark.end() :] if mark else text
     separator, names = _header(text, wanted, options.sep or (mark[1] if mark else None))
-    places = _places(source, names, wanted)
+    places = _positions(source, names, wanted)
     table = _parsed(source, text, separator, len(names), places)
-    detected = [] if encoding in _USUAL else [f"text in {encoding}"]
+    detected = [] if encoding in _USUAL_ENCODINGS else [f"text in {encoding}"]
     if separator != ",":
         detected.append(f"{_SEPARATORS.get(separator, repr(separator))} between cells")
     cells = {name: table.column(str(place)).combine_chunks() for name, place in places.items()}
@@ -152,8 +162,8 @@ def _from_text(
 
 
 def _decoded(source: str, data: bytes, encoding: str | None) -> tuple[str, str]:
-    """The text, and its encoding: by its first bytes, else UTF-8, else what Windows writes."""
-    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+    """The text and its encoding: by its byte order mark, else UTF-8, else that of Windows."""
+    marked = next((name for mark, name in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), None)
     likely = (marked,) if marked else ("utf-8", "cp1252", "latin-1")
     for name in likely if encoding is None else (encoding,):
         try:
@@ -163,15 +173,17 @@ def _decoded(source: str, data: bytes, encoding: str | None) -> tuple[str, str]:
         if "\0" not in text:
             return text.removeprefix("\ufeff"), name
     if encoding is not None:
-        raise ParameterError(f"{source} is not text in {encoding}; leave it out to have it found")
+        raise ParameterError(
+            f"{source} is not text in {encoding}; leave the encoding out to detect it"
+        )
     raise ParameterError(f"{source} is not a CSV or Parquet file; save it as CSV in UTF-8")
 
 
 def _header(text: str, wanted: Mapping[str, str], separator: str | None) -> tuple[str, list[str]]:
-    """What stands between cells, and the first row: with the columns if need be, else longest."""
+    """The separator and the first row: those with the wanted columns, else with most cells."""
     beginning = text[:_HEADER_CHARACTERS]
     rows = {}
-    for each in _DETECTED if separator is None else separator:
+    for each in _DETECTED_SEPARATORS if separator is None else separator:
         try:
             first = next(csv.reader(io.StringIO(beginning, newline=""), delimiter=each), [])
         except csv.Error:
@@ -183,8 +195,8 @@ def _header(text: str, wanted: Mapping[str, str], separator: str | None) -> tupl
     return max(rows.items(), key=lambda row: len(row[1]), default=(separator or ",", []))
 
 
-def _places(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, int]:
-    """Which columns are meant. Without a header the first rewards would stand there: say none."""
+def _positions(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, int]:
+    """The positions of the columns. A file without a header has rewards there: quote none."""
     for parameter, column in wanted.items():
         if column not in names:
             hint = (
@@ -201,7 +213,7 @@ def _places(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dic
 
 
 def _parsed(source: str, text: str, separator: str, width: int, places: dict[str, int]) -> Any:
-    """Columns of text, as a table; their names are their places."""
+    """Parse the columns as text; they are named by position."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -216,7 +228,7 @@ def _parsed(source: str, text: str, separator: str, width: int, places: dict[str
     try:
         return arrow.read_csv(
             pa.BufferReader(text.encode()),
-            # One thread, so that a broken row has its number.
+            # One thread, because only then pyarrow counts the rows.
             arrow.ReadOptions(use_threads=False, column_names=names, skip_rows_after_names=1),
             arrow.ParseOptions(
                 delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse_row
@@ -229,7 +241,7 @@ def _parsed(source: str, text: str, separator: str, width: int, places: dict[str
             ),
         )
     except pa.ArrowException:
-        # pyarrow's own message would quote the row.
+        # pyarrow's message would quote the row.
         line = f" at line {broken[0]}" if broken and broken[0] else ""
         raise ParameterError(
             f"{source} is not a well-formed CSV file{line}; give as many cells in each row as in "

@@ -1,4 +1,4 @@
-"""Numbers as people write them: 1.5, 1,5, 1,234.5, $3, 20 %, True."""
+"""Numbers as text in common notations: 1.5, 1,5, 1,234.5, $3, 20 %, True."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from balaclava.errors import ParameterError
 
 ROW_NUMBERING = "(the first row after the header is 1)"
-_MISSING = r"(?i)^(na|n/a|nan|null|none|missing|-|\.|#n/a)?$"
+_MISSING_WORDS = r"(?i)^(na|n/a|nan|null|none|missing|-|\.|#n/a)?$"
 _YES, _NO = r"(?i)^(true|yes)$", r"(?i)^(false|no)$"
 _CURRENCY = "[$€£]"
-_FILL = "fill what is missing, or drop such rows (--drop-missing)"
-_HELP = "write numbers such as 1.5, and 1 for yes and 0 for no"
+_FILL_MISSING = "fill missing values, or drop such rows with --drop-missing"
+_WRITE_NUMBERS = "write numbers such as 1.5, and 1 for yes and 0 for no"
 
 
 def to_array(column: Any) -> np.ndarray:
-    """A column of pyarrow's as an array, without a copy where that can be; NaN for what is null.
+    """A pyarrow column as an array, without a copy if possible; NaN for null.
 
-    Column.to_numpy would load pandas wherever it is installed, which takes half a second.
+    Column.to_numpy would import pandas if it is installed, which takes half a second.
 
     >>> import pyarrow as pa
     >>> to_array(pa.array([1.5, None, 2.0])[1:]), to_array(pa.array([True, False])[1:])
@@ -38,24 +38,24 @@ def to_array(column: Any) -> np.ndarray:
 
 
 def dtype_of(column: Any) -> Any:
-    """What numpy calls the type; for numbers without pandas, which old versions of pyarrow ask."""
+    """The numpy type of a column; old versions of pyarrow would import pandas for it."""
     name = str(column.type)
     name = {"double": "float64", "float": "float32", "halffloat": "float16"}.get(name, name)
     return np.dtype(name) if name in np.sctypeDict else column.type.to_pandas_dtype()
 
 
 def first_row(wrong: Any) -> int:
-    """The number of the first row that is wrong, counted from 1."""
+    """The number of the first wrong row, from 1."""
     return int(np.argmax(to_array(wrong))) + 1
 
 
 def missing(column: Any, *, words: bool = True) -> np.ndarray:
-    """Where a column holds nothing: an empty cell, no number, or with `words` NA and its like."""
+    """A mask of missing cells: empty, NaN or null, or with `words` NA and similar."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_string(column.type):
-        pattern = _MISSING if words else "^$"
+        pattern = _MISSING_WORDS if words else "^$"
         absent = pc.match_substring_regex(pc.utf8_trim_whitespace(column), pattern)
     elif pa.types.is_floating(column.type):
         absent = pc.is_nan(column)
@@ -67,7 +67,7 @@ def missing(column: Any, *, words: bool = True) -> np.ndarray:
 def read_numbers(
     where: str, column: Any, *, commas_between_cells: bool = True, decimal: str | None = None
 ) -> tuple[np.ndarray, list[str]]:
-    """The column as finite floats, and in which notation it is; errors name rows, not values."""
+    """The column as finite floats, and its notation; errors name rows, not values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -76,7 +76,7 @@ def read_numbers(
         usual = None if decimal == "," or column.null_count else _plain(column)
         if usual is not None and np.isfinite(usual).all():
             return usual, notation
-        _refuse(where, missing(column), "is empty", _FILL)
+        _refuse(where, missing(column), "is empty", _FILL_MISSING)
         column = pc.utf8_trim_whitespace(column)
         numbers = None if decimal == "," else _plain(column)
         if numbers is None:
@@ -93,21 +93,21 @@ def _refuse(where: str, wrong: Any, what: str, advice: str) -> None:
 
 
 def _cast(where: str, column: Any) -> np.ndarray:
-    """A column that has a type of its own, as in a Parquet file."""
+    """Convert a typed column, as in a Parquet file."""
     import pyarrow as pa
 
-    _refuse(where, column.is_null(), "is empty", _FILL)
+    _refuse(where, column.is_null(), "is empty", _FILL_MISSING)
     try:
         numbers = to_array(column.cast(pa.float64(), safe=False))
     except pa.ArrowException:
-        raise ParameterError(f"{where} holds {column.type}; {_HELP}") from None
+        raise ParameterError(f"{where} holds {column.type}; {_WRITE_NUMBERS}") from None
     return numbers
 
 
 def _plain(text: Any) -> np.ndarray | None:
-    """The numbers, if all of the text is written as computers write them.
+    """The numbers if all text is in plain notation, else None.
 
-    Apart, since pyarrow's own error quotes the value and must not become the context of ours.
+    pyarrow's error quotes the value; here it cannot become the context of ours.
     """
     import pyarrow as pa
 
@@ -121,7 +121,7 @@ def _plain(text: Any) -> np.ndarray | None:
 def _translated(
     where: str, text: Any, commas_between_cells: bool, decimal: str | None
 ) -> tuple[Any, list[str]]:
-    """Text into numbers, by the notation that all of it is in."""
+    """Convert text to numbers by the notation that all of it shares."""
     import pyarrow.compute as pc
 
     notation = []
@@ -131,14 +131,14 @@ def _translated(
 
     yes, no = there(_YES), there(_NO)
     if pc.any(pc.or_(yes, no)).as_py():
-        _refuse(where, pc.invert(pc.or_(yes, no)), "is neither yes nor no", _HELP)
+        _refuse(where, pc.invert(pc.or_(yes, no)), "is neither yes nor no", _WRITE_NUMBERS)
         return to_array(yes).astype(np.float64), ["yes and true as 1, no and false as 0"]
     if pc.any(there(_CURRENCY)).as_py():
         text = pc.replace_substring_regex(text, rf"^(-?)\s*{_CURRENCY}\s*|\s*{_CURRENCY}$", r"\1")
         notation.append("amounts with a currency sign")
     percent = there(r"%$")
     if pc.any(percent).as_py():
-        _refuse(where, pc.invert(percent), "has no percent sign, unlike others,", _HELP)
+        _refuse(where, pc.invert(percent), "has no percent sign, unlike others,", _WRITE_NUMBERS)
         text = pc.replace_substring_regex(text, r"\s*%$", "")
         notation.append("percentages as shares of 1")
     mark = decimal or _decimal_mark(where, text, commas_between_cells)
@@ -149,7 +149,9 @@ def _translated(
         notation.append("commas between thousands")
     whole = rf"([0-9]+|[1-9][0-9]{{0,2}}([{between}][0-9]{{3}})+)"
     number = rf"(?i)^[+-]?({whole}[{mark}]?[0-9]*|[{mark}][0-9]+)(e[+-]?[0-9]+)?$|^[+-]?inf$"
-    _refuse(where, pc.invert(pc.match_substring_regex(text, number)), "is not a number", _HELP)
+    _refuse(
+        where, pc.invert(pc.match_substring_regex(text, number)), "is not a number", _WRITE_NUMBERS
+    )
     text = pc.replace_substring(pc.replace_substring(text, between, ""), mark, ".")
     numbers = _plain(text)
     if numbers is None:  # a plus in front
@@ -158,7 +160,7 @@ def _translated(
 
 
 def _decimal_mark(where: str, text: Any, commas_between_cells: bool) -> str:
-    """Which of comma and point comes before the fraction; refused where it cannot be told."""
+    """The decimal mark, comma or point; refused if ambiguous."""
     import pyarrow.compute as pc
 
     def some(pattern: str) -> bool:
@@ -178,12 +180,12 @@ def _decimal_mark(where: str, text: Any, commas_between_cells: bool) -> str:
     )
     point = some(r",.*\.") or some(r",.*,")
     if comma and point:
-        raise ParameterError(f"{where} has commas and points in both roles; {_HELP}")
+        raise ParameterError(f"{where} has commas and points in both roles; {_WRITE_NUMBERS}")
     if comma or point:
         return "," if comma else "."
-    if not commas_between_cells:  # commas were kept for the numbers
+    if not commas_between_cells:  # so commas belong to the numbers
         return ","
     raise ParameterError(
-        f"{where} has commas that could part thousands or begin a fraction; say which with "
-        f"--decimal, or {_HELP}"
+        f"{where} has commas that could separate thousands or begin a fraction; choose with "
+        f"--decimal, or {_WRITE_NUMBERS}"
     )

@@ -1,7 +1,7 @@
-"""The one reader of logs: a CSV or Parquet file with one row a decision, opened and read once.
+"""The reader of logs: a CSV or Parquet file with one row per decision, read once.
 
-Separator, encoding and the way numbers are written are detected, and said. Rewards are somebody's
-data: an error names a row and a column, never a reward.
+Separator, encoding and notation of numbers are detected and reported. Rewards are confidential: an
+error names a row and a column, never a reward.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Label = int | str
 
 @dataclass(frozen=True)
 class LoggedRewards:
-    """The rewards of each arm, and what had to be detected to read them."""
+    """The rewards of each arm, and what was detected about the file."""
 
     by_arm: dict[Label, np.ndarray]
     detected: tuple[str, ...]
     kind: str = "CSV"
-    dropped: int = 0  # rows in which something was missing
-    # The same rows in the order of the file: which arm, which reward, and further columns.
+    dropped: int = 0  # rows with a missing value
+    # The same rows in the order of the file: arm number, reward, and further columns.
     arms: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     rewards: np.ndarray = field(default_factory=lambda: np.empty(0))
     others: dict[str, Any] = field(default_factory=dict)
@@ -45,10 +45,19 @@ def read_log(
     others: Mapping[str, str] | None = None,
     read_options: ReadOptions | None = None,
 ) -> LoggedRewards:
-    """The rewards of each arm in a log; `-` is a pipe.
+    """Read the rewards of each arm in a log.
 
-    Arms are sorted by label: by number where all labels are whole numbers, else as text. `others`
-    names further columns, by what they are for; `read_options` what is not to be detected.
+    Arms are sorted by label: as numbers if all labels are whole numbers, else as text.
+
+    Args:
+        path: the file; "-" reads standard input.
+        arm: name of the column of arms.
+        reward: name of the column of rewards.
+        others: further columns, as {purpose: name of the column}.
+        read_options: what not to detect.
+
+    Raises:
+        ParameterError: the file cannot be read, or a cell is wrong.
 
     Example:
         >>> import tempfile
@@ -85,7 +94,7 @@ def read_log(
 def read_rewards(
     source: str, columns: Columns, reward: str, options: ReadOptions
 ) -> tuple[np.ndarray, list[str]]:
-    """The rewards as numbers, and in which notation they are; `reward` names their column."""
+    """The rewards as numbers, and their notation; `reward` is the name of their column."""
     return read_numbers(
         f"{source}: column {reward!r}",
         columns.cells["reward"],
@@ -94,18 +103,18 @@ def read_rewards(
     )
 
 
-def in_order(names: Sequence[str]) -> list[Label]:
-    """The labels, sorted: as numbers if all are whole numbers, else as text."""
+def sorted_labels(names: Sequence[str]) -> list[Label]:
+    """Sort labels: as numbers if all are whole numbers, else as text."""
     if all(re.fullmatch(r"0|-?[1-9][0-9]*", name) for name in names):
         return sorted(int(name) for name in names)
     return sorted(names)
 
 
 def _without_missing(columns: Columns) -> tuple[Columns, int]:
-    """The rows in which nothing is missing, and how many others there were."""
+    """The rows without missing values, and the number of others."""
     import pyarrow as pa
 
-    # An arm may well be called NA: of a label only "" is missing.
+    # An arm may be called NA: a label is missing only if it is empty.
     labels = ("arm", "person")
     gone = [missing(cells, words=name not in labels) for name, cells in columns.cells.items()]
     keep = ~np.logical_or.reduce(gone)
@@ -115,7 +124,7 @@ def _without_missing(columns: Columns) -> tuple[Columns, int]:
 
 
 def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
-    """The different labels of a column, none of them empty, and the number of each row's."""
+    """The different labels of a column, and the number of each row's label."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -124,7 +133,7 @@ def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
     except pa.ArrowException:
         raise ParameterError(f"{where} holds {column.type}; give whole numbers or text") from None
     _refuse_empty(where, rows.is_null())
-    # Each label is trimmed once, however many rows have it.
+    # Each label is trimmed once, not once per row.
     labels = pc.utf8_trim_whitespace(rows.dictionary).dictionary_encode()
     codes = to_array(labels.indices)[to_array(rows.indices)]
     empty = to_array(pc.utf8_length(labels.dictionary)) == 0
@@ -135,20 +144,20 @@ def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
 def _refuse_empty(where: str, empty: Any) -> None:
     if to_array(empty).any():
         raise ParameterError(
-            f"{where} is empty in row {first_row(empty)} {ROW_NUMBERING}; give every row one"
+            f"{where} is empty in row {first_row(empty)} {ROW_NUMBERING}; give every row a label"
         )
 
 
 def _split(
     labels: Any, numbers: np.ndarray, rewards: np.ndarray
 ) -> tuple[dict[Label, np.ndarray], np.ndarray]:
-    """The rewards of each arm, in the order of the file; and the number of each row's arm."""
+    """The rewards of each arm in the order of the file, and the number of each row's arm."""
     names = labels.to_pylist()
-    ordered = in_order(names)
+    ordered = sorted_labels(names)
     place = {str(label): i for i, label in enumerate(ordered)}
     codes = np.array([place[name] for name in names])[numbers]
     ends = np.cumsum(np.bincount(codes))[:-1]
-    keys = codes.astype(np.uint16) if len(names) < 1 << 16 else codes  # short ones sort faster
+    keys = codes.astype(np.uint16) if len(names) < 1 << 16 else codes  # short keys sort faster
     parts = np.split(rewards[np.argsort(keys, kind="stable")], ends)
     for part in parts:
         part.flags.writeable = False

@@ -6,9 +6,9 @@ from typing import Any
 
 
 def _classes() -> dict[str, Any]:
-    from balaclava.policies.base import REGISTRY
+    from balaclava.policies.base import POLICIES
 
-    registered = REGISTRY.classes().values()
+    registered = POLICIES.classes().values()
     return {cls.__name__: cls for cls in registered if cls.__module__.startswith(__name__)}
 
 

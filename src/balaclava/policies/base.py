@@ -436,8 +436,8 @@ class PolicyEntry(NamedTuple):
     rewards: RewardKind
 
 
-REGISTRY: Registry[Policy] = Registry(Policy, "balaclava.policies")
-register = REGISTRY.register
+POLICIES: Registry[Policy] = Registry(Policy, "balaclava.policies")
+register = POLICIES.register
 
 
 def policy(name: str, /, **parameters: Any) -> Policy:
@@ -446,7 +446,7 @@ def policy(name: str, /, **parameters: Any) -> Policy:
     Every policy may be given a `horizon`, so that one call makes any of them: those that need to
     know none ignore it.
     """
-    cls = REGISTRY.get(name)
+    cls = POLICIES.get(name)
     if "horizon" in parameters and "horizon" not in cls.annotations:
         check(f"{name}: horizon", parameters["horizon"], Horizon | None)
         parameters = {key: value for key, value in parameters.items() if key != "horizon"}
@@ -464,7 +464,7 @@ def list_policies() -> list[PolicyEntry]:
             guarantee="none" if cls.model == "none" else f"{cls.model}, {cls.scope}",
             rewards=cls.rewards,
         )
-        for name, cls in REGISTRY.classes().items()
+        for name, cls in POLICIES.classes().items()
     ]
 
 
@@ -472,6 +472,6 @@ def unregistered_part(policy: Policy) -> Policy | None:
     """The policy, or one among its parameters, that is not registered: no save can name it."""
     parts = (policy, *(getattr(policy, name) for name in policy.annotations))
     for part in parts:
-        if isinstance(part, Policy) and REGISTRY.classes().get(part.name) is not type(part):
+        if isinstance(part, Policy) and POLICIES.classes().get(part.name) is not type(part):
             return part
     return None

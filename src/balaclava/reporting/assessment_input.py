@@ -15,11 +15,9 @@ from typing import Annotated, Any
 import balaclava
 from balaclava._core.declared import Range, check
 from balaclava._core.extras import require_extra
-from balaclava.environments.base import REGISTRY as ENVIRONMENTS
-from balaclava.environments.base import Environment
+from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
-from balaclava.policies.base import REGISTRY as POLICIES
-from balaclava.policies.base import Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.reporting.nist_levels import nist_levels

@@ -23,15 +23,14 @@ import balaclava
 from balaclava._core.atomic_files import atomically
 from balaclava._core.declared import Range, brief
 from balaclava._core.extras import require_extra
-from balaclava.environments.base import REGISTRY as ENVIRONMENTS
-from balaclava.environments.base import Environment
+from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import (
     BalaclavaError,
     IncompatibleError,
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.policies.base import REGISTRY as POLICIES
+from balaclava.policies.base import POLICIES
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import compiler_version
 from balaclava.simulation.results import Results, Run

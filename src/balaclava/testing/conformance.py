@@ -13,7 +13,7 @@ from balaclava.agents.agent import Agent
 from balaclava.agents.decisions import Decision, id_parts
 from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import (
     CONTEXT_STREAM,
@@ -174,6 +174,6 @@ def late_run(
 
 def saved_text(agent: Agent) -> str:
     """The agent's whole state as text; its repr for an unregistered policy."""
-    if REGISTRY.classes().get(agent.policy.name) is type(agent.policy):
+    if POLICIES.classes().get(agent.policy.name) is type(agent.policy):
         return json.dumps(agent.save())
     return repr(agent)

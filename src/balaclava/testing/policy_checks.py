@@ -14,7 +14,7 @@ from balaclava.agents.agent import Agent
 from balaclava.agents.decisions import Decision
 from balaclava.agents.restoring import restore
 from balaclava.errors import DecisionError, ParameterError, RewardError
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import mechanism_of
 from balaclava.privacy.randomness import seeded
@@ -195,7 +195,7 @@ def agrees_with_delays(policy: Policy, interpreted: bool) -> None:
 
 def survives_save_and_restore(policy: Policy) -> None:
     """An agent survives a save as JSON at any step, with rewards outstanding."""
-    if REGISTRY.classes().get(policy.name) is not type(policy):
+    if POLICIES.classes().get(policy.name) is not type(policy):
         return  # save() refuses unregistered policies
     agent, expected = policy.agent(seed=POLICY_SEED), []
     steps = {0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, CHECK_ROUNDS - 1}
@@ -441,7 +441,7 @@ def keeps_rewards_to_itself(policy: Policy) -> None:
         repr(agent.ask(policy.practice_context)),
     ]
     texts += [repr(vars(policy))]
-    if REGISTRY.classes().get(policy.name) is type(policy):
+    if POLICIES.classes().get(policy.name) is type(policy):
         texts.append(json.dumps(agent.save()))
     for text in texts:
         require(f"{marked:.6f}" not in text, f"{policy.name}: a reward shows in {text[:40]}...")

@@ -19,10 +19,8 @@ import numpy as np
 
 from balaclava._core.declared import Declared, is_required, split
 from balaclava._core.registry import Registry
-from balaclava.environments.base import REGISTRY as ENVIRONMENTS
-from balaclava.environments.base import Environment
-from balaclava.policies.base import REGISTRY as POLICIES
-from balaclava.policies.base import Policy
+from balaclava.environments.base import ENVIRONMENTS, Environment
+from balaclava.policies.base import POLICIES, Policy
 
 PACKAGE = Path(__file__).parents[1]
 STUB_HEADER = '"""{}; written by balaclava.testing.stubs."""\n\n'

@@ -10,7 +10,7 @@ from balaclava._core.declared import Arms, Delta, Epsilon, Experts, Horizon, che
 from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.scale_search import least_proved_bound
 from balaclava.errors import ParameterError
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 
 # Learning rate scales tried with `tuned`: four per factor of 2, from 2^-10 to 2^10. A bound is flat
 # near its minimum: a finer grid lowers it by less than 1 %.
@@ -147,7 +147,7 @@ def _expert_policy_bound(
     def policies() -> Iterator[Policy]:
         for scale in scales:
             try:
-                yield REGISTRY.create(name, {**shared, "learning_rate_scale": scale})
+                yield POLICIES.create(name, {**shared, "learning_rate_scale": scale})
             except ParameterError as error:
                 refusals.append(str(error))
 

@@ -34,7 +34,7 @@ from balaclava.advice.choose.rules import (
     find_rule,
 )
 from balaclava.errors import ParameterError
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.simulation.engine import Progress
@@ -354,7 +354,7 @@ def _for_experts(rule: RecommendationRule, answers: dict[str, Any]) -> tuple[str
 
 def policy_taking(name: str, parameters: dict[str, Any]) -> Policy:
     """The policy, with those of the parameters that it takes."""
-    cls = REGISTRY.get(name)
+    cls = POLICIES.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 

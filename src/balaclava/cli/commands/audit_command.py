@@ -69,9 +69,9 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
     Example: balaclava audit dp-se --epsilon 1 --set radius_scale=0.5 --json
     """
     from balaclava.auditing.audit import audit as run_audit
-    from balaclava.policies.base import REGISTRY
+    from balaclava.policies.base import POLICIES
 
-    cls = REGISTRY.get(policy)
+    cls = POLICIES.get(policy)
     names = ("arms", "epsilon", "delta", "horizon")
     parameters = {name: options[name] for name in names if options[name] is not None}
     if "horizon" in cls.annotations:

@@ -185,13 +185,13 @@ def _calibrate_answers(
     from balaclava.advice.choose.questions import policy_for, problems_for
     from balaclava.advice.choose.recommend import policy_code
     from balaclava.advice.choose.rules import find_rule
-    from balaclava.policies.base import REGISTRY
+    from balaclava.policies.base import POLICIES
 
     given_answers = {key: options.pop(key) for key in _PROBLEM_QUESTIONS}
     kind = read_choices(options, ask)
     if name is None:
         name = find_rule(kind["rewards"], kind["trust"], kind.get("scope", "trajectory")).policy
-    parameter = settings["parameter"] or _scale_parameter(REGISTRY.get(name))
+    parameter = settings["parameter"] or _scale_parameter(POLICIES.get(name))
     if parameter is None:
         print_labelled("policy", f"{name} has no scale: there is nothing to calibrate")
         print_labelled("instead", "--policy calibrates another policy, such as dp-se")

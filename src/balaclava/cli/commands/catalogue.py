@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 def complete_policy(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
     """Policy names for the completion of the shell."""
-    from balaclava.policies.base import REGISTRY
+    from balaclava.policies.base import POLICIES
 
-    return [name for name in REGISTRY.classes() if name.startswith(text)]
+    return [name for name in POLICIES.classes() if name.startswith(text)]
 
 
 def complete_environment(
     context: click.Context, parameter: click.Parameter, text: str
 ) -> list[str]:
     """Environment names for the completion of the shell."""
-    from balaclava.environments.base import REGISTRY
+    from balaclava.environments.base import ENVIRONMENTS
 
-    return [name for name in REGISTRY.classes() if name.startswith(text)]
+    return [name for name in ENVIRONMENTS.classes() if name.startswith(text)]
 
 
 @click.command()
@@ -52,10 +52,10 @@ def policies(
     Example: balaclava policies --rewards bounded --scope trajectory
     Example: balaclava policies ucb1
     """
-    from balaclava.policies.base import REGISTRY, list_policies
+    from balaclava.policies.base import POLICIES, list_policies
 
     if name is not None:
-        _show(REGISTRY.get(name), as_json)
+        _show(POLICIES.get(name), as_json)
         return
     entries = [
         entry
@@ -81,10 +81,10 @@ def environments(name: str | None, as_json: bool) -> None:
     Example: balaclava environments
     Example: balaclava environments bernoulli
     """
-    from balaclava.environments.base import REGISTRY, list_environments
+    from balaclava.environments.base import ENVIRONMENTS, list_environments
 
     if name is not None:
-        _show(REGISTRY.get(name), as_json)
+        _show(ENVIRONMENTS.get(name), as_json)
         return
     if as_json:
         print_json([_plain(entry, "environment") for entry in list_environments()])

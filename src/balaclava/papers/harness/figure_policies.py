@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from balaclava._core.declared import is_required
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 
 # dp-imed's rule, as its paper has it.
@@ -17,7 +17,7 @@ _AS_PUBLISHED = {"index": "paper", "batches": "ratio"}
 
 def make_policy(name: str, **parameters: Any) -> Any:
     """The policy of that name, with as much of what is offered as it takes."""
-    cls = REGISTRY.get(name)
+    cls = POLICIES.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
@@ -27,7 +27,7 @@ def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
     Those that decide by features are left out: papers' arms have none.
     """
     policies = {}
-    for name, cls in REGISTRY.classes().items():
+    for name, cls in POLICIES.classes().items():
         plain = "features" not in cls.annotations
         fits = plain and cls.rewards == "bounded" and cls.scope == "trajectory"
         if not fits or not cls.__module__.startswith("balaclava."):

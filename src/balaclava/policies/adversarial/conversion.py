@@ -24,7 +24,7 @@ from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.errors import ParameterError
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import (
-    REGISTRY,
+    POLICIES,
     Kernels,
     Policy,
     nothing_to_forget,
@@ -379,7 +379,7 @@ class Privatised(ConvertedPolicy):
     def __post_init__(self) -> None:
         base: Any = self.base
         if isinstance(base, Mapping):
-            object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), base))
+            object.__setattr__(self, "base", POLICIES.from_mapping(self._label("base"), base))
         super().__post_init__()
         if self.arms != self.base.arms:
             raise self.refuse("arms", f"differs from the base, which has {self.base.arms} arms")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Horizon, Range
 from balaclava.policies.adversarial.conversion import Batch, ConvertedPolicy, Privatised
-from balaclava.policies.base import REGISTRY, Policy, register
+from balaclava.policies.base import POLICIES, Policy, register
 from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
 
 
@@ -67,7 +67,7 @@ class PrivatisedExperts(ExpertsAsArms):
 
     def __post_init__(self) -> None:
         if isinstance(self.base, Mapping):
-            object.__setattr__(self, "base", REGISTRY.from_mapping(self._label("base"), self.base))
+            object.__setattr__(self, "base", POLICIES.from_mapping(self._label("base"), self.base))
         super().__post_init__()
         if self.base.arms != self.experts:
             raise self.refuse("experts", f"differs from the base, which has {self.base.arms} arms")

@@ -12,7 +12,7 @@ from typing import Any
 from balaclava._core.declared import LARGEST_EPSILON
 from balaclava.agents.settling import guarantee_when_settled
 from balaclava.errors import BalaclavaError, ParameterError
-from balaclava.policies.base import REGISTRY, Policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.service.problems import Problem
 
@@ -86,7 +86,7 @@ class ExperimentDefinition:
         """The policy with its parameters and named arms."""
         if "arms" in self.parameters:
             raise ParameterError("name the arms in `arms`, not among the parameters")
-        return REGISTRY.create(self.policy, {**self.parameters, "arms": list(self.arms)})
+        return POLICIES.create(self.policy, {**self.parameters, "arms": list(self.arms)})
 
     def with_defaults(self) -> ExperimentDefinition:
         """With every parameter of the policy by name: a later version may have other defaults."""
