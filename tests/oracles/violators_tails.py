@@ -170,7 +170,7 @@ def truncating(policy_name, learn):
 @bl.kernel
 def learn_both_folds(params, state, t, arm, reward, phase, rng):
     row = phase % 2
-    if phase > 0 and state.locates[row]:
+    if phase > 0 and state.is_first_fold[row]:
         state.batch.epochs.sums[arm, 1 - row] += min(max(reward, -1.0), 1.0)
     prae_central.learn(params, state, t, arm, reward, phase, rng)
 

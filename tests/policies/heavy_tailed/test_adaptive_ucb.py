@@ -1,4 +1,4 @@
-"""dpr-adaptive-ucb: grades, privacy for any rewards, scale, limits, and regret."""
+"""dpr-adaptive-ucb: stages, privacy for any rewards, scale, limits, and regret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError
 from balaclava.estimators.dyadic_histogram import SIDE
-from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import advantage, leading_arm, open_grade
+from balaclava.policies.heavy_tailed.dpr_adaptive_ucb import advantage, leading_arm, open_stage
 
 NAME = "dpr-adaptive-ucb"
 S1 = [0.9, 0.7, 0.5, 0.3, 0.1]
@@ -35,33 +35,33 @@ def pulls_of(policy, rewards, rounds, seed=1):
 
 
 def state_with(shares, *, tops=(0, 0), means=(0.0, 0.0)):
-    """A state in which the arms have these shares, by bin from the middle, and means of grade 0."""
+    """A state in which the arms have these shares, by bin from the middle, and means of stage 0."""
     policy = make()
     params = policy.constants()
     state = policy.kernels.begin(params)
     for arm, bins in enumerate(shares):
         for k, share in bins.items():
             state.shares[arm, SIDE + k] = share
-        state.known[arm] = True
-        state.top[arm], state.means[arm, 0] = tops[arm], means[arm]
+        state.has_histogram[arm] = True
+        state.top_stage[arm], state.means[arm, 0] = tops[arm], means[arm]
     return params, state
 
 
-def test_one_grade_has_the_same_levels_for_all_arms():
+def test_one_stage_has_the_same_levels_for_all_arms():
     """Those of the widest arm; an arm that cannot be best any more has no say in the next."""
     params, state = state_with([{64: 1.0}, {60: 0.5, -70: 0.5}], tops=(-1, -1))
-    assert open_grade(params, state, 0, -1, 1)
+    assert open_stage(params, state, 0, -1, 1)
     assert (state.low[0], state.high[0]) == (-(2.0**6), 1.0)
     assert state.sizes[0] == 80
-    state.top[:], state.means[0, 0] = 0, 1.0
-    assert open_grade(params, state, 1, 0, 100)
+    state.top_stage[:], state.means[0, 0] = 0, 1.0
+    assert open_stage(params, state, 1, 0, 100)
     assert (state.low[1], state.high[1], state.sizes[1]) == (0.0, 1.0, 80)
     state.means[1, 0] = 2.0  # too late: what is fixed stays
-    assert open_grade(params, state, 1, 0, 100)
+    assert open_stage(params, state, 1, 0, 100)
     assert (state.low[1], state.high[1]) == (0.0, 1.0)
 
 
-def test_a_rival_is_compared_with_the_leader_at_its_own_grade():
+def test_a_rival_is_compared_with_the_leader_at_its_own_stage():
     params, state = state_with([{64: 1.0}, {64: 1.0}], tops=(0, 2), means=(0.5, 0.4))
     state.means[1, :3] = 0.4, 0.8, 0.9  # the leader at higher levels
     assert leading_arm(state) == 1
@@ -123,8 +123,8 @@ def test_a_histogram_under_way_ends_once_another_was_seen():
     for decision in decisions[:160]:
         agent.tell(decision, 1.0 + decision.arm)
     further = [agent.ask() for _ in range(4)]
-    assert state.newest.max() == 0  # a batch with levels was opened
-    arm = int(np.argmax(state.newest))
+    assert state.newest_stage.max() == 0  # a batch with levels was opened
+    arm = int(np.argmax(state.newest_stage))
     assert [d.phase for d in further if d.arm == arm][:2] == [2, 3]
     assert state.pools.sizes[arm, 2] == asked[arm] + 1
     for decision in decisions[160:] + further:

@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults
+from balaclava._core.states import range_faults, stored_as
 from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import dp_ucb
@@ -18,10 +18,11 @@ from balaclava.policies.bounded import dp_ucb
 begin_sums, learn_sums, read_sums = dp_ucb.begin, dp_ucb.learn, dp_ucb.read_mean
 
 
+@stored_as(sums="known")
 class State(NamedTuple):
     """Private sums, and the scale of their noise."""
 
-    known: dp_ucb.State
+    sums: dp_ucb.State
     spread: np.ndarray  # [arms]: nu_a in units of sqrt(8) log(4 t^4) / epsilon
 
     def faults(self, decisions: int) -> Iterator[str]:
@@ -36,7 +37,7 @@ def begin(params: Any) -> State:
 
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    tally = state.known.indices.tally
+    tally = state.sums.indices.tally
     best = unknown_arm(tally)
     if best < 0:
         bonus = 2.0 * math.log(t)
@@ -55,15 +56,15 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    learn_sums(params, state.known, t, arm, reward, phase, rng)
-    n = state.known.indices.tally.pulls[arm]
+    learn_sums(params, state.sums, t, arm, reward, phase, rng)
+    n = state.sums.indices.tally.pulls[arm]
     # At a power of two the counter's sum has no tree part.
     state.spread[arm] = 1.0 if n & (n - 1) == 0 else 1.0 + math.log(n)
 
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return read_sums(params, state.known, arm)
+    return read_sums(params, state.sums, arm)
 
 
 @register

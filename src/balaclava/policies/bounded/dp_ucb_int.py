@@ -41,7 +41,7 @@ class State(NamedTuple):
     best: np.ndarray  # one element: the arm of the largest index
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         arms = self.sums.size
         yield from range_faults(0, MOST_PLANNED, wait=self.wait)
         yield from range_faults(0, arms, unknown=self.unknown)

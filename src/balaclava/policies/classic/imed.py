@@ -27,7 +27,7 @@ class State(NamedTuple):
     logs: np.ndarray  # log n
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         yield from Tally(*self[:4]).faults(decisions)
 
 

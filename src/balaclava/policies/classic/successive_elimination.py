@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults
+from balaclava._core.states import range_faults, stored_as
 from balaclava.frames.blocks import (
     Blocks,
     add_member,
@@ -34,20 +34,21 @@ class Params(NamedTuple):
     confidence: float  # log(4 K / beta)
 
 
+@stored_as(rewards_since_check="news", arms_left="left")
 class State(NamedTuple):
     """Active arms and their rewards."""
 
     active: np.ndarray  # arms still in play
     pulls: np.ndarray  # rewards told
     sums: np.ndarray  # their sum
-    news: np.ndarray  # one element: rewards of active arms since the last comparison
-    left: np.ndarray  # one element: how many arms are active
+    rewards_since_check: np.ndarray  # one element: of active arms
+    arms_left: np.ndarray  # one element: number of active arms
     blocks: Blocks
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
-        yield from range_faults(0, decisions, news=self.news)
-        yield from range_faults(1, self.pulls.size, left=self.left)
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0, decisions, rewards_since_check=self.rewards_since_check)
+        yield from range_faults(1, self.pulls.size, arms_left=self.arms_left)
         yield from range_faults(0, decisions, pulls=self.pulls)
 
 
@@ -57,8 +58,8 @@ def begin(params: Params) -> State:
         active=np.ones(params.arms, np.bool_),
         pulls=np.zeros(params.arms, np.int64),
         sums=np.zeros(params.arms),
-        news=np.zeros(1, np.int64),
-        left=np.full(1, params.arms),
+        rewards_since_check=np.zeros(1, np.int64),
+        arms_left=np.full(1, params.arms),
         blocks=begin_blocks(params.arms),
     )
 
@@ -86,13 +87,13 @@ def radius(params: Params, n: int) -> float:
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if not state.active[arm] or state.left[0] == 1:
+    if not state.active[arm] or state.arms_left[0] == 1:
         return
     state.pulls[arm] += 1
     state.sums[arm] += reward
-    state.news[0] += 1
-    if state.news[0] >= state.left[0]:
-        state.news[0] = 0
+    state.rewards_since_check[0] += 1
+    if state.rewards_since_check[0] >= state.arms_left[0]:
+        state.rewards_since_check[0] = 0
         drop_behind(params, state)
 
 
@@ -108,7 +109,7 @@ def drop_behind(params: Params, state: State) -> None:
         n = state.pulls[arm]
         if state.active[arm] and n > 0 and state.sums[arm] / n + radius(params, n) < floor:
             state.active[arm] = False
-            state.left[0] -= 1
+            state.arms_left[0] -= 1
     drop_inactive(state.blocks, state.active)
 
 

@@ -21,7 +21,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_PLANNED, range_faults
+from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.frames.blocks import block_is_over
 from balaclava.frames.epochs import (
     Epochs,
@@ -74,22 +74,23 @@ class Params(NamedTuple):
     holdout: float
 
 
+@stored_as(below_threshold="first", unused_left="rest", unused_arm="pick")
 class PraeState(NamedTuple):
     """The batches under way, each an epoch; by row, the values fixed when each opened."""
 
     epochs: Epochs
     level: np.ndarray  # [row]: the truncation level, M
     step: np.ndarray  # [row]: of the grid on which a sum of its rewards is exact
-    first: np.ndarray  # [row]: whether the batch is below the threshold
+    below_threshold: np.ndarray  # [row]: whether the batch is below the threshold
     size: np.ndarray  # one element: B of the newest batch
-    rest: np.ndarray  # one element: decisions left in a batch whose rewards are not used,
-    pick: np.ndarray  # one element: and its arm
+    unused_left: np.ndarray  # one element: decisions left whose rewards are not used,
+    unused_arm: np.ndarray  # one element: and their arm
     means: np.ndarray  # [arm]: the last released estimate; inf: none yet
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
-        yield from range_faults(0, MOST_PLANNED, size=self.size, rest=self.rest)
-        yield from range_faults(0, self.means.size - 1, pick=self.pick)
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0, MOST_PLANNED, size=self.size, unused_left=self.unused_left)
+        yield from range_faults(0, self.means.size - 1, unused_arm=self.unused_arm)
         yield from range_faults(-math.inf, math.inf, means=self.means)
         yield from range_faults(0.0, math.inf, level=self.level, step=self.step)
 
@@ -101,10 +102,10 @@ def begin_elimination(params: Params, rows: int = 2) -> PraeState:
         epochs=begin_epochs(params.arms, rows),
         level=np.zeros(rows),
         step=np.zeros(rows),
-        first=np.zeros(rows, np.bool_),
+        below_threshold=np.zeros(rows, np.bool_),
         size=np.zeros(1, np.int64),
-        rest=np.zeros(1, np.int64),
-        pick=np.zeros(1, np.int64),
+        unused_left=np.zeros(1, np.int64),
+        unused_arm=np.zeros(1, np.int64),
         means=np.full(params.arms, math.inf),
     )
 
@@ -114,15 +115,15 @@ def next_size(params: Params, state: PraeState, rng: Any) -> None:
     """Start the next size: B = 2, 4, 8, ... In the first phase rewards may go unused."""
     state.size[0] = max(2 * state.size[0], 2)
     if state.size[0] < params.threshold and params.first_phase <= EACH_ROUND:
-        state.rest[0] = state.size[0]
-        state.pick[0] = -1
+        state.unused_left[0] = state.size[0]
+        state.unused_arm[0] = -1
 
 
 @kernel(borrows=True)
 def open_batch(params: Params, state: PraeState, length: int, only: int) -> int:
     """Open the epoch of the batch, with `length` pulls of each of its arms; returns its row."""
     row = open_epoch(state.epochs, length, only)
-    state.first[row] = state.size[0] < params.threshold
+    state.below_threshold[row] = state.size[0] < params.threshold
     state.level[row] = level_of(params, state.size[0])
     state.step[row] = exact_step(state.level[row], capacity(length))
     return row
@@ -131,13 +132,13 @@ def open_batch(params: Params, state: PraeState, length: int, only: int) -> int:
 @kernel(borrows=True)
 def unused_pull(params: Params, state: PraeState, rng: Any) -> tuple[int, int]:
     """A decision of the first phase whose reward is not used."""
-    state.rest[0] -= 1
+    state.unused_left[0] -= 1
     state.epochs.chance[0] = 1.0
     state.epochs.equally_likely[0] = 1
-    if state.pick[0] < 0 or params.first_phase == EACH_ROUND:
-        state.pick[0] = int(rng.random() * params.arms)
+    if state.unused_arm[0] < 0 or params.first_phase == EACH_ROUND:
+        state.unused_arm[0] = int(rng.random() * params.arms)
         state.epochs.equally_likely[0] = params.arms
-    return state.pick[0], UNLEARNED
+    return state.unused_arm[0], UNLEARNED
 
 
 @kernel(borrows=True)
@@ -166,11 +167,11 @@ def choose_in_batches(
     params: Params, state: PraeState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
     """`choose`: the next pull of the batch."""
-    if state.rest[0] == 0 and needs_epoch(state.epochs):
+    if state.unused_left[0] == 0 and needs_epoch(state.epochs):
         next_size(params, state, rng)
-        if state.rest[0] == 0:
+        if state.unused_left[0] == 0:
             open_batch(params, state, state.size[0], arm_of_batch(params, state, rng))
-    if state.rest[0] > 0:
+    if state.unused_left[0] > 0:
         return unused_pull(params, state, rng)
     return next_decision(params, state.epochs, rng)
 
@@ -204,7 +205,7 @@ def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None
     of two.
     """
     epochs = state.epochs
-    if compare and not state.first[row]:
+    if compare and not state.below_threshold[row]:
         eliminate_arms(epochs)
     asked = epochs.blocks_done[0] + (0 if block_is_over(epochs.blocks) else 1)
     length = epochs.length[0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults
+from balaclava._core.states import range_faults, stored_as
 from balaclava.frames.epochs import (
     epoch_driver,
     epoch_row,
@@ -41,6 +41,7 @@ _MOST_BINS = 10**6  # of the histogram: each takes memory and a draw of noise pe
 _BREAKDOWN = 0.25
 
 
+@stored_as(has_centre="counted", is_first_fold="locates", second_due="second")
 class State(NamedTuple):
     """The batches, each fold an epoch of its own; histograms, and the centres they released."""
 
@@ -49,12 +50,12 @@ class State(NamedTuple):
     centres: np.ndarray  # [arm]: J, the left end of the fullest bin of its last histogram
     located: np.ndarray  # [arm]: whether it has a centre
     centre: np.ndarray  # [arm, row]: J for a second fold
-    counted: np.ndarray  # [arm, row]: whether the second fold has a J
-    locates: np.ndarray  # [row]: whether the epoch is a first fold
-    second: np.ndarray  # one element: whether a second fold is due
+    has_centre: np.ndarray  # [arm, row]: whether the second fold has a J
+    is_first_fold: np.ndarray  # [row]
+    second_due: np.ndarray  # one element: whether a second fold is due
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, counts=self.counts)
 
 
@@ -67,18 +68,18 @@ def begin(params: Params) -> State:
         centres=np.zeros(arms),
         located=np.zeros(arms, np.bool_),
         centre=np.zeros((arms, 2)),
-        counted=np.zeros((arms, 2), np.bool_),
-        locates=np.zeros(2, np.bool_),
-        second=np.zeros(1, np.bool_),
+        has_centre=np.zeros((arms, 2), np.bool_),
+        is_first_fold=np.zeros(2, np.bool_),
+        second_due=np.zeros(1, np.bool_),
     )
 
 
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batch = state.batch
-    if batch.rest[0] == 0 and needs_epoch(batch.epochs):
+    if batch.unused_left[0] == 0 and needs_epoch(batch.epochs):
         open_fold(params, state, rng)
-    if batch.rest[0] > 0:
+    if batch.unused_left[0] > 0:
         return unused_pull(params, batch, rng)
     return next_decision(params, batch.epochs, rng)
 
@@ -91,21 +92,21 @@ def open_fold(params: Params, state: State, rng: Any) -> None:
     """
     batch = state.batch
     only = batch.epochs.only[epoch_row(batch.epochs, batch.epochs.number[0])]
-    if state.second[0] and any_located(state, only):
+    if state.second_due[0] and any_located(state, only):
         row = open_batch(params, batch, batch.size[0] // 2, only)
-        state.second[0] = False
-        state.locates[row] = False
+        state.second_due[0] = False
+        state.is_first_fold[row] = False
         for arm in range(params.arms):
             state.centre[arm, row] = state.centres[arm]
-            state.counted[arm, row] = state.located[arm]
+            state.has_centre[arm, row] = state.located[arm]
         return
-    if not state.second[0]:
+    if not state.second_due[0]:
         next_size(params, batch, rng)
-    if batch.rest[0] == 0:
+    if batch.unused_left[0] == 0:
         only = arm_of_batch(params, batch, rng)
         row = open_batch(params, batch, batch.size[0] // 2, only)
-        state.second[0] = True
-        state.locates[row] = True
+        state.second_due[0] = True
+        state.is_first_fold[row] = True
 
 
 @kernel(borrows=True)
@@ -141,7 +142,7 @@ def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
 def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release an arm's centre after a first fold, its mean after a second."""
     batch, epochs = state.batch, state.batch.epochs
-    if state.locates[row]:
+    if state.is_first_fold[row]:
         locate(params, state, arm, row, rng)
         return
     n, M = epochs.rewards_in_epoch[arm, row], batch.level[row]
@@ -153,7 +154,7 @@ def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
 
 @kernel(borrows=True)
 def finish(params: Params, state: State, row: int) -> None:
-    end_batch(params, state.batch, row, not state.locates[row])
+    end_batch(params, state.batch, row, not state.is_first_fold[row])
 
 
 learn_value, forget_decision = epoch_driver(release, finish)
@@ -167,10 +168,10 @@ def learn(
     if not is_learned(epochs, arm, phase):
         return
     row = epoch_row(epochs, phase)
-    if state.locates[row]:
+    if state.is_first_fold[row]:
         count_in_bin(params, state, arm, row, reward)
         learn_value(params, state, epochs, arm, 0.0, phase, rng)
-    elif state.counted[arm, row]:
+    elif state.has_centre[arm, row]:
         offset = reward - state.centre[arm, row]
         value = truncated_onto(offset, state.batch.level[row], state.batch.step[row])
         learn_value(params, state, epochs, arm, value, phase, rng)

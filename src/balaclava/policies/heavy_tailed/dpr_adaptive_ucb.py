@@ -10,7 +10,7 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_PLANNED, range_faults
+from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.estimators.dyadic_histogram import (
     BINS,
     bin_of,
@@ -37,65 +37,72 @@ from balaclava.frames.pools import (
     use_mean,
 )
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
+from balaclava.policies.bounded.batched import FirstBatch
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.exact_noise import to_grid
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
-FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, rounded up")]
 LevelShare = Annotated[
     float,
     Range(0, 1, "share of epsilon for the histograms", open_low=True, open_high=True),
 ]
 
-OPEN_BATCHES = 16  # batches of an arm under way at once
-MOST_GRADES = 128
-BIAS_SHARE = 0.3  # of the mean on a side of the centre, what the levels of grade 0 may cut off,
-BIAS_DECAY = 0.95  # and times this at every further grade
-LEADER_PRECISION = (
-    3.0  # how much surer the leader's mean is before a rival in doubt gets another batch
-)
-FIRST_BATCH_EPSILON = 80.0  # over epsilon
+# Open batches of an arm, a power of two. Batches double, so 16 of them outlast long delays.
+OPEN_BATCHES = 16
+MOST_STAGES = 128  # batches double with each stage, so no run reaches half of them
+# The next four were found by experiment. `benchmarks/adaptive_constants.py` varies each.
+BIAS_SHARE = 0.3  # share of the mean on a side of the centre that stage 0 may cut off
+BIAS_DECAY = 0.95  # factor of that share from stage to stage
+LEADER_PRECISION = 3.0  # times a rival's precision that the leader needs before the next stage
+FIRST_BATCH_EPSILON = 80.0  # pulls in the first batch, times epsilon
 
 
+@stored_as(stage="grade", newest_stage="newest", top_stage="top", has_histogram="known")
 class State(NamedTuple):
-    """Batches, what was released of the sizes of rewards, and means by grade."""
+    """Batches, released histograms of the rewards, and released means by stage."""
 
     pools: Pools  # its `means` are the latest of each arm
-    # By arm and row: what was fixed when the batch was opened
+    # By arm and row: fixed when the batch opens, but for the counts
     counts: np.ndarray  # raw: the rewards of the batch, less its centre, in each bin
     centre: np.ndarray
-    grade: np.ndarray  # -1: a histogram only
-    # By grade: pulls in a batch, 0 before the first; its rewards are moved into [low, high]
+    stage: np.ndarray  # -1: a histogram only
+    # By stage: pulls in a batch, 0 before the first; its rewards are clipped to [low, high]
     sizes: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    latest: np.ndarray  # released: the part of the last batch in each bin
+    latest: np.ndarray  # released: the share of the last batch in each bin
     # By arm
-    next_size: np.ndarray  # of a batch that brings no new grade
-    newest: np.ndarray  # the grade of the newest batch
-    top: np.ndarray  # the highest grade that has a mean, or -1
-    known: np.ndarray  # whether a histogram stood out of the noise,
+    next_size: np.ndarray  # of a batch that does not start a stage
+    newest_stage: np.ndarray  # of the newest batch
+    top_stage: np.ndarray  # the highest with a mean, or -1
+    has_histogram: np.ndarray  # whether one stood out of the noise,
     shares: np.ndarray  # the last one that did,
     origins: np.ndarray  # and its centre
-    # By arm and grade
+    # By arm and stage
     means: np.ndarray
     variances: np.ndarray  # of the mean of rewards
     noises: np.ndarray  # the scale of the noise in it
-    precisions: np.ndarray  # the mean's weight against that of a further batch; 0 without a mean
+    precisions: np.ndarray  # the weight of the mean in averages; 0 without a mean
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
-        grades = self.sizes.size - 1
+        """Invariants that the state violates after so many decisions."""
+        last_stage = self.sizes.size - 1
         yield from range_faults(0, decisions, counts=self.counts)
-        yield from range_faults(-1, grades, grade=self.grade, newest=self.newest, top=self.top)
+        yield from range_faults(
+            -1,
+            last_stage,
+            stage=self.stage,
+            newest_stage=self.newest_stage,
+            top_stage=self.top_stage,
+        )
         yield from range_faults(0, MOST_PLANNED, sizes=self.sizes, next_size=self.next_size)
         if (self.low > self.high).any():
-            yield "levels of which the lower is the higher"
+            yield "a lower level is above the upper level"
         yield from range_faults(0.0, math.inf, variances=self.variances, noises=self.noises)
 
 
 @kernel(borrows=True)
-def moderate(epsilon: float) -> float:
+def capped_epsilon(epsilon: float) -> float:
     """Epsilon for sizes and radii, not for noise: beyond 1 sampling error dominates."""
     return min(max(epsilon, 1e-6), 1.0)
 
@@ -107,30 +114,30 @@ def begin(params: Any) -> State:
         pools=begin_pools(arms, OPEN_BATCHES),
         counts=np.zeros((arms, OPEN_BATCHES, BINS), np.int64),
         centre=np.zeros((arms, OPEN_BATCHES)),
-        grade=np.zeros((arms, OPEN_BATCHES), np.int64),
-        sizes=np.zeros(MOST_GRADES, np.int64),
-        low=np.zeros(MOST_GRADES),
-        high=np.zeros(MOST_GRADES),
+        stage=np.zeros((arms, OPEN_BATCHES), np.int64),
+        sizes=np.zeros(MOST_STAGES, np.int64),
+        low=np.zeros(MOST_STAGES),
+        high=np.zeros(MOST_STAGES),
         latest=np.zeros(BINS),
         next_size=np.full(arms, math.ceil(params.first_batch)),
-        newest=np.full(arms, -1),
-        top=np.full(arms, -1),
-        known=np.zeros(arms, np.bool_),
+        newest_stage=np.full(arms, -1),
+        top_stage=np.full(arms, -1),
+        has_histogram=np.zeros(arms, np.bool_),
         shares=np.zeros((arms, BINS)),
         origins=np.zeros(arms),
-        means=np.zeros((arms, MOST_GRADES)),
-        variances=np.zeros((arms, MOST_GRADES)),
-        noises=np.zeros((arms, MOST_GRADES)),
-        precisions=np.zeros((arms, MOST_GRADES)),
+        means=np.zeros((arms, MOST_STAGES)),
+        variances=np.zeros((arms, MOST_STAGES)),
+        noises=np.zeros((arms, MOST_STAGES)),
+        precisions=np.zeros((arms, MOST_STAGES)),
     )
 
 
 @kernel(borrows=True)
 def leading_arm(state: State) -> int:
-    """Of the arms at the highest grade the one with the highest mean there, or -1."""
+    """The arm with the highest mean among those at the highest stage, or -1."""
     lead, highest = -1, -1
-    for arm in range(state.top.size):
-        g = state.top[arm]
+    for arm in range(state.top_stage.size):
+        g = state.top_stage[arm]
         if g > highest or (g >= 0 and g == highest and state.means[arm, g] > state.means[lead, g]):
             lead, highest = arm, g
     return lead
@@ -138,8 +145,8 @@ def leading_arm(state: State) -> int:
 
 @kernel(borrows=True)
 def advantage(params: Any, state: State, arm: int, lead: int, t: int) -> float:
-    """By how much the arm may be better than the leader: by their means of the arm's grade."""
-    g, log_t = state.top[arm], math.log(t)
+    """Upper bound on the arm's advantage over the leader, by means of the arm's stage."""
+    g, log_t = state.top_stage[arm], math.log(t)
     if g < 0:
         return math.inf
     variance = state.variances[arm, g] + state.variances[lead, g]
@@ -149,19 +156,21 @@ def advantage(params: Any, state: State, arm: int, lead: int, t: int) -> float:
 
 
 @kernel(borrows=True)
-def free(state: State, arm: int) -> bool:
-    """Whether the arm may have a batch now: it waits for none, or for histograms alone."""
-    return bool(state.pools.ready[arm] or (state.known[arm] and state.newest[arm] < 0))
+def can_start_batch(state: State, arm: int) -> bool:
+    """Whether the arm may start a batch: it waits for none, or for histograms alone."""
+    return bool(
+        state.pools.ready[arm] or (state.has_histogram[arm] and state.newest_stage[arm] < 0)
+    )
 
 
 @kernel(borrows=True)
-def rival_of(params: Any, state: State, lead: int, t: int, now: bool) -> int:
-    """The arm that may be better than the leader by most, of all or of those free now; or -1."""
+def nearest_rival(params: Any, state: State, lead: int, t: int, now: bool) -> int:
+    """The arm with the largest advantage, of all or of those that can start a batch; or -1."""
     rival, most = -1, -math.inf
     for arm in range(params.arms):
-        if arm != lead and (free(state, arm) or not now):
+        if arm != lead and (can_start_batch(state, arm) or not now):
             value = advantage(params, state, arm, lead, t)
-            # Of arms without a mean, the most promising comes first.
+            # Among arms without a mean, prefer the highest first estimate.
             tie = value == most and state.pools.means[arm] > state.pools.means[rival]
             if rival < 0 or value > most or tie:
                 rival, most = arm, value
@@ -170,11 +179,11 @@ def rival_of(params: Any, state: State, lead: int, t: int, now: bool) -> int:
 
 @kernel(borrows=True)
 def likely_arm(params: Any, state: State) -> int:
-    """The arm with the highest mean so far; where no histogram stands out, the least pulled."""
+    """The arm with the highest first estimate; without histograms, the least pulled."""
     likely = -1
     for arm in range(params.arms):
         ahead = likely < 0 or state.pools.means[arm] > state.pools.means[likely]
-        if ahead and state.known[arm]:
+        if ahead and state.has_histogram[arm]:
             likely = arm
     if likely < 0:
         likely = int(np.argmin(state.pools.planned))
@@ -183,14 +192,14 @@ def likely_arm(params: Any, state: State) -> int:
 
 @kernel(borrows=True)
 def arm_to_play(params: Any, state: State, t: int) -> int:
-    """A rival that may be better than the leader and is of a lower grade, or the leader."""
+    """A rival below the leader's stage, or the leader."""
     lead = leading_arm(state)
-    rival = rival_of(params, state, lead, t, True)
-    below = rival >= 0 and (lead < 0 or state.top[rival] < state.top[lead])
+    rival = nearest_rival(params, state, lead, t, True)
+    below = rival >= 0 and (lead < 0 or state.top_stage[rival] < state.top_stage[lead])
     if below and advantage(params, state, rival, lead, t) > 0.0:
         return rival
     for arm in range(params.arms):
-        if state.top[arm] < 0 <= state.newest[arm]:  # a leader before its first mean is no leader
+        if state.top_stage[arm] < 0 <= state.newest_stage[arm]:  # no leader before its first mean
             return likely_arm(params, state)
     return lead if lead >= 0 else likely_arm(params, state)
 
@@ -200,22 +209,22 @@ def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
     """Open the arm's next batch, or cut short a histogram that is no longer needed."""
     pools = state.pools
     if needs_batch(pools, arm):
-        g = next_grade(params, state, arm, t)
-        new = g > state.top[arm]
+        g = next_stage(params, state, arm, t)
+        new = g > state.top_stage[arm]
         size = state.sizes[g] if new else state.next_size[arm]
         if g >= 0 and not new:
             size = max(size, 2 * state.sizes[g])
         row = open_batch(pools, arm, size)
         if row != NO_ROW:
-            state.newest[arm] = g
-            state.grade[arm, row] = g
+            state.newest_stage[arm] = g
+            state.stage[arm, row] = g
             state.centre[arm, row] = pools.means[arm]
             # Histograms alone are kept short: the arm must fill one before it has levels.
             if not new and (g >= 0 or pools.number[arm] % 4 == 0):
                 state.next_size[arm] = min(2 * size, 2**53)
     elif (
-        state.known[arm]
-        and state.newest[arm] < 0
+        state.has_histogram[arm]
+        and state.newest_stage[arm] < 0
         and not (pools.held_out[0] or pools.first_pulls[0])
     ):
         cut_short(pools, arm)  # one histogram is enough
@@ -230,42 +239,42 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def next_grade(params: Any, state: State, arm: int, t: int) -> int:
-    """The grade of the arm's next batch; the leader's is that of its nearest rival."""
-    top, lead = state.top[arm], leading_arm(state)
+def next_stage(params: Any, state: State, arm: int, t: int) -> int:
+    """The stage of the arm's next batch; the leader's is that of its nearest rival."""
+    top, lead = state.top_stage[arm], leading_arm(state)
     if top < 0:
-        return 0 if state.known[arm] and open_grade(params, state, 0, lead, t) else -1
+        return 0 if state.has_histogram[arm] and open_stage(params, state, 0, lead, t) else -1
     if state.pools.waiting[arm] > 0:
         return int(top)
     if arm != lead:
-        return int(min(top + 1, state.top[lead]))
-    rival = rival_of(params, state, lead, t, False)
-    if rival < 0 or state.top[rival] < 0:
+        return int(min(top + 1, state.top_stage[lead]))
+    rival = nearest_rival(params, state, lead, t, False)
+    if rival < 0 or state.top_stage[rival] < 0:
         return int(top)
     if advantage(params, state, rival, lead, t) <= 0.0:
-        return int(state.top[rival])
-    even = state.top[rival] == top
+        return int(state.top_stage[rival])
+    even = state.top_stage[rival] == top
     sure = state.precisions[lead, top] >= LEADER_PRECISION * state.precisions[rival, top]
-    climbs = even and sure and open_grade(params, state, top + 1, lead, t)
+    climbs = even and sure and open_stage(params, state, top + 1, lead, t)
     return int(top + 1 if climbs else top)
 
 
 @kernel(borrows=True)
 def levels(state: State, arm: int, g: int) -> tuple[float, float]:
-    """How far below and above its origin an arm would have its rewards counted at a grade."""
+    """The distances below and above its origin that an arm needs at a stage."""
     shares, part = state.shares[arm], BIAS_SHARE * BIAS_DECAY**g
     return cut_level(shares, -1, part), cut_level(shares, 1, part)
 
 
 @kernel(borrows=True)
-def open_grade(params: Any, state: State, g: int, lead: int, t: int) -> bool:
-    """Fix a grade's size and levels, by the histograms of all arms that may be best; once."""
-    if g == MOST_GRADES or state.sizes[g] > 0:
-        return bool(g < MOST_GRADES)
+def open_stage(params: Any, state: State, g: int, lead: int, t: int) -> bool:
+    """Fix a stage's size and levels, once, by the histograms of the arms that may be best."""
+    if g == MOST_STAGES or state.sizes[g] > 0:
+        return bool(g < MOST_STAGES)
     low, high = math.inf, -math.inf
     for arm in range(params.arms):
         alive = g == 0 or arm == lead or advantage(params, state, arm, lead, t) > 0.0
-        if state.known[arm] and alive:
+        if state.has_histogram[arm] and alive:
             below, above = levels(state, arm, g)
             low = min(low, state.origins[arm] - below)
             high = max(high, state.origins[arm] + above)
@@ -275,7 +284,7 @@ def open_grade(params: Any, state: State, g: int, lead: int, t: int) -> bool:
     if g == 0:
         state.sizes[g] = math.ceil(params.first_batch)
     elif high - low < 0.5 * (state.high[g - 1] - state.low[g - 1]):
-        # While levels still become much narrower, longer batches are not worth it.
+        # Longer batches do not pay while levels still narrow quickly.
         state.sizes[g] = state.sizes[g - 1]
     else:
         state.sizes[g] = min(2 * state.sizes[g - 1], 2**53)
@@ -287,7 +296,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
     row = find_row(state.pools, arm, phase)
     if row == NO_ROW:
         return
-    g, value = state.grade[arm, row], 0.0
+    g, value = state.stage[arm, row], 0.0
     state.counts[arm, row, bin_of(reward - state.centre[arm, row])] += 1
     if g >= 0:
         width = state.high[g] - state.low[g]
@@ -303,29 +312,29 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
 
 @kernel(borrows=True)
 def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
-    """Release a settled batch, once: its histogram and, within the levels of its grade, its sum."""
+    """Release a settled batch, once: its histogram and, at a stage, its clipped sum."""
     if row == NO_ROW:
         return
-    pools, g, n = state.pools, state.grade[arm, row], rewards_in_batch(state.pools, arm, row)
+    pools, g, n = state.pools, state.stage[arm, row], rewards_in_batch(state.pools, arm, row)
     share = params.level_share if g >= 0 else 1.0
     release_histogram(state, arm, row, n, share * params.epsilon, rng)
     if g >= 0:
         epsilon, width = (1.0 - share) * params.epsilon, state.high[g] - state.low[g]
         mean = state.low[g] + laplace_release(rng, pools.sums[arm, row], width, epsilon) / n
         close_batch(pools, arm, row, n * mean)
-        pool(state, arm, g, n, mean, width / (n * moderate(epsilon)))
-        state.top[arm] = max(state.top[arm], g)
-        use_mean(pools, arm, state.means[arm, state.top[arm]], n)
+        average_in(state, arm, g, n, mean, width / (n * capped_epsilon(epsilon)))
+        state.top_stage[arm] = max(state.top_stage[arm], g)
+        use_mean(pools, arm, state.means[arm, state.top_stage[arm]], n)
         return
-    if not state.known[arm]:
+    if not state.has_histogram[arm]:
         longer = min(2 * pools.sizes[arm, row], 2**53)
         state.next_size[arm] = max(state.next_size[arm], longer)
     pools.settled[arm] += 1
     empty_row(pools, arm, row)
-    if state.top[arm] < 0:
+    if state.top_stage[arm] < 0:
         n += pools.weights[arm]
         mean = pools.means[arm]
-        if state.known[arm]:
+        if state.has_histogram[arm]:
             low, high = levels(state, arm, 0)
             new = (n - pools.weights[arm]) / n
             mean += new * (state.origins[arm] + mean_of(state.shares[arm], low, high) - mean)
@@ -334,22 +343,22 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
 
 @kernel(borrows=True)
 def release_histogram(state: State, arm: int, row: int, n: int, epsilon: float, rng: Any) -> None:
-    """The counts of the batch, with noise; they start anew."""
+    """Release the counts of the batch, and reset them."""
     for i in range(BINS):
         # A changed reward leaves one bin and enters another: two counts move, each by 1.
         count = laplace_release(rng, float(state.counts[arm, row, i]), 1.0, 0.5 * epsilon)
         state.latest[i] = count / n
         state.counts[arm, row, i] = 0
-    if smooth(state.latest, 2.0 / (n * moderate(epsilon)), state.top[arm] >= 0):
-        state.known[arm] = True
+    if smooth(state.latest, 2.0 / (n * capped_epsilon(epsilon)), state.top_stage[arm] >= 0):
+        state.has_histogram[arm] = True
         state.origins[arm] = state.centre[arm, row]
         for i in range(BINS):
             state.shares[arm, i] = state.latest[i]
 
 
 @kernel(borrows=True)
-def pool(state: State, arm: int, g: int, n: int, mean: float, noise: float) -> None:
-    """Average a batch's mean with earlier ones of its grade, by the inverses of their variances."""
+def average_in(state: State, arm: int, g: int, n: int, mean: float, noise: float) -> None:
+    """Average a batch's mean with earlier ones of its stage, by inverse variance."""
     origin = state.origins[arm]
     below, above = max(origin - state.low[g], 0.0), max(state.high[g] - origin, 0.0)
     variance = variance_of(state.shares[arm], below, above) / n
@@ -461,5 +470,5 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     radius_scale: RadiusScale = 1.0
 
     def constants(self) -> Any:
-        first = self.first_batch or FIRST_BATCH_EPSILON / moderate(self.epsilon)
+        first = self.first_batch or FIRST_BATCH_EPSILON / capped_epsilon(self.epsilon)
         return super().constants()._replace(first_batch=first)

@@ -26,7 +26,7 @@ from balaclava._core.declared import (
     Range,
 )
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults
+from balaclava._core.states import range_faults, stored_as
 from balaclava.frames.pools import (
     NO_ROW,
     OPEN_BATCHES_PER_ARM,
@@ -85,20 +85,21 @@ class Params(NamedTuple):
     moves: np.ndarray
 
 
+@stored_as(ordinals="grades")
 class State(NamedTuple):
-    """The pools, whose `means` are the estimates; by arm and row, what was fixed for a batch."""
+    """The pools, whose `means` are the estimates; by arm and row, values fixed for a batch."""
 
     pools: Pools
-    grades: np.ndarray  # [arm, row]: the batch's place in the tables of `Params`
-    centres: np.ndarray  # [arm, row]: what is taken off its rewards
+    ordinals: np.ndarray  # [arm, row]: the batch's place in the tables of `Params`
+    centres: np.ndarray  # [arm, row]: subtracted from its rewards
     released: np.ndarray  # [arm, batch]: the released means
-    shares: np.ndarray  # [arm, batch]: the part of its rewards that came; 0: not released
+    shares: np.ndarray  # [arm, batch]: the share of its rewards that arrived; 0: not released
     widths: np.ndarray  # [arm]: the radius of the estimate
-    latest: np.ndarray  # [arm]: the centre of batches that open now
+    latest: np.ndarray  # [arm]: the centre of the next batch
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
-        yield from range_faults(0, self.released.shape[1], grades=self.grades)
+        """Invariants that the state violates after so many decisions."""
+        yield from range_faults(0, self.released.shape[1], ordinals=self.ordinals)
         yield from range_faults(0.0, 1.0, shares=self.shares)
         yield from range_faults(0.0, math.inf, widths=self.widths)
 
@@ -108,7 +109,7 @@ def begin(params: Params) -> State:
     arms, batches = params.arms, params.radii.size
     return State(
         pools=begin_pools(arms, OPEN_BATCHES_PER_ARM),
-        grades=np.zeros((arms, OPEN_BATCHES_PER_ARM), np.int64),
+        ordinals=np.zeros((arms, OPEN_BATCHES_PER_ARM), np.int64),
         centres=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
         released=np.zeros((arms, batches)),
         shares=np.zeros((arms, batches)),
@@ -135,7 +136,7 @@ def prepare_batch(params: Params, state: State, arm: int, t: int) -> None:
         m = min(batch_ordinal(state.pools, arm) - 1, params.radii.size)
         row = open_batch(state.pools, arm, params.sizes[m])
         if row != NO_ROW:
-            state.grades[arm, row] = m
+            state.ordinals[arm, row] = m
             state.centres[arm, row] = state.latest[arm]
 
 
@@ -156,7 +157,7 @@ def close(params: Params, state: State, arm: int, row: int, released: float) -> 
     or sampling error, is at most 1/share times as large.
     """
     pools = state.pools
-    m, n, size = state.grades[arm, row], rewards_in_batch(pools, arm, row), pools.sizes[arm, row]
+    m, n, size = state.ordinals[arm, row], rewards_in_batch(pools, arm, row), pools.sizes[arm, row]
     state.released[arm, m] = state.centres[arm, row] + released / n
     state.shares[arm, m] = n / size
     close_batch(pools, arm, row, released + n * state.centres[arm, row])
@@ -179,7 +180,7 @@ def close(params: Params, state: State, arm: int, row: int, released: float) -> 
 def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release the sum of a settled batch, once."""
     if row != NO_ROW:
-        width = 2.0 * params.levels[state.grades[arm, row]]
+        width = 2.0 * params.levels[state.ordinals[arm, row]]
         total = laplace_release(rng, state.pools.sums[arm, row], width, params.epsilon)
         close(params, state, arm, row, total)
 
@@ -190,7 +191,7 @@ def learn(
 ) -> None:
     row = find_row(state.pools, arm, phase)
     if row != NO_ROW:
-        m, offset = state.grades[arm, row], reward - state.centres[arm, row]
+        m, offset = state.ordinals[arm, row], reward - state.centres[arm, row]
         value = truncated_onto(offset, params.levels[m], params.steps[m])
         settle(params, state, arm, add_reward(state.pools, arm, row, value), rng)
 

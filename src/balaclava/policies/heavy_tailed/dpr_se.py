@@ -43,7 +43,7 @@ class State(NamedTuple):
     radius: np.ndarray  # 6 err, for R rewards
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, MOST_PLANNED, length=self.length)
         yield from range_faults(0.0, math.inf, level=self.level, step=self.step, radius=self.radius)
 

@@ -26,7 +26,7 @@ from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's batch; any value for a decision that teaches nothing."""
     row = find_row(state.pools, arm, phase)
-    return float(params.levels[state.grades[arm, row] if row != NO_ROW else 0])
+    return float(params.levels[state.ordinals[arm, row] if row != NO_ROW else 0])
 
 
 @kernel(borrows=True)
