@@ -1,7 +1,7 @@
 """Wu, Zhou, Tao, Wang, On private and robust bandits, 2023.
 
-The paper's own experiments are in an appendix that we do not have. The figures here are ours: each
-puts a claim of its theorems to the test, on Student-t arms of which all but the best are alike.
+The paper's own experiments are in an appendix that we do not have. The figures here are ours. Each
+tests a claim of its theorems on Student-t arms: one is the best, and all others are alike.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from balaclava.papers.harness.figure_calibration import (
     scaled_label,
 )
 from balaclava.papers.harness.figure_policies import make_policy
-from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun, RunSize
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.figure_registry import Paper, figure
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText, RunSize
 from balaclava.papers.harness.final_regret_curves import (
     FinalRegretCurve,
     RegretStudy,
@@ -30,25 +29,35 @@ from balaclava.papers.harness.final_regret_curves import (
     play_studies,
 )
 
-REFERENCE = "Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023"
-ARMS = 5
-BEST, GAP = 0.6, 0.5
-LEARNED = (0.3, 0.6)  # gaps of the instances for calibration
-VARIANCE = 0.64  # so that E X^2 = 1 for the best arm
-WHERE = "two instances with gaps 0.3 and 0.6"
-
-PROVED = {
-    "quick": RunSize(10_000_000, 2),
-    "paper": RunSize(10_000_000, 90),
-    "tiny": RunSize(600, 2),
-}
-CALIBRATED = {
-    "quick": RunSize(500_000, 10),
-    "paper": RunSize(10_000_000, 90),
-    "tiny": RunSize(600, 2),
-}
-SEARCH = {"quick": 20, "paper": 40, "tiny": 2}
-SEED = 2023
+WU_2023 = Paper(
+    reference="Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023",
+    seed=2023,
+    sizes={
+        "proved": {
+            "quick": RunSize(10_000_000, 2),
+            "paper": RunSize(10_000_000, 90),
+            "tiny": RunSize(600, 2),
+        },
+        "calibrated": {
+            "quick": RunSize(500_000, 10),
+            "paper": RunSize(10_000_000, 90),
+            "tiny": RunSize(600, 2),
+        },
+        # The repetitions are of each finalist of a calibration.
+        "calibration": {
+            "quick": RunSize(500_000, 20),
+            "paper": RunSize(10_000_000, 40),
+            "tiny": RunSize(600, 2),
+        },
+    },
+)
+# The instances are our choice.
+STUDENT_ARMS = 5
+BEST_MEAN, STUDENT_GAP = 0.6, 0.5
+VARIANCE = 0.64  # then E X^2 = 1 for the best arm
+CALIBRATION_GAPS = (0.3, 0.6)  # of the instances for calibration, which are not in a figure
+CALIBRATION_INSTANCES = "two instances with gaps 0.3 and 0.6"
+_NOT_LEARNING = 0.97  # share of the regret of playing all arms in turn; a guess
 MEANINGS = {
     "α": "the share of outliers",
     "ε": "the privacy loss of the trajectory",
@@ -61,26 +70,25 @@ class StudentArms(NamedTuple):
     """Student-t arms: one best, the others a gap below."""
 
     degrees: float
-    shift: float = 0.0  # of all means
+    shift: float = 0.0  # added to all means
     contamination: float = 0.0
-    order: float = 2.0  # of the moment that the policies are told
+    order: float = 2.0  # of the moment that the policies know
 
-    def clean(self, gap: float = GAP) -> Environment:
+    def clean(self, gap: float = STUDENT_GAP) -> Environment:
         scale = (VARIANCE * (self.degrees - 2.0) / self.degrees) ** 0.5
-        best = self.shift + BEST
-        means = [best] + [best - gap] * (ARMS - 1)
+        best = self.shift + BEST_MEAN
+        means = [best] + [best - gap] * (STUDENT_ARMS - 1)
         return environment("student-t", means=means, degrees=self.degrees, scale=scale)
 
-    def world(self, gap: float = GAP) -> Environment:
-        """With hostile outliers: they drag the best arm down and lift all others.
+    def world(self, gap: float = STUDENT_GAP) -> Environment:
+        """The arms with hostile outliers, which lower the best arm and raise all others.
 
-        They are as large as they can be without being cut off by a truncation level that knows
-        how many there are.
+        The outliers are just within the truncation level of a policy that knows their share.
         """
         if self.contamination == 0.0:
             return self.clean(gap)
         size = 0.99 * (self.raw / self.contamination) ** (1.0 / self.order)
-        values = [-size] + [size] * (ARMS - 1)
+        values = [-size] + [size] * (STUDENT_ARMS - 1)
         return environment(
             "contaminated",
             inner=self.clean(gap),
@@ -100,7 +108,7 @@ class StudentArms(NamedTuple):
 
 
 class Contender(NamedTuple):
-    """A policy by name, and which moment it is told."""
+    """A policy by name, with a raw or a central moment."""
 
     name: str
     central: bool = False
@@ -113,7 +121,7 @@ class Contender(NamedTuple):
         self, arms: StudentArms, horizon: int, epsilon: float, mean_range: float, scale: float
     ) -> Any:
         parameters = {
-            "arms": ARMS,
+            "arms": STUDENT_ARMS,
             "horizon": horizon,
             "epsilon": epsilon,
             "moment_order": arms.order,
@@ -126,12 +134,12 @@ class Contender(NamedTuple):
         return make_policy(self.name, **parameters)
 
 
-RAW, CENTRAL = Contender("prae-raw"), Contender("prae-central", central=True)
-OURS, OURS_CENTRAL = Contender("dpr-batch-ucb"), Contender("dpr-batch-ucb", central=True)
+PRAE_RAW, PRAE_CENTRAL = Contender("prae-raw"), Contender("prae-central", central=True)
+BATCH_RAW, BATCH_CENTRAL = Contender("dpr-batch-ucb"), Contender("dpr-batch-ucb", central=True)
 
 
 class WuSetting(NamedTuple):
-    """All that is fixed at one value of what is varied."""
+    """The setting at one value of the varied quantity."""
 
     arms: StudentArms
     epsilon: float = 0.5
@@ -139,7 +147,7 @@ class WuSetting(NamedTuple):
 
 
 class FigurePlan(NamedTuple):
-    """A figure: what is varied and how, who plays, and how radii are scaled in panel (b).
+    """A figure: the varied quantity, the policies, and the scale of the radii in panel (b).
 
     Either they are calibrated at one value, `chosen_at`, or all have the same `scale`.
     """
@@ -157,21 +165,19 @@ def chosen_scales(run: FigureRun, plan: FigurePlan) -> dict[str, float]:
     """The scale of each contender, the same at all values."""
     if plan.scale is not None:
         return {contender.label: plan.scale for contender in plan.contenders}
-    point, horizon = plan.at(plan.chosen_at), CALIBRATED[run.scale].horizon
-    worlds = tuple(point.arms.world(gap) for gap in LEARNED)
-    size = RunSize(horizon, SEARCH[run.scale])
+    point, size = plan.at(plan.chosen_at), WU_2023.sizes["calibration"][run.scale]
+    worlds = tuple(point.arms.world(gap) for gap in CALIBRATION_GAPS)
     questions = {}
     for contender in plan.contenders:
-        policy = contender.make(point.arms, horizon, point.epsilon, point.mean_range, 1.0)
+        policy = contender.make(point.arms, size.horizon, point.epsilon, point.mean_range, 1.0)
         questions[contender.label] = ScaleQuestion(policy, worlds, size)
     return find_scales(questions, run.workers, run.device)
 
 
 def regret_against(
-    run: FigureRun, plan: FigurePlan, sizes: Mapping[str, RunSize], scales: Mapping[str, float]
+    run: FigureRun, plan: FigurePlan, size: RunSize, scales: Mapping[str, float]
 ) -> RegretStudy:
-    """Regret against what is varied, with these scales."""
-    size = sizes[run.scale]
+    """Regret against the varied quantity, with these scales; without any, the proofs' constants."""
 
     def policies(value: float) -> dict[str, Any]:
         point = plan.at(value)
@@ -195,7 +201,7 @@ def regret_against(
 
 
 class WuCurves(NamedTuple):
-    """What a figure leaves: curves with the proofs' constants, and calibrated ones."""
+    """The curves of a figure, with the proofs' constants and with smaller radii."""
 
     proved: dict[str, FinalRegretCurve]
     tuned: dict[str, FinalRegretCurve]
@@ -209,13 +215,13 @@ class WuCurves(NamedTuple):
 
 
 def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
-    """Play with both kinds of constants, and draw."""
+    """Simulate with both kinds of constants, and draw."""
     scales = chosen_scales(run, plan)
     studies = {
-        "a": regret_against(run, plan, PROVED, {}),
-        "b": regret_against(run, plan, CALIBRATED, scales),
+        "a": regret_against(run, plan, WU_2023.sizes["proved"][run.scale], {}),
+        "b": regret_against(run, plan, WU_2023.sizes["calibrated"][run.scale], scales),
     }
-    curves = play_studies(run, studies, SEED)
+    curves = play_studies(run, studies, WU_2023.seed)
     axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
     title = (
         f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
@@ -225,36 +231,37 @@ def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
     for ax in picture.axes:
         ax.set_xlabel(axis)
     run.save_picture(picture)
-    size = RunSize(CALIBRATED[run.scale].horizon, SEARCH[run.scale])
+    size = WU_2023.sizes["calibration"][run.scale]
     notes = [
-        "The paper's experiments are not in the text that we have; the setting is ours: "
-        f"{ARMS} Student-t arms, the best {GAP:g} above all others, variance {VARIANCE:g}.",
-        f"{describe_calibration(WHERE, size)} They were found at {plan.symbol} = "
+        "The text that we have lacks the paper's experiments; the setting is ours: "
+        f"{STUDENT_ARMS} Student-t arms, the best {STUDENT_GAP:g} above all others, variance "
+        f"{VARIANCE:g}.",
+        f"{describe_calibration(CALIBRATION_INSTANCES, size)} They were found at {plan.symbol} = "
         f"{plan.chosen_at:g} and are used at all values: {list_scales(scales)}."
         if plan.scale is None
-        else f"In (b) every radius is {plan.scale:g} of the proved one. Privacy is as proved; "
-        "regret is no longer.",
-        "All policies protect the whole trajectory, for rewards as observed, outliers included.",
+        else f"In (b) every radius is {plan.scale:g} of the proved one. The privacy proof still "
+        "holds; the regret bound does not.",
+        "All policies protect the whole trajectory of observed rewards, outliers included.",
     ]
     return WuCurves(curves["a"], curves["b"], studies, notes)
 
 
-def idle(curve: FinalRegretCurve) -> list[float]:
-    """The values at which regret is that of playing all arms in turn, or worse."""
+def unlearned_values(curve: FinalRegretCurve) -> list[float]:
+    """The values at which regret is that of playing all arms in turn, or more."""
     return [
         float(value)
         for value, mean, uniform in zip(curve.values, curve.means, curve.uniform, strict=True)
-        if mean > 0.97 * uniform
+        if mean > _NOT_LEARNING * uniform
     ]
 
 
-def _idle(outcome: WuCurves) -> list[str]:
-    """At which values each policy has learned nothing, for both kinds of constants."""
+def _unlearned(outcome: WuCurves) -> list[str]:
+    """The values at which each policy learned nothing, for both kinds of constants."""
     lines = []
     for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
         parts = []
         for label, curve in curves.items():
-            where = ", ".join(f"{value:g}" for value in idle(curve)) or "none"
+            where = ", ".join(f"{value:g}" for value in unlearned_values(curve)) or "none"
             parts.append(f"{label}: {where}")
         symbol = outcome.studies[letter].symbol
         lines.append(
@@ -264,15 +271,15 @@ def _idle(outcome: WuCurves) -> list[str]:
     return lines
 
 
-def _strays(outcome: WuCurves) -> list[str]:
-    """How often each policy was mistaken, over all values."""
+def _misled(outcome: WuCurves) -> list[str]:
+    """How often each policy was misled, over all values."""
     lines = []
     for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
         runs = outcome.studies[letter].size.repetitions * len(outcome.studies[letter].values)
-        counts = "; ".join(f"{label} {curve.strays.sum()}" for label, curve in curves.items())
+        counts = "; ".join(f"{label} {curve.misled.sum()}" for label, curve in curves.items())
         lines.append(
-            f"({letter}) Runs, of {runs}, that played some other arm more than the best: {counts}. "
-            "Where no arm is dropped, that is chance."
+            f"({letter}) Runs, of {runs}, that played another arm more often than the best: "
+            f"{counts}. If no arm is dropped, that is chance."
         )
     return lines
 
@@ -286,52 +293,53 @@ def _ranges(outcome: WuCurves) -> list[str]:
     ]
 
 
-@figure("wu2023-alpha", "Regret against the share of outliers", REFERENCE)
+@figure("wu2023-alpha", "Regret against the share of outliers", WU_2023)
 def alpha(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "α",
         [1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1],
         lambda value: WuSetting(StudentArms(5.0, contamination=value)),
-        (RAW, CENTRAL, OURS),
+        (PRAE_RAW, PRAE_CENTRAL, BATCH_RAW),
         0.01,
         "k=2, ε=0.5, hostile outliers",
     )
     outcome = play_figure(run, plan)
-    horizon = PROVED[run.scale].horizon
+    horizon = WU_2023.sizes["proved"][run.scale].horizon
     radii = []
     for value in outcome.studies["a"].values:
-        policy = RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
-        least = min(radius for _, radius in policy.batches(horizon // ARMS))
+        policy = PRAE_RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
+        least = min(radius for _, radius in policy.batches(horizon // STUDENT_ARMS))
         radii.append(f"{2 * least:.2f} at α={value:g}")
     most = outcome.studies["a"].values[-1]
-    levels = OURS.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
+    levels = BATCH_RAW.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
     return FigureText(
         "wu2023-alpha: regret against the share of outliers",
         {
             SHOWS: [
-                "Theorems 4.1 and 6.2: outliers add T α^(1-1/k) to the regret, of any policy: gaps "
-                "below the order of α^(1-1/k) cannot be seen, however long one plays."
+                "Theorems 4.1 and 6.2: outliers add T α^(1-1/k) to the regret of any policy. Gaps "
+                "below the order of α^(1-1/k) cannot be seen at any horizon."
             ],
             SEES: [
                 *_ranges(outcome),
-                *_idle(outcome),
-                *_strays(outcome),
+                *_unlearned(outcome),
+                *_misled(outcome),
                 f"The least 2β of prae-raw within {horizon:,} rounds: {', '.join(radii)}. An arm "
-                f"leaves only if its estimate is that far below the best, and the gap is {GAP:g}.",
+                f"is dropped only if its estimate is that far below the best; the gap is "
+                f"{STUDENT_GAP:g}.",
             ],
             WHY: [
-                "With the constants of the proofs, which the paper leaves open and we derived, the "
-                "prae policies learn nothing from some α on. A calibrated radius goes beyond, but "
-                "nothing then protects from outliers that are worse than those of the calibration.",
+                "The paper leaves the constants of its proofs open; we derived them. With these, "
+                "the prae policies learn nothing from some α on. A calibrated radius learns "
+                "beyond, but outliers worse than those of the calibration can mislead it.",
                 "Outliers here are hostile: -(1/α)^(1/k) on the best arm and (1/α)^(1/k) on all "
                 "others, in units of the moment, just within the truncation level. They move each "
-                "difference of means by 2 α^(1-1/k): "
-                f"{2 * 0.1**0.5:.2f} at α=0.1 and k=2, above the gap, so that there truncated "
-                "means rank the best arm last.",
+                "difference of means by 2 α^(1-1/k). That is "
+                f"{2 * 0.1**0.5:.2f} at α=0.1 and k=2, above the gap: there truncated means rank "
+                "the best arm last.",
                 "dpr-batch-ucb truncates lower in its early batches, at "
-                f"{levels[0]:.2f} in the first and {levels[-1]:.2f} in the last for α={most:g}, "
-                "and has decided before these outliers count for it. Outliers made for it, just "
-                "below its first level, would move a difference by "
+                f"{levels[0]:.2f} in the first and {levels[-1]:.2f} in the last for α={most:g}. It "
+                "has decided before these outliers affect it. Outliers made for it, just below its "
+                "first level, would move a difference by "
                 f"{2 * most * levels[0]:.2f} there.",
                 *outcome.notes,
             ],
@@ -339,13 +347,13 @@ def alpha(run: FigureRun) -> FigureText:
     )
 
 
-@figure("wu2023-epsilon", "Regret against ε", REFERENCE)
+@figure("wu2023-epsilon", "Regret against ε", WU_2023)
 def epsilon(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "ε",
         [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
         lambda value: WuSetting(StudentArms(5.0), epsilon=value),
-        (RAW, CENTRAL, OURS),
+        (PRAE_RAW, PRAE_CENTRAL, BATCH_RAW),
         0.5,
         "k=2, no outliers",
         scale=0.25,
@@ -372,26 +380,26 @@ def epsilon(run: FigureRun) -> FigureText:
         {
             SHOWS: [
                 "Theorem 6.2 and Remark 6.3: privacy adds (K log T / ε)^(1-1/k) T^(1/k) in the "
-                "worst case. On one instance this is log T / (ε gap^(1/(k-1))) for each arm beside "
-                "log T / gap: regret falls as 1/ε, until chance weighs more than the noise."
+                "worst case. On one instance this is log T / (ε gap^(1/(k-1))) for each arm, next "
+                "to log T / gap. So regret falls as 1/ε until sampling error outweighs the noise."
             ],
             SEES: [
                 *_ranges(outcome),
                 *claims,
-                "Slope of log regret against log ε, -1 where privacy is all that costs:",
+                "Slope of log regret against log ε; it is -1 if privacy is the only cost:",
                 *slopes,
-                *_idle(outcome),
-                *_strays(outcome),
+                *_unlearned(outcome),
+                *_misled(outcome),
             ],
             WHY: [
-                "Batches are powers of two, so that regret moves in steps of about 2.",
-                "Where regret is that of playing all arms in turn it cannot grow: slopes there are "
-                "flat because the horizon is short.",
-                "Where a slope goes to 0 at large ε, chance decides and not the noise; "
-                "prae-central also has its first phase to pay for. dpr-batch-ucb stays steep where "
-                "it pays for little but the first batch of each arm, whose length goes as 1/ε: "
-                "these batches "
-                f"alone cost {_first_batches(plan, 0):,.0f} at the smallest ε and "
+                "Batches are powers of two, so regret moves in steps of about 2.",
+                "The regret of playing all arms in turn cannot grow: slopes there are flat because "
+                "the horizon is short.",
+                "If a slope goes to 0 at large ε, sampling error decides and not the noise; "
+                "prae-central also pays for its first phase. dpr-batch-ucb stays steep while it "
+                "pays for little but the first batch of each arm, whose length is proportional to "
+                "1/ε: these batches alone cost "
+                f"{_first_batches(plan, 0):,.0f} at the smallest ε and "
                 f"{_first_batches(plan, -1):,.0f} at the largest.",
                 *outcome.notes,
             ],
@@ -402,17 +410,19 @@ def epsilon(run: FigureRun) -> FigureText:
 def _first_batches(plan: FigurePlan, i: int) -> float:
     """The regret of one batch of each arm by dpr-batch-ucb."""
     point = plan.at(plan.values[i])
-    policy = OURS.make(point.arms, PROVED["quick"].horizon, point.epsilon, point.mean_range, 1.0)
+    policy = BATCH_RAW.make(
+        point.arms, WU_2023.sizes["proved"]["quick"].horizon, point.epsilon, point.mean_range, 1.0
+    )
     return float(policy.schedule.sizes[0] * point.arms.clean().gaps.sum())
 
 
-@figure("wu2023-moment", "Regret against the order of the known moment", REFERENCE)
+@figure("wu2023-moment", "Regret against the order of the known moment", WU_2023)
 def moment(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "k",
         [2.0, 2.5, 3.0, 4.0, 6.0, 8.0],
         lambda value: WuSetting(StudentArms(9.0, order=value), epsilon=0.1, mean_range=20.0),
-        (RAW, CENTRAL, OURS),
+        (PRAE_RAW, PRAE_CENTRAL, BATCH_RAW),
         2.0,
         "Student-t with 9 degrees, ε=0.1",
         scale=0.25,
@@ -438,16 +448,17 @@ def moment(run: FigureRun) -> FigureText:
         "wu2023-moment: regret against the order of the known moment",
         {
             SHOWS: [
-                "Theorem 6.2: with a moment of order k privacy costs T^(1/k) (K log T / ε)^(1-1/k) "
-                "in the worst case, the less the higher k is, for moments that are at most 1."
+                "Theorem 6.2: with a moment of order k, privacy costs T^(1/k) "
+                "(K log T / ε)^(1-1/k) in the worst case. For moments of at most 1, the cost falls "
+                "as k grows."
             ],
-            SEES: [*_ranges(outcome), *claims, *best, *_idle(outcome), *_strays(outcome)],
+            SEES: [*_ranges(outcome), *claims, *best, *_unlearned(outcome), *_misled(outcome)],
             WHY: [
-                "The rewards are the same at every k; only what the policy is told changes: k, and "
-                "the true moment of that order. The theorem keeps the moment at 1, whereas here "
-                "its k-th root grows with k, from "
+                "The rewards are the same at every k. Only the policy's parameters change: k, and "
+                "the true moment of that order. The theorem keeps the moment at 1, but here its "
+                "k-th root grows with k, from "
                 f"{_root(plan.at(2.0).arms):.2f} at k=2 to {_root(plan.at(8.0).arms):.2f} at k=8. "
-                "So there is a best k, where the exponent has gained more than the root has lost.",
+                "So there is a best k: beyond it, the root loses more than the exponent gains.",
                 *outcome.notes,
             ],
         },
@@ -458,7 +469,7 @@ def _root(arms: StudentArms) -> float:
     return float(arms.raw ** (1.0 / arms.order))
 
 
-@figure("wu2023-range", "Regret against the range of means: raw and central moments", REFERENCE)
+@figure("wu2023-range", "Regret against the range of means: raw and central moments", WU_2023)
 def mean_range(run: FigureRun) -> FigureText:
     plan = FigurePlan(
         "D",
@@ -466,7 +477,7 @@ def mean_range(run: FigureRun) -> FigureText:
         lambda value: WuSetting(
             StudentArms(5.0, shift=value - 1.0, order=4.0), 1.0, mean_range=value
         ),
-        (RAW, CENTRAL, OURS, OURS_CENTRAL),
+        (PRAE_RAW, PRAE_CENTRAL, BATCH_RAW, BATCH_CENTRAL),
         10.0,
         "means near D, k=4, ε=1",
         scale=0.25,
@@ -483,10 +494,10 @@ def mean_range(run: FigureRun) -> FigureText:
                 for letter in "ab"
             },
         )
-        for raw, central in ((RAW, CENTRAL), (OURS, OURS_CENTRAL))
+        for raw, central in ((PRAE_RAW, PRAE_CENTRAL), (BATCH_RAW, BATCH_CENTRAL))
     ]
     growth = [
-        f"({letter}) {label}: regret grows {curve.means[-1] / curve.means[0]:.2g} fold from D="
+        f"({letter}) {label}: regret grows {curve.means[-1] / curve.means[0]:.2g}-fold from D="
         f"{curve.values[0]:g} to {curve.values[-1]:g}."
         for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
         for label, curve in curves.items()
@@ -495,17 +506,18 @@ def mean_range(run: FigureRun) -> FigureText:
         "wu2023-range: regret against the range of means, raw and central moments",
         {
             SHOWS: [
-                "Remark 6.13: with a raw moment regret is multiplied by D, since E|X|^k is of "
-                "order D^k; with a central moment, D enters by an additive term only, through its "
+                "Remark 6.13: with a raw moment, regret is multiplied by D, since E|X|^k is of "
+                "order D^k. With a central moment, D enters only through an additive term: its "
                 "logarithm in the length of the first phase."
             ],
-            SEES: [*_ranges(outcome), *claims, *growth, *_idle(outcome), *_strays(outcome)],
+            SEES: [*_ranges(outcome), *claims, *growth, *_unlearned(outcome), *_misled(outcome)],
             WHY: [
                 "The means are D - 0.4 for the best arm and D - 0.9 for the others: at the edge of "
-                "what the policies are told. A raw policy at the ceiling of playing all arms in "
-                "turn cannot get worse: there its growth says nothing.",
-                "prae-central spends its first phase on arms drawn at random. dpr-batch-ucb with a "
-                "central moment has none: each batch is truncated about the estimate before it.",
+                "the declared range. A raw policy that already plays all arms in turn cannot get "
+                "worse: there its growth says nothing.",
+                "prae-central spends its first phase on randomly drawn arms. dpr-batch-ucb with a "
+                "central moment has no such phase: each batch is truncated about the estimate "
+                "before it.",
                 *outcome.notes,
             ],
         },

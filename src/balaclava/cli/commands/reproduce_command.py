@@ -113,8 +113,8 @@ def _gallery(
         device=device,
     )
     if markdown is not None:
-        write_markdown(gallery.exhibits, out, markdown)
-    click.echo(f"wrote {gallery.page}, {len(gallery.exhibits)} figures: open it in a browser")
+        write_markdown(gallery.figures, out, markdown)
+    click.echo(f"wrote {gallery.page}, {len(gallery.figures)} figures: open it in a browser")
     if gallery.failed:
         names = ", ".join(step.name for step in gallery.failed)
         click.echo(f"balaclava: not made: {names}; the same command tries again", err=True)

@@ -9,21 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava.papers.asi2025.loss_families import (
+    ASI_2025,
     BASELINES,
     LARGEST_GAP,
-    MIXING,
+    MIXING_COST,
     NO_NUMBERS,
-    REFERENCE,
-    SEED,
     TUNED,
     describe_slopes,
     family,
     private,
 )
-from balaclava.papers.harness.curves import grid
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.final_regret_curves import log_grid
 from balaclava.papers.harness.worst_case_slopes import (
     LEARNED_SHARE,
     LossSetting,
@@ -35,7 +33,7 @@ from balaclava.papers.harness.worst_case_slopes import (
 
 
 class TablePlan(NamedTuple):
-    """How much of Table 1 is measured."""
+    """The size of the measurement of Table 1."""
 
     arms: int
     horizon: int  # in panel (a)
@@ -48,11 +46,11 @@ class TablePlan(NamedTuple):
 
     @property
     def threshold(self) -> float:
-        """T^(-1/2), below which no policy with local privacy learns."""
+        """T^(-1/2): below it, no policy with local privacy learns."""
         return 1.0 / math.sqrt(self.horizon)
 
 
-PLANS = {
+TABLE_PLANS = {
     "quick": TablePlan(
         4,
         200_000,
@@ -75,15 +73,15 @@ PLANS = {
     ),
     "tiny": TablePlan(2, 400, 3, 400, (2, 3, 4), (100, 200, 400), (100, 200, 400), 2),
 }
-SIDE_EPSILON = 0.25  # where not epsilon is varied
+SIDE_EPSILON = 0.25  # in panels (b) and (c); our choice
 SHORT_LIST = ("dp-htinf", "dp-tsallis-inf", f"dp-exp3{TUNED}", f"ldp-exp3{TUNED}")
 FULL_LIST = (*SHORT_LIST, "dp-exp3", "dp-ftpl", "ldp-exp3")
 
 
-def setting(
+def bandit_setting(
     panel: str, x: float, labels: Sequence[str], arms: int, horizon: int, epsilon: float | None
 ) -> LossSetting:
-    """The policies for this epsilon on the family that is hard at it."""
+    """The policies for this epsilon, on the family that is hard at it."""
     parameters = {"arms": arms, "horizon": horizon, "epsilon": epsilon}
     policies = {label: private(label, **parameters) for label in labels}
     ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / arms)
@@ -91,20 +89,20 @@ def setting(
 
 
 def settings_of_table_1(plan: TablePlan) -> list[LossSetting]:
-    """Regret against epsilon, K and T, and against T where epsilon is T^(-1/2)."""
-    epsilons = grid(1.0, plan.threshold / 10.0, plan.epsilons)
+    """Regret against epsilon, K and T, and against T at epsilon = T^(-1/2)."""
+    epsilons = log_grid(1.0, plan.threshold / 10.0, plan.epsilons)
     side = SIDE_EPSILON
-    settings = [setting("a", e, FULL_LIST, plan.arms, plan.horizon, e) for e in epsilons]
-    settings.append(setting("a", 1.0, BASELINES, plan.arms, plan.horizon, None))
+    settings = [bandit_setting("a", e, FULL_LIST, plan.arms, plan.horizon, e) for e in epsilons]
+    settings.append(bandit_setting("a", 1.0, BASELINES, plan.arms, plan.horizon, None))
     for arms in plan.arm_counts:
-        settings.append(setting("b", arms, SHORT_LIST, arms, plan.side_horizon, side))
-        settings.append(setting("b", arms, BASELINES, arms, plan.side_horizon, None))
+        settings.append(bandit_setting("b", arms, SHORT_LIST, arms, plan.side_horizon, side))
+        settings.append(bandit_setting("b", arms, BASELINES, arms, plan.side_horizon, None))
     for horizon in plan.horizons:
-        settings.append(setting("c", horizon, SHORT_LIST, plan.arms, horizon, side))
-        settings.append(setting("c", horizon, BASELINES, plan.arms, horizon, None))
+        settings.append(bandit_setting("c", horizon, SHORT_LIST, plan.arms, horizon, side))
+        settings.append(bandit_setting("c", horizon, BASELINES, plan.arms, horizon, None))
     for horizon in plan.long_horizons:
         epsilon = 1.0 / math.sqrt(horizon)
-        settings.append(setting("d", horizon, SHORT_LIST, 2, horizon, epsilon))
+        settings.append(bandit_setting("d", horizon, SHORT_LIST, 2, horizon, epsilon))
     return settings
 
 
@@ -140,20 +138,20 @@ def separation(regrets: WorstRegrets, plan: TablePlan) -> list[str]:
 
 
 def few_arms(plan: TablePlan) -> str:
-    """Why the power of K is above 1/2 where there are few arms."""
+    """Why the power of K is above 1/2 for few arms."""
     K = np.array(plan.arm_counts, float)
     exact = np.polyfit(np.log(K), np.log(np.sqrt(K - 1.0) * (1.0 - 1.0 / K)), 1)[0]
     return (
-        "(b) is of few arms: with K - 1 wrong arms, and 1/K of all plays right by chance, what "
-        f"grows as sqrt(K - 1) (1 - 1/K) has the power {exact:.2f} over these K, not 0.50."
+        "(b) has few arms: K - 1 of them are wrong, and 1/K of all plays are right by chance. A "
+        f"regret of sqrt(K - 1) (1 - 1/K) has the power {exact:.2f} over these K, not 0.50."
     )
 
 
-@figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", REFERENCE)
+@figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", ASI_2025)
 def table_1(run: FigureRun) -> FigureText:
-    plan = PLANS[run.scale]
+    plan = TABLE_PLANS[run.scale]
     regrets = measure_settings(
-        run, settings_of_table_1(plan), repetitions=plan.repetitions, seed=SEED
+        run, settings_of_table_1(plan), repetitions=plan.repetitions, seed=ASI_2025.seed
     )
     axes = {
         "a": PanelAxis(
@@ -167,8 +165,8 @@ def table_1(run: FigureRun) -> FigureText:
         "d": PanelAxis("2 arms, ε = T^(-1/2)", "rounds T"),
     }
     title = (
-        "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses of which "
-        f"one arm is better by some gap\n{run.scale} scale: mean ± 95 % interval of "
+        "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses with "
+        f"one arm better by some gap\n{run.scale} scale: mean ± 95 % interval of "
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
     run.save_picture(draw_slopes(regrets, axes, title))
@@ -177,9 +175,9 @@ def table_1(run: FigureRun) -> FigureText:
         {
             SHOWS: [
                 "Regret of at most order sqrt(K T / ε) for dp-htinf, with more logarithms for "
-                "dp-exp3 and dp-ftpl, where the local policies before it had sqrt(K T) log(K T) / "
-                "ε. So regret is sublinear for ε below T^(-1/2), where with local privacy it "
-                "cannot be: a separation of central from local privacy."
+                "dp-exp3 and dp-ftpl. Earlier, local policies had sqrt(K T) log(K T) / ε. So "
+                "regret is sublinear for ε below T^(-1/2), where local privacy cannot be: a "
+                "separation of central from local privacy."
             ],
             SEES: [
                 *(line for panel in axes for line in describe_slopes(regrets, panel)),
@@ -187,20 +185,20 @@ def table_1(run: FigureRun) -> FigureText:
             ],
             WHY: [
                 NO_NUMBERS,
-                "A policy is played on gaps from the one that is hardest in theory, "
-                "sqrt(K / (ε T)), by factors of three to 1/2, and its largest mean regret counts. "
-                f"Powers are fitted where that is below {LEARNED_SHARE:.0%} of the regret of even "
-                "play at the gap 1/2 (dotted), which no policy exceeds by much: at the dotted line "
-                "a curve bends because losses end at 1. The largest of several means of few "
-                "repetitions is a little too high, for wild policies more so.",
+                "Each policy plays on gaps from the hardest one in theory, sqrt(K / (ε T)), by "
+                "factors of three to 1/2. Its largest mean regret counts. Powers are fitted where "
+                f"that is below {LEARNED_SHARE:.0%} of the regret of even play at the gap 1/2 "
+                "(dotted). No policy exceeds that by much: at the dotted line a curve bends "
+                "because losses end at 1. The largest of several means of few repetitions is a "
+                "little too high, more so for policies whose runs vary widely.",
                 "The learning rates printed for dp-exp3, dp-ftpl and ldp-exp3 guard against the "
-                "largest noise in T rounds, and are far too low at these horizons. 'Tuned' takes "
-                "for dp-exp3 and ldp-exp3 the rate at which the bound, proved all the same, is "
-                "least. dp-ftpl has no such proof, is slow, and is in (a) only.",
-                "What is promised differs: dp policies protect all decisions of a run from who "
-                "sees them, ldp-exp3 each loss from the operator too, which is more.",
+                "largest noise in T rounds, and are far too low at these horizons. For dp-exp3 and "
+                "ldp-exp3, 'tuned' takes the rate with the least bound, which is still proved. "
+                "dp-ftpl has no such proof, is slow, and is in (a) only.",
+                "The guarantees differ: dp policies protect all decisions of a run from observers. "
+                "ldp-exp3 also protects each loss from the operator, which is more.",
                 few_arms(plan),
-                MIXING.format(2.0 * math.log(plan.arms * plan.horizon)),
+                MIXING_COST.format(2.0 * math.log(plan.arms * plan.horizon)),
                 "No regret is proved for dp-tsallis-inf; asi2025-learning-rate compares it.",
             ],
         },

@@ -1,4 +1,4 @@
-"""Asi, Raman, Talwar 2025, Figure 1: what one loss does to EXP3."""
+"""Asi, Raman, Talwar 2025, Figure 1: the effect of one loss on EXP3."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from balaclava._core.kernels import compiled
+from balaclava.papers.asi2025.loss_families import ASI_2025
+from balaclava.papers.harness.figure_plots import frame_axes, new_picture
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
 from balaclava.policies.classic.exp3 import Exp3
 from balaclava.privacy.randomness import seeded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-from balaclava.papers.asi2025.loss_families import REFERENCE, SEED
-
+# Rounds, by scale; the paper has a million.
 FORCED_ROUNDS = {"quick": 1_000_000, "paper": 1_000_000, "tiny": 100_001}
-RATE = 1e-4  # both eta and gamma
+LEAK_RATE = 1e-4  # the paper's eta and gamma
 
 
 def make_forced(
     begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A policy that notes the chance of what it drew, made to play arms 1, 0, 1, 0, ..."""
+    """A loop that forces a policy to play arms 1, 0, 1, 0, ... and records the chance of arm 1."""
 
     def forced(params: Any, first_loss: float, rng: Any, chances: np.ndarray) -> None:
         state = begin(params)
@@ -35,23 +34,23 @@ def make_forced(
             _, number = choose(params, state, t + 1, None, rng)
             arm = 1 - t % 2
             row = number % state.pending.numbers.size
-            state.pending.notes[row, 0] = state.chances[arm]  # as if it had drawn this arm
+            state.pending.notes[row, 0] = state.chances[arm]  # as if the policy had drawn this arm
             chances[t] = state.chances[1]
             learn(params, state, t + 1, arm, first_loss if t == 0 else 1.0, number, rng)
 
     return forced
 
 
-def exp3_chances(first_loss: float, rounds: int, rate: float = RATE) -> np.ndarray:
-    """The chance of the second arm in each round: all losses 1, but its first is `first_loss`."""
+def exp3_chances(first_loss: float, rounds: int, rate: float = LEAK_RATE) -> np.ndarray:
+    """The chance of the second arm in each round; losses are 1, but its first is `first_loss`."""
     policy = Exp3(arms=2, eta=rate, gamma=rate, outstanding=1)
     chances = np.zeros(rounds)
     play = compiled(make_forced, *policy.kernels[:3])
-    play(policy.constants(), first_loss, seeded(SEED), chances)
+    play(policy.constants(), first_loss, seeded(ASI_2025.seed), chances)
     return chances
 
 
-@figure("asi2025-fig1", "Why EXP3 is not private: one loss decides where it ends", REFERENCE)
+@figure("asi2025-fig1", "Why EXP3 is not private: one loss decides where it ends", ASI_2025)
 def figure_1(run: FigureRun) -> FigureText:
     rounds = FORCED_ROUNDS[run.scale]
     changed, plain = exp3_chances(0.0, rounds), exp3_chances(1.0, rounds)
@@ -68,46 +67,39 @@ def figure_1(run: FigureRun) -> FigureText:
         "asi2025-fig1: why EXP3 is not private",
         {
             SHOWS: [
-                f"Two arms, η = γ = {RATE:g}, arms forced to alternate. One loss, the first, is 0 "
+                f"Two arms, η = γ = {LEAK_RATE:g}, arms forced to alternate. The first loss is 0 "
                 "instead of 1. The chance of the second arm tends to 1 - γ/2 in one case and to "
-                "γ/2 in the other: what a round gives away is not bounded by a multiple of η."
+                "γ/2 in the other: the leak of a round is not bounded by a multiple of η."
             ],
             SEES: [
                 f"P ends at {changed[-1]:.5f} with the loss of 0 and at {plain[-1]:.3g} with the "
-                f"loss of 1; 1 - γ/2 = {1 - RATE / 2:.5f}, γ/2 = {RATE / 2:.3g}.",
+                f"loss of 1; 1 - γ/2 = {1 - LEAK_RATE / 2:.5f}, γ/2 = {LEAK_RATE / 2:.3g}.",
                 "Log-ratio of the two chances, rounds counted from 0: "
                 + "; ".join(f"{loss[t]:.3g} at t = {t:,}" for t in at)
                 + f". It first exceeds 1 at t = {apart:,}.",
-                f"The largest log-ratio is {loss.max() / RATE:,.0f} times η.",
+                f"The largest log-ratio is {loss.max() / LEAK_RATE:,.0f} times η.",
             ],
             WHY: [
-                "Nothing differs. The chances come from exp3's own kernels, which keep the "
-                "logarithms of the weights; the paper's script keeps the weights, of which one "
-                "falls to 0 in floating point, which does no harm here.",
-                "The ratio is of one round, given the arms before it. Along the forced arms "
-                "themselves gains and losses all but cancel: the log-ratio of all chances "
-                f"together stays within {np.abs(np.cumsum(forced)).max():.3g}. The figure shows "
-                "that a proof round by round fails, not that this run gives so much away.",
-                "exp3 promises nothing here, and so it is never called private; dp-exp3 is the "
-                "same rule on noisy means of batches.",
+                "Nothing differs. The chances come from exp3's own kernels, which store the "
+                "logarithms of the weights. The paper's script stores the weights; one of them "
+                "underflows to 0, which does no harm here.",
+                "The ratio is of one round, given the arms before it. Along the forced arms gains "
+                "and losses almost cancel: the log-ratio of all chances together stays within "
+                f"{np.abs(np.cumsum(forced)).max():.3g}. The figure shows that a proof round by "
+                "round fails, not that this run leaks so much.",
+                "exp3 guarantees nothing here, and is never called private; dp-exp3 is the same "
+                "rule on noisy means of batches.",
             ],
         },
     )
 
 
 def _draw_leak(changed: np.ndarray, plain: np.ndarray, loss: np.ndarray) -> Figure:
-    from matplotlib.figure import Figure
-
     from balaclava.simulation.analysis.regret_plots import COLOURS
 
     t = np.arange(1, changed.size + 1)
-    picture = Figure(figsize=(12, 4.6), layout="constrained", dpi=110)
-    picture.suptitle(
-        f"Asi, Raman, Talwar 2025, Figure 1: EXP3 with η = γ = {RATE:g}, arms forced to alternate",
-        fontsize=12,
-        x=0.01,
-        ha="left",
-    )
+    title = f"Asi, Raman, Talwar 2025, Figure 1: EXP3 with η = γ = {LEAK_RATE:g}"
+    picture = new_picture(f"{title}, arms forced to alternate", 12, 4.6)
     left, right = picture.subplots(1, 2)
     left.plot(t, changed, color=COLOURS[0], lw=1.8, label="the arm's first loss is 0")
     left.plot(t, plain, color=COLOURS[1], lw=1.8, ls="--", label="all losses are 1")
@@ -115,14 +107,13 @@ def _draw_leak(changed: np.ndarray, plain: np.ndarray, loss: np.ndarray) -> Figu
     left.set_title("(a) one loss decides", fontsize=10, loc="left")
     left.legend(frameon=False, loc="upper left")
     right.plot(t[1:], np.abs(loss[1:]), color=COLOURS[0], lw=1.8, label="log-ratio of the chances")
-    right.axhline(RATE, color="0.5", lw=1, ls=":", label="η")
+    right.axhline(LEAK_RATE, color="0.5", lw=1, ls=":", label="η")
     right.set_yscale("log")
-    right.set_ylabel("what one round gives away")
+    right.set_ylabel("leak of one round")
     right.set_title("(b) it is not of order η", fontsize=10, loc="left")
     right.legend(frameon=False, loc="upper left")
     for ax in (left, right):
         ax.set_xscale("log")
         ax.set_xlabel("round t, from 1")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(alpha=0.25)
+        frame_axes(ax, log=False)
     return picture

@@ -13,11 +13,10 @@ from balaclava.environments.expert_advice import Advice
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.errors import ParameterError
 from balaclava.papers.asi2025.loss_families import (
+    ASI_2025,
     LARGEST_GAP,
-    MIXING,
+    MIXING_COST,
     NO_NUMBERS,
-    REFERENCE,
-    SEED,
     TUNED,
     describe_slopes,
     gaps,
@@ -25,8 +24,7 @@ from balaclava.papers.asi2025.loss_families import (
 )
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
 from balaclava.papers.harness.worst_case_slopes import (
     LEARNED_SHARE,
     LossSetting,
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ExpertPlan(NamedTuple):
-    """How much is measured with experts."""
+    """The size of the measurement with experts."""
 
     experts: int
     horizon: int
@@ -72,14 +70,15 @@ EXPERT_PLANS = {
     ),
     "tiny": ExpertPlan(4, 400, (1.0, 0.3, 0.1), (2, 4, 8), (100, 200, 400), 2),
 }
+# Our choices: the paper has no experiments.
 EXPERT_ARMS = 2
-EXPERT_EPSILON = 1.0
-EXPERT_DELTA = 1e-5
+EXPERT_EPSILON = 1.0  # in panels (b) and (c)
+EXPERT_DELTA = 1e-5  # of dp-exp4
 EXPERT_LIST = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
 
 
 def one_good_expert(experts: int, horizon: int, gap: float) -> Advice:
-    """The last expert always names the last arm, which is the better one; the others others."""
+    """Advice with one good expert: the last one always names the last arm, which is the best."""
     losses = hidden_best(EXPERT_ARMS, horizon, gap=gap)
     arms = np.arange(experts) % (EXPERT_ARMS - 1)
     arms[-1] = EXPERT_ARMS - 1
@@ -87,7 +86,7 @@ def one_good_expert(experts: int, horizon: int, gap: float) -> Advice:
 
 
 class Refusals(NamedTuple):
-    """Where a policy was refused, by label and panel."""
+    """The values at which a policy was refused, by label and panel."""
 
     places: dict[str, dict[str, list[str]]]
 
@@ -105,7 +104,7 @@ class Refusals(NamedTuple):
 def expert_setting(
     panel: str, x: float, experts: int, horizon: int, epsilon: float, refusals: Refusals
 ) -> LossSetting:
-    """Each policy as printed and at the rate whose bound is least, where it takes them."""
+    """Each policy as printed, and at the rate with the least bound, if it accepts them."""
     parameters: dict[str, Any] = {
         "arms": EXPERT_ARMS,
         "experts": experts,
@@ -129,7 +128,7 @@ def expert_setting(
 
 
 def expert_baseline(panel: str, x: float, experts: int, horizon: int) -> LossSetting:
-    """The policy that protects nothing, on what is hard for it."""
+    """The policy without privacy, on the losses that are hard for it."""
     policy = make_policy("exp4", arms=EXPERT_ARMS, experts=experts, horizon=horizon)
     return _among_experts(panel, x, {"exp4": policy}, experts, horizon, None)
 
@@ -149,7 +148,7 @@ def _among_experts(
 
 
 def recommendations(regrets: WorstRegrets) -> list[str]:
-    """Beside the least regret, what the bounds recommend."""
+    """The policies that the bounds recommend, next to the least measured regret."""
     lines = []
     for panel, symbol in (("a", "ε"), ("b", "N"), ("c", "T")):
         parts = []
@@ -175,7 +174,7 @@ def recommendations(regrets: WorstRegrets) -> list[str]:
     return lines
 
 
-@figure("asi2025-table2", "Regret with experts, against N, ε and T", REFERENCE)
+@figure("asi2025-table2", "Regret with experts, against N, ε and T", ASI_2025)
 def table_2(run: FigureRun) -> FigureText:
     plan, refusals = EXPERT_PLANS[run.scale], Refusals({})
     N, T, e = plan.experts, plan.horizon, EXPERT_EPSILON
@@ -187,7 +186,7 @@ def table_2(run: FigureRun) -> FigureText:
         *(expert_baseline("b", x, x, T) for x in plan.expert_counts),
         *(expert_baseline("c", x, N, x) for x in plan.horizons),
     ]
-    regrets = measure_settings(run, settings, repetitions=plan.repetitions, seed=SEED)
+    regrets = measure_settings(run, settings, repetitions=plan.repetitions, seed=ASI_2025.seed)
     axes = {
         "a": PanelAxis(f"{N} experts, T = {T:,}", "ε (more private to the right)", falling=True),
         "b": PanelAxis(f"T = {T:,}, ε = {e:g}", "number of experts N"),
@@ -204,9 +203,9 @@ def table_2(run: FigureRun) -> FigureText:
         "asi2025-table2: regret with experts, against N, ε and T",
         {
             SHOWS: [
-                "Three policies, none always best: of order sqrt(N T / ε) for dp-htinf-experts, "
-                "sqrt(K T log N) log(K T) / ε for ldp-exp4, and N^(1/6) K^(1/2) T^(2/3) / ε^(1/3) "
-                "and logarithms for dp-exp4."
+                "Three policies, and none is always best. The order is sqrt(N T / ε) for "
+                "dp-htinf-experts, sqrt(K T log N) log(K T) / ε for ldp-exp4, and, up to "
+                "logarithms, N^(1/6) K^(1/2) T^(2/3) / ε^(1/3) for dp-exp4."
             ],
             SEES: [
                 *(line for panel in axes for line in describe_slopes(regrets, panel)),
@@ -214,20 +213,20 @@ def table_2(run: FigureRun) -> FigureText:
             ],
             "Beside bl.recommend_experts": [
                 *recommendations(regrets),
-                "A bound is not what a policy does: dp-htinf-experts stays far below its own.",
+                "A bound is not the regret itself: dp-htinf-experts stays far below its own bound.",
             ],
             WHY: [
                 NO_NUMBERS,
                 "An expert who names the better arm is hidden among N - 1 who name the other. For "
-                "dp-htinf-experts that is as hard as any N arms; for exp4 and its kin the better "
-                "arm has 1/N of the weight at first.",
-                "As printed, ldp-exp4 and dp-exp4 learn too slowly at these horizons, for the "
-                "same reason as dp-exp3: 'tuned' is what bl.recommend_experts(..., tuned=True) "
-                "finds. The rate of dp-exp4 shows at horizons far beyond these.",
-                MIXING.format(2.0 * math.log(EXPERT_ARMS * T)),
-                f"dp-exp4 has a δ, here {EXPERT_DELTA:g}. ldp-exp4 protects each loss from the "
-                "operator too. None of them protects the advice, although the paper says so of "
-                "dp-htinf-experts: an arm is drawn from the advice of that very round.",
+                "dp-htinf-experts that is as hard as any N arms. For exp4 and its variants the "
+                "better arm has 1/N of the weight at first.",
+                "As printed, ldp-exp4 and dp-exp4 learn too slowly at these horizons, for the same "
+                "reason as dp-exp3; bl.recommend_experts(..., tuned=True) finds the 'tuned' rates. "
+                "The rate of dp-exp4 shows at horizons far beyond these.",
+                MIXING_COST.format(2.0 * math.log(EXPERT_ARMS * T)),
+                f"dp-exp4 has a δ, here {EXPERT_DELTA:g}. ldp-exp4 also protects each loss from "
+                "the operator. No policy here protects the advice, although the paper claims that "
+                "for dp-htinf-experts: each arm is drawn from the advice of the same round.",
             ],
         },
     )

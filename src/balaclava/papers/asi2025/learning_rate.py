@@ -1,4 +1,4 @@
-"""Asi, Raman, Talwar 2025: what the learning rate is worth, and which base to make private."""
+"""Asi, Raman, Talwar 2025: the effect of the learning rate, and the choice of the base."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from balaclava.advice.choose.calibrate import calibrate
 from balaclava.advice.choose.calibration import Calibration
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.papers.asi2025.loss_families import (
+    ASI_2025,
     LARGEST_GAP,
     NO_NUMBERS,
-    REFERENCE,
-    SEED,
     family,
     gaps,
     hardest,
@@ -22,8 +21,7 @@ from balaclava.papers.asi2025.loss_families import (
 from balaclava.papers.harness.claims import compare_regret
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
 from balaclava.papers.harness.worst_case_slopes import (
     LossSetting,
     PanelAxis,
@@ -36,7 +34,7 @@ from balaclava.simulation.task_threads import run_tasks
 
 
 class RatePlan(NamedTuple):
-    """How much is measured of learning rates."""
+    """The size of the measurement of learning rates."""
 
     arms: int
     horizon: int
@@ -54,20 +52,20 @@ RATE_PLANS = {
     ),
     "tiny": RatePlan(3, 400, (0.5, 1.0, 2.0), 3, 4),
 }
-RATE_EPSILON = 0.1
+LEARNING_EPSILON = 0.1  # our choice
 RATE_LIST = ("dp-htinf", "dp-tsallis-inf", "dp-exp3", "dp-ftpl", "ldp-exp3")
-EASY_GAP = 0.3
+EASY_GAP = 0.3  # our choice: every policy learns it in time
 BASES = ("dp-htinf", "dp-tsallis-inf")
-_WORDS = {"agrees": "lower", "differs": "higher", "unclear": "not clearly different"}
+_COMPARED = {"agrees": "lower", "differs": "higher", "unclear": "not clearly different"}
 
 
 def rate_settings(plan: RatePlan) -> list[LossSetting]:
-    """Every scale of every policy: on hard gaps, on an easy one, and on losses that turn."""
+    """Every scale of every policy: on hard gaps, on an easy gap, and on losses that turn."""
     K, T = plan.arms, plan.horizon
-    usual = {"arms": K, "horizon": T, "epsilon": RATE_EPSILON}
-    turn = fast_commit(T, RATE_EPSILON)
+    usual = {"arms": K, "horizon": T, "epsilon": LEARNING_EPSILON}
+    turn = fast_commit(T, LEARNING_EPSILON)
     late = float(turn.means.mean() - turn.means.min())
-    settings = []
+    hard, settings = family(K, T, LEARNING_EPSILON), []
     for scale in plan.scales:
         policies = {n: make_policy(n, **usual, learning_rate_scale=scale) for n in RATE_LIST}
         two = {
@@ -76,7 +74,7 @@ def rate_settings(plan: RatePlan) -> list[LossSetting]:
         easy = hidden_best(K, T, gap=EASY_GAP)
         even = T * (1.0 - 1.0 / K)
         settings += [
-            LossSetting("a", scale, T, policies, family(K, T, RATE_EPSILON), LARGEST_GAP * even),
+            LossSetting("a", scale, T, policies, hard, LARGEST_GAP * even),
             LossSetting("b", scale, T, policies, (easy,), EASY_GAP * even),
             LossSetting("c", scale, T, two, (turn,), T * late),
         ]
@@ -84,19 +82,19 @@ def rate_settings(plan: RatePlan) -> list[LossSetting]:
 
 
 def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
-    """The scale that simulation chooses for the two bases, on gaps that are hard at epsilon."""
+    """The scales that `bl.calibrate` chooses for the two bases, on hard gaps."""
     K, T = plan.arms, plan.horizon
-    start = hardest(K, T, RATE_EPSILON)
+    start = hardest(K, T, LEARNING_EPSILON)
     worlds = {f"gap {gap:.2g}": hidden_best(K, T, gap=gap) for gap in gaps(start)[:-1]}
     held_out = {f"gap {LARGEST_GAP:g}": hidden_best(K, T, gap=LARGEST_GAP)}
 
     def search_for(name: str) -> Callable[[Callable[[], None]], Calibration]:
         return lambda go_on: calibrate(
-            make_policy(name, arms=K, horizon=T, epsilon=RATE_EPSILON),
+            make_policy(name, arms=K, horizon=T, epsilon=LEARNING_EPSILON),
             worlds or held_out,
             horizon=T,
             repetitions=plan.calibration,
-            seed=SEED,
+            seed=ASI_2025.seed,
             held_out=held_out if worlds else None,
             scales=plan.scales,
             parameter="learning_rate_scale",
@@ -111,9 +109,9 @@ def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
 
 
 def compare_bases(regrets: WorstRegrets, calibrations: Mapping[str, Calibration]) -> list[str]:
-    """dp-tsallis-inf beside dp-htinf: means, and how much runs differ."""
+    """Compare dp-tsallis-inf with dp-htinf: means and spread of the runs."""
     plain, other = BASES
-    lines, verdicts, wilder, worse = [], [], [], 0
+    lines, verdicts, spread_ratios, worse = [], [], [], 0
     for one, worlds in zip(regrets.settings, regrets.results, strict=True):
         if one.x != 1.0:
             continue
@@ -121,17 +119,17 @@ def compare_bases(regrets: WorstRegrets, calibrations: Mapping[str, Calibration]
             place = f"({one.panel}) gap {results.environment.gaps.max():.2g}"
             a, b = results.final_regret(plain), results.final_regret(other)
             verdicts.append(compare_regret(results, other, [plain]))
-            wilder.append(float(b.std(ddof=1) / max(a.std(ddof=1), 1e-9)))
+            spread_ratios.append(float(b.std(ddof=1) / max(a.std(ddof=1), 1e-9)))
             worse += int(b.max() > a.max())
-            word = _WORDS[verdicts[-1]]
+            word = _COMPARED[verdicts[-1]]
             lines.append(f"{place}: {plain} {_spread(a)}; {other} {_spread(b)}, {word}.")
     lower, higher, all_of = verdicts.count("agrees"), verdicts.count("differs"), len(verdicts)
     better = lower > all_of / 2 and higher == 0 and worse <= all_of / 2
     head = (
         f"{'Yes' if better else 'No'}, as far as this shows. At the scale 1 the mean of {other} is "
         f"clearly lower on {lower} of {all_of} losses and clearly higher on {higher}; its worst "
-        f"run is worse on {worse}, and its runs differ {np.median(wilder):.1f} times as much "
-        "(median of the ratios of standard deviations)."
+        f"run is worse on {worse}, and its runs differ {np.median(spread_ratios):.1f} times as "
+        "much (median of the ratios of standard deviations)."
     )
     best = [
         f"Calibrated, {name} at {calibration.scale:g}: "
@@ -159,7 +157,7 @@ def _spread(final: np.ndarray) -> str:
 
 
 def best_scales(regrets: WorstRegrets, panels: Iterable[str]) -> list[str]:
-    """Of each policy, the scale with the least regret, and what it gains."""
+    """For each policy the scale with the least regret, and its gain."""
     lines = []
     for panel in panels:
         parts = []
@@ -172,10 +170,12 @@ def best_scales(regrets: WorstRegrets, panels: Iterable[str]) -> list[str]:
     return lines
 
 
-@figure("asi2025-learning-rate", "What the learning rate is worth, and the base", REFERENCE)
+@figure("asi2025-learning-rate", "The effect of the learning rate and of the base", ASI_2025)
 def learning_rate(run: FigureRun) -> FigureText:
     plan = RATE_PLANS[run.scale]
-    regrets = measure_settings(run, rate_settings(plan), repetitions=plan.repetitions, seed=SEED)
+    regrets = measure_settings(
+        run, rate_settings(plan), repetitions=plan.repetitions, seed=ASI_2025.seed
+    )
     calibrations = calibrated(run, plan)
     name = "learning_rate_scale"
     axes = {
@@ -185,19 +185,19 @@ def learning_rate(run: FigureRun) -> FigureText:
     }
     title = (
         f"The learning rate of private policies for losses: T = {plan.horizon:,}, ε = "
-        f"{RATE_EPSILON:g}; 1 is the rate of the theory\n{run.scale} scale: mean ± 95 % interval "
-        f"of {plan.repetitions} repetitions"
+        f"{LEARNING_EPSILON:g}; 1 is the rate of the theory\n{run.scale} scale: mean ± 95 % "
+        f"interval of {plan.repetitions} repetitions"
     )
     run.save_picture(draw_slopes(regrets, axes, title))
     scales = "; ".join(
         f"{policy} {calibration.scale:g}" for policy, calibration in calibrations.items()
     )
     return FigureText(
-        "asi2025-learning-rate: what the learning rate is worth, and the base",
+        "asi2025-learning-rate: the effect of the learning rate and of the base",
         {
             SHOWS: [
-                "Rates for the proofs, and no experiments. HTINF leaves out losses that are too "
-                "large for their chance, which its proof for noisy losses needs."
+                "The paper has rates for its proofs, and no experiments. HTINF omits losses that "
+                "are too large for their chance, as its proof for noisy losses needs."
             ],
             SEES: [
                 *best_scales(regrets, axes),
@@ -206,13 +206,13 @@ def learning_rate(run: FigureRun) -> FigureText:
             "Is dp-tsallis-inf better than dp-htinf?": compare_bases(regrets, calibrations),
             WHY: [
                 NO_NUMBERS,
-                "The scale never touches privacy. A larger one gives up the proof of dp-htinf and "
-                "dp-ftpl; those of dp-exp3 and ldp-exp3 hold at any scale, since the mixing grows "
-                "with it.",
-                "tsallis-inf is the base that is best for random and for adversarial losses at "
-                "once, as long as losses lie in [0, 1]. The noise of privacy breaks that premise: "
-                "an arm that is seldom drawn may be estimated far below 0, and a run then stays "
-                "with it for long. Means of few repetitions say little about such runs.",
+                "The scale never affects privacy. A larger one gives up the regret proof of "
+                "dp-htinf and dp-ftpl. The proofs of dp-exp3 and ldp-exp3 hold at any scale, since "
+                "the mixing grows with it.",
+                "tsallis-inf is the best base for random and for adversarial losses at once, as "
+                "long as losses lie in [0, 1]. The noise of privacy breaks that premise: the "
+                "estimate of a rarely drawn arm may fall far below 0, and a run then stays with "
+                "that arm for long. Means of few repetitions say little about such runs.",
             ],
         },
     )

@@ -1,4 +1,4 @@
-"""Asi, Raman, Talwar 2025: Lemma 5.1, measured on losses that turn when a policy has settled."""
+"""Asi, Raman, Talwar 2025, Lemma 5.1: regret on losses that turn after a policy has settled."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
 from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
 from balaclava.papers.asi2025.loss_families import (
+    ASI_2025,
     BASELINES,
     NO_NUMBERS,
-    REFERENCE,
-    SEED,
     TUNED,
     private,
 )
-from balaclava.papers.harness.curves import grid
+from balaclava.papers.harness.figure_plots import frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.final_regret_curves import log_grid
 from balaclava.papers.harness.worst_case_slopes import (
     LossSetting,
     WorstRegrets,
-    line_looks,
+    guarantee_kind,
     measure_settings,
-    promise_kind,
 )
 
 if TYPE_CHECKING:
@@ -37,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class TurnPlan(NamedTuple):
-    """How much is measured on losses that turn."""
+    """The size of the measurement on losses that turn."""
 
     horizon: int
-    epsilons: int
-    turns: int  # how many rounds at which they turn
+    epsilons: int  # how many
+    turns: int  # how many rounds of the turn are tried
     repetitions: int
 
 
@@ -51,11 +49,11 @@ TURN_PLANS = {
     "tiny": TurnPlan(400, 3, 3, 4),
 }
 TURN_LIST = ("dp-htinf", "dp-tsallis-inf", "dp-exp3", f"dp-exp3{TUNED}", "dp-ftpl", "ldp-exp3")
-TURN_EPSILON = 0.1  # where the round of the turn is varied
+TURN_EPSILON = 0.1  # while the round of the turn varies; our choice
 
 
 def turning(horizon: int, switch: int) -> Switching:
-    """Losses (1/2, 1), of which the second turns to 0 after `switch` rounds."""
+    """Losses (1/2, 1); the second turns to 0 after `switch` rounds."""
     return dataclasses.replace(fast_commit(horizon, 1.0), switch=switch)
 
 
@@ -67,11 +65,11 @@ def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> Loss
     return LossSetting(panel, x, world.horizon, policies, (world,), even)
 
 
-@figure("asi2025-lemma51", "Losses that turn when a private policy has settled", REFERENCE)
+@figure("asi2025-lemma51", "Losses that turn when a private policy has settled", ASI_2025)
 def lemma_51(run: FigureRun) -> FigureText:
     plan = TURN_PLANS[run.scale]
     T = plan.horizon
-    epsilons = grid(1.0, 1.0 / math.sqrt(T), plan.epsilons)
+    epsilons = log_grid(1.0, 1.0 / math.sqrt(T), plan.epsilons)
     turns = [round(x) for x in np.geomspace(T / 1000, T / 3, plan.turns)]
     settings = [
         *(turn_setting("a", e, e, turning(T, T)) for e in epsilons),
@@ -80,7 +78,7 @@ def lemma_51(run: FigureRun) -> FigureText:
     ]
     checkpoints = np.unique(np.geomspace(1, T, 300).round().astype(np.int64))
     regrets = measure_settings(
-        run, settings, repetitions=plan.repetitions, seed=SEED, checkpoints=checkpoints
+        run, settings, repetitions=plan.repetitions, seed=ASI_2025.seed, checkpoints=checkpoints
     )
     line = [lemma_line(T, epsilon) for epsilon in epsilons]
     run.save_picture(_draw_turn(regrets, epsilons, line, run.scale, plan))
@@ -88,9 +86,9 @@ def lemma_51(run: FigureRun) -> FigureText:
         "asi2025-lemma51: losses that turn when a private policy has settled",
         {
             SHOWS: [
-                "Losses (1/2, 1), of which the second turns to 0. A private policy that settles "
+                "Losses are (1/2, 1), and the second turns to 0. A private policy that settles "
                 "early on the first arm must lose of order sqrt(T / ε) on one of the two "
-                "sequences, so that its regret cannot be a sum of one term in T and one in ε."
+                "sequences. So its regret cannot be a sum of one term in T and one in ε."
             ],
             SEES: [
                 "The lemma's line: "
@@ -100,15 +98,15 @@ def lemma_51(run: FigureRun) -> FigureText:
             ],
             WHY: [
                 NO_NUMBERS,
-                "The line is what the lemma leaves to the best of the policies of which it "
-                "speaks, with the chance and the head start that the printed bound leaves out. It "
-                "is a guide, not a bound for each policy: it holds where both conditions do.",
+                "The line is the least regret that the lemma allows the best of its policies, "
+                "with the chance and the head start that the printed bound omits. It is a guide, "
+                "not a bound for each policy: it holds if both conditions do.",
                 "In (b) the turn comes after sqrt(T / (2 ε)) / 8 rounds, before these policies "
-                f"have settled; (d) lets it come later, at ε = {TURN_EPSILON:g}. The conditions "
-                "are looked for at the turns of (d), for p from 0.25 / ε to 2 / ε. They ask for a "
-                "share γ of the second arm to be reached by round p / (2 γ), and are meant up to "
-                "logarithms: policies that come down to it more slowly are not spoken of.",
-                "Regret below 0 on losses that turn means less than the best single arm lost.",
+                f"have settled; (d) delays it, at ε = {TURN_EPSILON:g}. We look for the conditions "
+                "at the turns of (d), for p from 0.25 / ε to 2 / ε. They require a share γ of the "
+                "second arm by round p / (2 γ), up to logarithms. They do not cover policies that "
+                "approach that share more slowly.",
+                "Regret below 0 on losses that turn means less loss than the best single arm.",
             ],
         },
     )
@@ -131,7 +129,7 @@ def _turn_lines(regrets: WorstRegrets, turns: list[int], line: Sequence[float]) 
             worst = max(means[case.switch], means[never.horizon])
             conditions.append(
                 f"{label} for a turn after {case.switch:,} rounds, γ = {case.share:.2g} and p = "
-                f"{case.changed:g}: at least {case.bound:,.0f} is asked for, {worst:,.0f} lost"
+                f"{case.changed:g}: at least {case.bound:,.0f} is required, {worst:,.0f} lost"
             )
     lines.append(f"At every ε the larger of the two is above the line for {', '.join(above)}.")
     lines.append(f"The lemma's conditions hold for: {'; '.join(conditions) or 'none of them'}.")
@@ -141,24 +139,18 @@ def _turn_lines(regrets: WorstRegrets, turns: list[int], line: Sequence[float]) 
 def _draw_turn(
     regrets: WorstRegrets, epsilons: list[float], line: list[float], scale: str, plan: TurnPlan
 ) -> Figure:
-    from matplotlib.figure import Figure
-
     T = plan.horizon
-    picture = Figure(figsize=(13, 10), layout="constrained", dpi=110)
-    picture.suptitle(
-        f"Asi, Raman, Talwar 2025, Lemma 5.1, measured: losses (1/2, 1) for T = {T:,} rounds, of "
-        f"which the second may turn to 0\n{scale} scale: mean of {plan.repetitions} repetitions",
-        fontsize=12,
-        x=0.01,
-        ha="left",
+    title = (
+        f"Asi, Raman, Talwar 2025, Lemma 5.1, measured: losses (1/2, 1) for T = {T:,} rounds; the "
+        f"second may turn to 0\n{scale} scale: mean of {plan.repetitions} repetitions"
     )
+    picture = new_picture(title, 13, 10)
     axes = picture.subplots(2, 2).ravel()
     labels = regrets.labels("a")
-    looks = line_looks(labels)
-    for label in labels:
+    for i, label in enumerate(labels):
         a, b, d = ([p.mean for p in regrets.points(panel, label)] for panel in "abd")
         turns = [point.x for point in regrets.points("d", label)]
-        name = f"{label} [{promise_kind(regrets.policy(label))}]"
+        name = f"{label} [{guarantee_kind(regrets.policy(label))}]"
         curves = (
             (axes[0], epsilons, a),
             (axes[1], epsilons, b),
@@ -167,7 +159,7 @@ def _draw_turn(
             (axes[3], turns[-1:], d[-1:]),
         )
         for ax, x, y in curves:
-            ax.plot(x, y, lw=1.4, markersize=5, label=name, **looks[label])
+            ax.plot(x, y, lw=1.4, markersize=5, label=name, **line_look(i))
     axes[2].plot(epsilons, line, color="0.4", lw=4, alpha=0.5, label="the lemma's line")
     titles = (
         "(a) the losses do not turn",
@@ -177,13 +169,10 @@ def _draw_turn(
     )
     for ax, title in zip(axes, titles, strict=True):
         ax.set_title(title, fontsize=10, loc="left")
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        frame_axes(ax)
         ax.set_ylim(10.0, 0.5 * T)
         ax.set_xlabel("ε (more private to the right)")
         ax.set_ylabel("regret")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(alpha=0.25)
     for ax in axes[:3]:
         ax.invert_xaxis()
     axes[3].set_xlabel("rounds before the turn")

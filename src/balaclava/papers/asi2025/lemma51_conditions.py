@@ -1,10 +1,10 @@
-"""Lemma 5.1 of Asi, Raman and Talwar (2025): what a private policy loses that settles early.
+"""Lemma 5.1 of Asi, Raman and Talwar (2025): the least regret of a policy that settles early.
 
-Losses (1/2, 1) do not turn, or the second turns to 0 after tau rounds. Let a policy play the second
-arm, on the losses that do not turn, a share gamma of all rounds with probability 1/2, and at most p
-times in the p / gamma rounds after tau with probability 1/2, where 2 gamma tau <= p and
-p <= gamma (T - tau). Then p changed losses change little, so that it hardly sees the turn.
-`bl.bounds.early_commitment` has the bound and its proof.
+Losses are (1/2, 1); in the second sequence, the second loss turns to 0 after tau rounds. The lemma
+has two conditions on the sequence that does not turn, each with probability 1/2. The policy plays
+the second arm a share gamma of all rounds, and at most p times in the p / gamma rounds after tau.
+Here 2 gamma tau <= p and p <= gamma (T - tau). Then p changed losses have little effect, so the
+policy hardly sees the turn. `bl.bounds.early_commitment` has the bound and its proof.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from balaclava.theory.bounds import early_commitment
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-_CHANGED = (0.25, 0.5, 1.0, 2.0)  # p, times epsilon
-_SHARES = (1.0, 0.5, 0.25)  # gamma, as a part of what half of the runs exceed
+# Candidates for p times epsilon, around the 1/2 of `lemma_line`.
+_CHANGED_LOSSES = (0.25, 0.5, 1.0, 2.0)
+# Candidates for gamma, as parts of the median share of the second arm.
+_GAMMA_PARTS = (1.0, 0.5, 0.25)
 
 
 def lemma_line(horizon: int, epsilon: float) -> float:
-    """The least that the lemma leaves to a policy that fulfils its conditions, p = 1/(2 epsilon).
+    """The least regret that the lemma allows a policy under its conditions, p = 1/(2 epsilon).
 
     The turn is that of `fast_commit`.
 
@@ -45,7 +47,7 @@ def lemma_line(horizon: int, epsilon: float) -> float:
 
 
 class Condition(NamedTuple):
-    """A turn at which the lemma's conditions hold, and what it then asks for."""
+    """A turn at which the lemma's conditions hold, and the regret it then requires."""
 
     switch: int
     share: float
@@ -56,10 +58,10 @@ class Condition(NamedTuple):
 def strongest_condition(
     results: Results, label: str, epsilon: float, switches: list[int]
 ) -> Condition | None:
-    """Where the lemma asks for most; None where it says nothing of the policy.
+    """The turn at which the lemma requires most; None if its conditions never hold.
 
-    `results` are of the losses that do not turn, on which regret is half the pulls of the second
-    arm, at every checkpoint.
+    `results` are on the losses that do not turn. There regret is half the pulls of the second arm,
+    at every checkpoint.
     """
     T = results.horizon
     pulls = 2.0 * results.regret(label)
@@ -68,8 +70,8 @@ def strongest_condition(
     paths = np.hstack([np.zeros((len(pulls), 1)), pulls])
     conditions = []
     for switch in switches:
-        for part in _SHARES:
-            for times in _CHANGED:
+        for part in _GAMMA_PARTS:
+            for times in _CHANGED_LOSSES:
                 share, changed = part * usual, times / epsilon
                 end = switch + changed / share if share else math.inf
                 if not (share <= 0.5 and 2.0 * share * switch <= changed and end <= T):

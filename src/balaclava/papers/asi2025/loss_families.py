@@ -1,4 +1,4 @@
-"""What the measurements of this paper share: hard losses, tuned policies, proved powers."""
+"""Hard losses, tuned policies and proved powers for Asi, Raman and Talwar (2025)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from balaclava.environments.base import Environment
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.papers.harness.figure_policies import make_policy
+from balaclava.papers.harness.figure_registry import Paper
 from balaclava.papers.harness.worst_case_slopes import (
     FEWEST_FIT_POINTS,
     LEARNED_SHARE,
@@ -19,23 +20,25 @@ from balaclava.papers.harness.worst_case_slopes import (
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
 
-REFERENCE = "Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025"
-SEED = 2025
-
+ASI_2025 = Paper(
+    reference="Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025",
+    seed=2025,
+)
 NO_NUMBERS = (
     "The paper proves this and measures nothing: horizons, numbers of arms and losses are our "
     "choice."
 )
-MIXING = (
-    "At the tuned rate the local policies pay for their mixing, in proportion to log(K T) / ε, "
-    "rather than for the variance of the noise, 2 / ε^2, as long as ε is above 1 / {:.0f}. There "
-    "regret grows as the square root of 1/ε; the proved 1/ε is for smaller ε."
+MIXING_COST = (
+    "At the tuned rate the local policies pay for their mixing, in proportion to log(K T) / ε. The "
+    "variance of the noise, 2 / ε^2, matters less as long as ε is above 1 / {:.0f}. There regret "
+    "grows as the square root of 1/ε; the proved 1/ε applies to smaller ε."
 )
-LARGEST_GAP = 0.5
+LARGEST_GAP = 0.5  # that `hidden_best` allows: losses lie in [0, 1]
 BASELINES = ("exp3", "htinf")
-_SCALES = tuple(2.0 ** (i / 2) for i in range(25))
-TUNED = ", tuned"
-PROVED = {  # powers of epsilon, K and T
+# Candidates for learning_rate_scale, in half powers of two up to 2^12. The range is a guess.
+_RATE_SCALES = tuple(2.0 ** (i / 2) for i in range(25))
+TUNED = ", tuned"  # ends the label of a policy at the rate with the least proved bound
+PROVED_POWERS = {  # of epsilon, K (with experts: N) and T, without logarithms; Table 1
     "dp-htinf": (-0.5, 0.5, 0.5),
     "dp-exp3": (-0.5, 0.5, 0.5),
     "dp-ftpl": (-0.5, 0.5, 0.5),
@@ -50,7 +53,7 @@ PROVED = {  # powers of epsilon, K and T
 
 
 def gaps(start: float) -> list[float]:
-    """Gaps a factor of three apart, and the largest there is."""
+    """Gaps a factor of three apart, up to the largest."""
     sizes = []
     while start < 0.7 * LARGEST_GAP:
         sizes.append(start)
@@ -59,32 +62,34 @@ def gaps(start: float) -> list[float]:
 
 
 def hardest(arms: int, horizon: int, epsilon: float | None) -> float:
-    """The gap, up to a constant, that is hardest at this epsilon."""
+    """The hardest gap at this epsilon, up to a constant."""
     return float(hidden_best(arms, horizon, epsilon=epsilon).gaps.max())
 
 
 def family(arms: int, horizon: int, epsilon: float | None) -> tuple[Environment, ...]:
-    """One arm is better than all others, by more and more."""
+    """Environments whose best arm is ahead of all others by each of the gaps."""
     start = hardest(arms, horizon, epsilon)
     return tuple(hidden_best(arms, horizon, gap=gap) for gap in gaps(start))
 
 
 def private(label: str, **parameters: Any) -> Policy:
-    """A policy, or the same with the learning rate at which its proved bound is least."""
+    """A policy; for a label with `TUNED`, at the learning rate with the least proved bound."""
     name = label.removesuffix(TUNED)
     policy: Policy = make_policy(name, **parameters)
     if name == label:
         return policy
     world = hidden_best(2, 2)
-    candidates = [make_policy(name, **parameters, learning_rate_scale=scale) for scale in _SCALES]
+    candidates = [
+        make_policy(name, **parameters, learning_rate_scale=scale) for scale in _RATE_SCALES
+    ]
     bounds = [candidate.proved_bound(world, parameters["horizon"]) for candidate in candidates]
     best: Policy = candidates[int(np.argmin([math.inf if b is None else b for b in bounds]))]
     return best
 
 
 def proved_power(label: str, panel: str) -> float | None:
-    """The power in the theorem, without logarithms; None where nothing is proved."""
-    powers = PROVED.get(label.removesuffix(TUNED))
+    """The power in the theorem, without logarithms; None if nothing is proved."""
+    powers = PROVED_POWERS.get(label.removesuffix(TUNED))
     if powers is None:
         return None
     epsilon, width, horizon = powers
@@ -92,8 +97,8 @@ def proved_power(label: str, panel: str) -> float | None:
 
 
 def describe_slopes(regrets: WorstRegrets, panel: str, order: str = "abcd") -> list[str]:
-    """The fitted power of each policy beside the proved one, and who was not fitted."""
-    fits, rest = [], []
+    """The fitted and the proved power of each policy; then the policies that were not fitted."""
+    fits, unfitted = [], []
     for label in regrets.labels(panel):
         points = regrets.points(panel, label)
         if len(points) == 1:
@@ -103,13 +108,13 @@ def describe_slopes(regrets: WorstRegrets, panel: str, order: str = "abcd") -> l
         slope = regrets.slope(panel, label)
         if slope is None:
             share = min(point.mean / point.ceiling for point in points)
-            rest.append(f"{label} ({theory}), at least {share:.0%} of even play")
+            unfitted.append(f"{label} ({theory}), at least {share:.0%} of even play")
         else:
             fits.append(f"{label} {slope}, {theory}")
     lines = [f"({panel}) fitted power: {'; '.join(fits) or 'none'}."]
-    if rest:
+    if unfitted:
         lines.append(
-            f"({panel}) not fitted, as fewer than {FEWEST_FIT_POINTS} values are below "
-            f"{LEARNED_SHARE:.0%} of even play: {'; '.join(rest)}."
+            f"({panel}) not fitted, with fewer than {FEWEST_FIT_POINTS} values below "
+            f"{LEARNED_SHARE:.0%} of even play: {'; '.join(unfitted)}."
         )
     return lines

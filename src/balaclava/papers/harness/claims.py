@@ -1,4 +1,4 @@
-"""What a figure says of results: means in order, and verdicts on what a paper claims."""
+"""Sentences about results: rankings, and whether a claim of a paper holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def subset(results: Results, labels: Iterable[str]) -> Results:
 
 
 def compare_means(first: tuple[float, float], second: tuple[float, float]) -> str:
-    """Whether the first of two means, each with its plus-minus, is the smaller: a verdict."""
+    """Compare two means with their plus-minus: "agrees" if the first is clearly smaller.
+
+    The other answers are "differs", if it is clearly larger, and "unclear".
+    """
     gap = math.hypot(first[1], second[1])
     if second[0] > first[0] + gap:
         return "agrees"
@@ -32,7 +35,7 @@ def compare_means(first: tuple[float, float], second: tuple[float, float]) -> st
 
 
 def compare_regret(results: Results, label: str, others: Sequence[str]) -> str:
-    """Whether a policy's mean regret is below that of each other: a verdict on a claim."""
+    """Whether a policy's mean regret is below that of every other, as `compare_means` answers."""
     regret = mean_of_regret(results, label)
     answers = {compare_means(regret, mean_of_regret(results, other)) for other in others}
     return next((answer for answer in ("differs", "unclear") if answer in answers), "agrees")
@@ -48,35 +51,35 @@ def ranking(results: Results) -> str:
 
 
 def count_misled_runs(results: Results, label: str) -> int:
-    """How many runs played some other arm more than the best."""
+    """Count the runs that played another arm more often than the best."""
     favourites = results.pulls(label).argmax(axis=1)
     return int((results.environment.gaps[favourites] > 0).sum())
 
 
 def misled_runs(results: Results, labels: Iterable[str]) -> str:
-    """In how many runs an arm that is not the best was played most."""
+    """How many runs of each policy played another arm more often than the best."""
     counts = "; ".join(
         f"{label} {count_misled_runs(results, label)} of {results.pulls(label).shape[0]}"
         for label in labels
     )
-    return f"runs that played some other arm more than the best: {counts}."
+    return f"runs that played another arm more often than the best: {counts}."
 
 
 def trajectory_costs(results: Results, labels: Iterable[str]) -> str:
-    """What the promises about single decisions amount to for the run as a whole."""
+    """The guarantee of the whole run, for policies that protect single decisions."""
     alike: dict[str, list[str]] = {}
     for label in labels:
         guarantee = results.policies[label].guarantee
         if guarantee.scope == "decision":
             together = guarantee.over(results.horizon)
-            total = str(together) if together.private else "no promise at all"
+            total = str(together) if together.private else "no guarantee at all"
             alike.setdefault(f"{guarantee} is {total}", []).append(label)
     stated = "; ".join(f"for {', '.join(names)} {cost}" for cost, names in alike.items())
     return f"All {results.horizon:,} decisions together: {stated}."
 
 
 def claim_line(claim: str, by_panel: Mapping[str, str]) -> str:
-    """One line a claim: in which panels it is seen."""
+    """One line for a claim: the panels in which it agrees, is unclear, or differs."""
     parts = []
     for word in ("agrees", "unclear", "differs"):
         letters = [f"({letter})" for letter, verdict in by_panel.items() if verdict == word]

@@ -1,4 +1,4 @@
-"""Policies beside themselves: with the constants of their proofs, and with calibrated ones."""
+"""Calibrated radius scales for the figures, next to the constants of the proofs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from balaclava.simulation.task_threads import run_tasks
 if TYPE_CHECKING:
     from balaclava.environments.base import Environment
 
+# Candidates for radius_scale, in powers of two. The range is a guess.
 RADIUS_SCALES = tuple(2.0**-k for k in range(1, 9))
-CALIBRATION_SEED = 2022
+CALIBRATION_SEED = 2022  # arbitrary, but fixed: each figure finds the same scales
 
 Name = TypeVar("Name")
 
 
 class ScaleQuestion(NamedTuple):
-    """Which radius_scale of a policy is good in these environments?"""
+    """The radius_scale of a policy to be found, on these environments."""
 
     policy: Any
     worlds: tuple[Environment, ...]
@@ -37,11 +38,11 @@ _answers: dict[tuple[ScaleQuestion, Device], float] = {}
 def find_scales(
     questions: Mapping[Name, ScaleQuestion], workers: int | None, device: Device = "cpu"
 ) -> dict[Name, float]:
-    """The scale that `bl.calibrate` would choose; each found once for as long as the process runs.
+    """The scales that `bl.calibrate` would choose; the process caches them.
 
-    On a GPU all of them are searched for at once.
+    On a GPU all of them are searched at once.
     """
-    fresh = [q for q in dict.fromkeys(questions.values()) if (q, device) not in _answers]
+    new = [q for q in dict.fromkeys(questions.values()) if (q, device) not in _answers]
 
     def search_for(question: ScaleQuestion) -> Callable[[Callable[[], None]], float]:
         def task(go_on: Callable[[], None]) -> float:
@@ -53,14 +54,14 @@ def find_scales(
 
         return task
 
-    tasks = [search_for(question) for question in fresh]
+    tasks = [search_for(question) for question in new]
     for number, scale in run_tasks(tasks, tasks_at_once(device, len(tasks))):
-        _answers[fresh[number], device] = scale
+        _answers[new[number], device] = scale
     return {name: _answers[question, device] for name, question in questions.items()}
 
 
 def scaled_policy(name: str, scale: float, **parameters: Any) -> dict[str, Any]:
-    """A policy under a label that tells its scale."""
+    """A policy, under a label with its scale."""
     return {scaled_label(name, scale): make_policy(name, **parameters, radius_scale=scale)}
 
 
@@ -75,16 +76,17 @@ def unscaled_label(label: str) -> str:
 
 
 def list_scales(scales: Mapping[str, float]) -> str:
-    """Scales in words."""
+    """The scales, in one line."""
     return ", ".join(f"{name} {scale:.3g}" for name, scale in scales.items())
 
 
 def describe_calibration(worlds: str, size: RunSize, fewer: Mapping[str, int] | None = None) -> str:
-    """How the scales were found."""
+    """How the scales were found; `fewer` limits the repetitions of slow policies."""
     scales = f"2^-1, 2^-2, ..., 2^-{len(RADIUS_SCALES)}"
     most = {name: min(runs, size.repetitions) for name, runs in (fewer or {}).items()}
     slow = "".join(f" ({name}: {runs})" for name, runs in most.items())
     return (
-        f"Scales: bl.calibrate tried radius_scale {scales} on {worlds}, which are not those of the "
-        f"figure, with {size}{slow} for each finalist. Privacy is as proved; regret is no longer."
+        f"Scales: bl.calibrate tried radius_scale {scales} on {worlds}. Those instances are not in "
+        f"the figure. Each finalist had {size}{slow}. The privacy proof still holds; the regret "
+        "bound does not."
     )

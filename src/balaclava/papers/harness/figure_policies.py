@@ -1,4 +1,4 @@
-"""Policies for a given promise, so that like is compared with like."""
+"""Policies for the figures, and budgets at which policies of different scope compare."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from balaclava._core.declared import is_required
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 
-# dp-imed's rule, as its paper has it.
+# dp-imed's rule as published; the package's default differs.
 _AS_PUBLISHED = {"index": "paper", "batches": "ratio"}
 
 
 def make_policy(name: str, **parameters: Any) -> Any:
-    """The policy of that name, with as much of what is offered as it takes."""
+    """The policy of that name, with those of the parameters that it has."""
     cls = POLICIES.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 
 
 def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
-    """The package's policies for bounded rewards that protect all decisions of a run together.
+    """The package's policies for bounded rewards whose guarantee covers the trajectory.
 
-    Those that decide by features are left out: papers' arms have none.
+    Policies that decide by features are omitted: the arms of the papers have none.
     """
     policies = {}
     for name, cls in POLICIES.classes().items():
@@ -40,10 +40,11 @@ def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
 
 @functools.cache
 def decision_budget(epsilon: float, delta: float, decisions: int) -> tuple[float, float]:
-    """What one decision may leak if so many together are to leak (epsilon, delta).
+    """Epsilon and delta of one decision such that all decisions together keep the budget given.
 
-    For delta = 0 an equal part. Otherwise half of delta is split equally and the other half is
-    spent on composing: the largest epsilon, to about 1 %, that the accountants allow.
+    For delta = 0 each decision gets an equal share. Otherwise half of delta is split equally, and
+    composition spends the other half. Epsilon is the largest, to about 1 %, that the accountants
+    allow.
     """
     if delta == 0.0:
         return epsilon / decisions, 0.0
@@ -60,6 +61,6 @@ def decision_budget(epsilon: float, delta: float, decisions: int) -> tuple[float
 
 
 def _down(value: float) -> float:
-    """Rounded down to three digits, for a label that can be read."""
+    """Round down to three digits, for a short label."""
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     return float(f"{math.floor(value / step) * step:.3g}")

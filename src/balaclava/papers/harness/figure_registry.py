@@ -1,42 +1,53 @@
-"""The figures that can be run again, by name."""
+"""The figures that can be reproduced, by name."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText, RunSize
 
-Make: TypeAlias = Callable[[FigureRun], FigureText]  # plays, draws and keeps; returns what it found
+MakeFigure: TypeAlias = Callable[[FigureRun], FigureText]
+
+
+class Paper(NamedTuple):
+    """A paper: where it appeared, and how its figures are simulated.
+
+    The sizes are by purpose ("proved", "calibrated", ...), then by scale: "quick" takes minutes,
+    "paper" is the paper's own where it states one, "tiny" is for tests.
+    """
+
+    reference: str
+    seed: int  # of every simulation
+    sizes: Mapping[str, Mapping[str, RunSize]] = {}
 
 
 class FigureEntry(NamedTuple):
-    """A figure that can be run again."""
+    """A figure that can be reproduced."""
 
     name: str
     title: str
     reference: str
-    make: Make
+    make: MakeFigure
 
 
 _FIGURES: dict[str, FigureEntry] = {}
 
 
-def figure(name: str, title: str, reference: str) -> Callable[[Make], Make]:
-    """Register a function that makes a figure."""
+def figure(name: str, title: str, paper: Paper) -> Callable[[MakeFigure], MakeFigure]:
+    """Register a function that simulates and draws a figure, and returns its text."""
 
-    def mark(make: Make) -> Make:
-        _FIGURES[name] = FigureEntry(name, title, reference, make)
+    def register(make: MakeFigure) -> MakeFigure:
+        _FIGURES[name] = FigureEntry(name, title, paper.reference, make)
         return make
 
-    return mark
+    return register
 
 
 def figures() -> list[FigureEntry]:
-    """Every figure that can be run again."""
+    """Every figure that can be reproduced."""
     package = importlib.import_module("balaclava.papers")
     for module in pkgutil.walk_packages(package.__path__, "balaclava.papers."):
         importlib.import_module(module.name)

@@ -1,9 +1,10 @@
-"""Where a figure is made: it plays panels, and keeps data, pictures and findings."""
+"""One run of a figure: it simulates panels, and saves data, pictures and text."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava._core.atomic_files import atomically
-from balaclava.papers.harness.figure_text import FigureText
+from balaclava._core.number_format import counted
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
@@ -23,28 +24,60 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results, Run
 
+SHOWS, SEES, WHY = "What the paper shows", "What we see", "Where they differ, and why"
+_TEXT_WIDTH = 100  # columns of the text file
+
+
+class FigureText(NamedTuple):
+    """The text of a figure: a heading, and points under the title of each section.
+
+    >>> print(FigureText("fig1: a line", {SHOWS: ["It rises."], SEES: ["It falls.", "Slowly."]}))
+    fig1: a line
+    <BLANKLINE>
+    What the paper shows
+    - It rises.
+    <BLANKLINE>
+    What we see
+    - It falls.
+    - Slowly.
+    """
+
+    heading: str
+    sections: Mapping[str, Sequence[str]]
+
+    def __str__(self) -> str:
+        lines = [self.heading]
+        for title, points in self.sections.items():
+            lines += ["", title, *map(_bullet, points)]
+        return "\n".join(lines)
+
+
+def _bullet(point: str) -> str:
+    return textwrap.fill(
+        point, _TEXT_WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
+    )
+
 
 class FigurePanel(NamedTuple):
-    """Policies that are played on one environment."""
+    """Policies, and the environment they play on."""
 
     policies: Mapping[str, Policy]
     environment: Environment
 
 
 class RunSize(NamedTuple):
-    """How much is played."""
+    """Horizon and number of repetitions."""
 
     horizon: int
     repetitions: int
 
     def __str__(self) -> str:
-        many = "s" if self.repetitions > 1 else ""
-        return f"{self.repetitions} repetition{many} of {self.horizon:,} rounds"
+        return f"{counted(self.repetitions, 'repetition')} of {self.horizon:,} rounds"
 
 
 @dataclass
 class FigureRun:
-    """Where a figure is made: it plays, and takes in what is to be kept."""
+    """One run of a figure at one scale, and the files it has saved."""
 
     name: str
     scale: str
@@ -63,20 +96,23 @@ class FigureRun:
         seed: int,
         checkpoints: int = 200,
     ) -> dict[str, Results]:
-        """Play every panel, all as much or each by its letter; on disk as soon as it is played.
+        """Simulate every panel, and save each as soon as it is finished.
 
-        A policy that an earlier panel played as long on the same environment is not played again:
-        with the same seed it would do the same.
+        A policy that an earlier panel already played on the same environment and size is not
+        played again: the same seed would give the same runs.
         """
         if isinstance(sizes, RunSize):
             sizes = dict.fromkeys(panels, sizes)
-        fresh = _first_met(panels, sizes)
+        new = _new_policies(panels, sizes)
         runs: dict[Any, dict[int, Run]] = {}
-        new = [(FigurePanel(fresh[each], panels[each].environment), sizes[each]) for each in panels]
-        played = self.simulate(new, seed=seed, checkpoints=checkpoints)
+        simulations = [
+            (FigurePanel(new[letter], panels[letter].environment), sizes[letter])
+            for letter in panels
+        ]
+        played = self.simulate(simulations, seed=seed, checkpoints=checkpoints)
         for (letter, (policies, world)), panel_results in zip(panels.items(), played, strict=True):
             size = sizes[letter]
-            for label, policy in fresh[letter].items():
+            for label, policy in new[letter].items():
                 runs[label, policy, world, size] = panel_results.runs[label]
             all_runs = {
                 label: runs[label, policy, world, size] for label, policy in policies.items()
@@ -93,7 +129,7 @@ class FigureRun:
         seed: int,
         checkpoints: int | np.ndarray,
     ) -> Iterator[Results]:
-        """The results of each, as they are asked for; on a GPU all are played at once."""
+        """Yield the results of each panel; a GPU plays all panels at once."""
         return simulate_all(
             [Simulation(*panel, *size) for panel, size in panels],
             seed=seed,
@@ -104,12 +140,12 @@ class FigureRun:
         )
 
     def save_picture(self, figure: Figure, ending: str = "") -> None:
-        """Keep a picture, under the figure's name."""
+        """Save a picture under the figure's name."""
         with atomically(self._path(f"{ending}.png")) as temporary:
             figure.savefig(temporary, format="png")
 
     def save_table(self, columns: Mapping[str, Any]) -> None:
-        """Keep columns of equal length."""
+        """Save columns of equal length as CSV."""
         rows = zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
         path = self._path(".csv")
         with atomically(path) as temporary, open(temporary, "w", newline="") as file:
@@ -117,10 +153,10 @@ class FigureRun:
             writer.writerow(columns)
             writer.writerows(rows)
 
-    def save_text(self, findings: FigureText) -> None:
-        """Keep what was found, as a text."""
+    def save_text(self, text: FigureText) -> None:
+        """Save the text of the figure."""
         with atomically(self._path(".txt")) as temporary:
-            temporary.write_text(f"{findings}\n", encoding="utf-8")
+            temporary.write_text(f"{text}\n", encoding="utf-8")
 
     def _path(self, ending: str) -> Path:
         path = self.folder / f"{self.name}{ending}"
@@ -128,15 +164,14 @@ class FigureRun:
         return path
 
 
-def _first_met(
+def _new_policies(
     panels: Mapping[str, FigurePanel], sizes: Mapping[str, RunSize]
 ) -> dict[str, dict[str, Policy]]:
-    """Of each panel, the policies that no earlier one plays as long on the same environment."""
-    met: set[Any] = set()
-    fresh = {}
+    """The policies of each panel that no earlier panel plays on the same environment and size."""
+    seen: set[Any] = set()
+    new = {}
     for letter, (policies, world) in panels.items():
-        size = sizes[letter]
-        keys = {label: (label, policy, world, size) for label, policy in policies.items()}
-        fresh[letter] = {label: policies[label] for label, key in keys.items() if key not in met}
-        met.update(keys.values())
-    return fresh
+        keys = {label: (label, policy, world, sizes[letter]) for label, policy in policies.items()}
+        new[letter] = {label: policies[label] for label, key in keys.items() if key not in seen}
+        seen.update(keys.values())
+    return new

@@ -1,4 +1,4 @@
-"""Final regret against anything that changes the policies, the environment, or both."""
+"""Final regret against a varied quantity: of the policies, the environment, or both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava.papers.harness.claims import count_misled_runs
+from balaclava.papers.harness.figure_plots import frame_axes, legend_below, line_look, new_picture
+from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
 from balaclava.simulation.analysis.statistics import mean_of_regret
 
@@ -17,10 +19,16 @@ if TYPE_CHECKING:
 
     from balaclava.environments.base import Environment
     from balaclava.policies.base import Policy
+    from balaclava.simulation.results import Results
+
+SYMBOLS = {"epsilon": "ε", "delta": "δ"}
 
 
 class RegretStudy(NamedTuple):
-    """What is varied, and what is played where at each value: the same labels at all of them."""
+    """A varied quantity, with the policies and the environment at each value.
+
+    The labels are the same at all values.
+    """
 
     symbol: str
     values: Sequence[float]
@@ -30,7 +38,7 @@ class RegretStudy(NamedTuple):
     size: RunSize
 
     def panels(self, letter: str) -> dict[str, FigurePanel]:
-        """One for each value."""
+        """One panel for each value."""
         return {
             f"{letter}{i}": FigurePanel(self.policies(value), self.world(value))
             for i, value in enumerate(self.values, 1)
@@ -38,36 +46,36 @@ class RegretStudy(NamedTuple):
 
 
 class FinalRegretCurve(NamedTuple):
-    """The final regret of a policy at each value: mean and plus-minus."""
+    """The final regret of a policy at each value: mean and 95 % plus-minus."""
 
     values: np.ndarray
     means: np.ndarray
     errors: np.ndarray
     uniform: np.ndarray  # the regret of playing all arms in turn
-    strays: np.ndarray  # runs that played some other arm more than the best
-    promise: str
+    misled: np.ndarray  # runs that played another arm more than the best
+    guarantee: str
 
     def slope(self, first: int = 0, last: int | None = None) -> float:
-        """Of log regret against log value, fitted to a part of the points."""
+        """Slope of log regret against log value, fitted to some of the points."""
         part = slice(first, last)
         return float(np.polyfit(np.log(self.values[part]), np.log(self.means[part]), 1)[0])
 
     def at(self, i: int) -> tuple[float, float]:
-        """Mean and plus-minus at one of the values."""
+        """Mean and plus-minus at the i-th value."""
         return float(self.means[i]), float(self.errors[i])
 
 
 def play_studies(
     run: FigureRun, studies: Mapping[str, RegretStudy], seed: int
 ) -> dict[str, dict[str, FinalRegretCurve]]:
-    """Play all of them; the curves of each, by label. They are also kept as a table."""
+    """Simulate all studies and save a table; the curves of each study, by label."""
     panels = {letter: study.panels(letter) for letter, study in studies.items()}
     sizes = {key: studies[letter].size for letter in panels for key in panels[letter]}
     every = {key: panel for of_study in panels.values() for key, panel in of_study.items()}
     run.play(every, sizes, seed=seed, checkpoints=20)
     curves = {letter: _curves(run, letter, study) for letter, study in studies.items()}
     rows = [
-        (letter, studies[letter].symbol, value, label, curve.promise, mean, error)
+        (letter, studies[letter].symbol, value, label, curve.guarantee, mean, error)
         for letter, by_label in curves.items()
         for label, curve in by_label.items()
         for value, mean, error in zip(curve.values, curve.means, curve.errors, strict=True)
@@ -83,13 +91,13 @@ def _curves(run: FigureRun, letter: str, study: RegretStudy) -> dict[str, FinalR
     curves = {}
     for label in by_value[0].labels:
         means, errors = zip(*(mean_of_regret(results, label) for results in by_value), strict=True)
-        promises = {str(results.policies[label].guarantee) for results in by_value}
+        guarantees = {str(results.policies[label].guarantee) for results in by_value}
         scope = by_value[0].policies[label].guarantee.scope
-        promise = promises.pop() if len(promises) == 1 else f"ε per {scope}"
+        guarantee = guarantees.pop() if len(guarantees) == 1 else f"ε per {scope}"
+        misled = np.array([count_misled_runs(results, label) for results in by_value])
         values = np.array(study.values, float)
-        strays = np.array([count_misled_runs(results, label) for results in by_value])
         curves[label] = FinalRegretCurve(
-            values, np.array(means), np.array(errors), uniform, strays, promise
+            values, np.array(means), np.array(errors), uniform, misled, guarantee
         )
     return curves
 
@@ -100,47 +108,29 @@ def draw_studies(
     title: str,
     extra: int = 0,
 ) -> Figure:
-    """A panel for each study, both axes logarithmic, with legends that tell the promises.
-
-    `extra` panels to the right stay empty.
-    """
-    from matplotlib.figure import Figure
-
+    """A panel for each study, both axes logarithmic; `extra` panels to the right stay empty."""
     columns = len(studies) + extra
-    figure = Figure(figsize=(6.4 * columns, 6.4), layout="constrained", dpi=110)
-    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+    figure = new_picture(title, 6.4 * columns, 6.4)
     axes: Any = figure.subplots(1, columns, squeeze=False)[0]
     for ax, (letter, study) in zip(axes, studies.items(), strict=False):
-        _draw(ax, curves[letter])
+        _draw_study(ax, curves[letter])
         ax.set_title(f"({letter}) {study.heading}", fontsize=10, loc="left")
         ax.set_xlabel(study.symbol)
         ax.set_ylabel("regret (sum of gaps, log scale)")
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), frameon=False, fontsize=8)
+        legend_below(ax)
     return figure
 
 
-def _draw(ax: Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
-    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
-
+def _draw_study(ax: Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
     for i, (label, curve) in enumerate(curves.items()):
-        look: dict[str, Any] = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
-            "marker": "o^sDv<>"[i % 7],
-            "markersize": 5,
-        }
-        name = f"{label} [{curve.promise}]"
+        name = f"{label} [{curve.guarantee}]"
+        look = line_look(i) | {"markersize": 5}
         ax.errorbar(curve.values, curve.means, curve.errors, capsize=3, label=name, **look)
-    any_curve = next(iter(curves.values()))
-    ax.plot(
-        any_curve.values, any_curve.uniform, color="0.5", lw=1, ls=":", label="all arms in turn"
-    )
-    ax.set_xscale("log")
-    ax.set_xticks(any_curve.values, [f"{value:g}" for value in any_curve.values])
+    curve = next(iter(curves.values()))
+    ax.plot(curve.values, curve.uniform, color="0.5", lw=1, ls=":", label="all arms in turn")
+    frame_axes(ax)
+    ax.set_xticks(curve.values, [f"{value:g}" for value in curve.values])
     ax.set_xticks([], minor=True)
-    ax.set_yscale("log")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
 
 
 def describe_ranges(curves: Mapping[str, FinalRegretCurve]) -> str:
@@ -150,3 +140,81 @@ def describe_ranges(curves: Mapping[str, FinalRegretCurve]) -> str:
         for label, curve in curves.items()
     ]
     return "; ".join(parts)
+
+
+class CurveFamily(NamedTuple):
+    """A parameter of policies and its values, the constant parameters, and the policies."""
+
+    parameter: str
+    values: list[float]
+    constants: dict[str, float]
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in self.constants.items())
+
+    def label(self, name: str, value: float) -> str:
+        """The label of a policy at one value."""
+        return f"{name} {SYMBOLS[self.parameter]}={value:g}"
+
+    def panel(self, world: Environment, size: RunSize) -> FigurePanel:
+        """Every policy at every value."""
+        common = {"arms": world.arms, "horizon": size.horizon, **self.constants}
+        policies = {
+            self.label(name, value): make_policy(name, **common, **{self.parameter: value})
+            for name in self.names
+            for value in self.values
+        }
+        return FigurePanel(policies, world)
+
+    def curve(self, results: Results, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The mean final regret at each value, and its plus-minus."""
+        pairs = [mean_of_regret(results, self.label(name, value)) for value in self.values]
+        means, errors = zip(*pairs, strict=True)
+        return np.array(means), np.array(errors)
+
+    def steepest(self, results: Results, name: str) -> float:
+        """The largest slope of log regret against -log value, between adjacent values."""
+        means, _ = self.curve(results, name)
+        return float(np.max(np.diff(np.log(means)) / -np.diff(np.log(self.values))))
+
+    def describe(self, results: Results) -> str:
+        """The range of the regret, and its steepest growth."""
+        reached, grown = [], []
+        for name in self.names:
+            means, _ = self.curve(results, name)
+            power = f"1/{SYMBOLS[self.parameter]}^{self.steepest(results, name):.1f}"
+            reached.append(f"{name} {means[0]:,.0f} to {means[-1]:,.0f}")
+            grown.append(f"{name} {power}")
+        return f"regret from {'; '.join(reached)}. Steepest growth: {'; '.join(grown)}."
+
+
+def log_grid(high: float, low: float, points: int) -> list[float]:
+    """Values evenly spaced on a logarithmic scale, from high to low, to three digits."""
+    return [float(f"{value:.3g}") for value in np.geomspace(high, low, points)]
+
+
+def draw_curves(run: FigureRun, families: dict[str, CurveFamily], title: str) -> Figure:
+    """Final regret against the varied parameter, both axes logarithmic."""
+    figure = new_picture(title, 13, 5.6)
+    axes: Any = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    for ax, (letter, family) in zip(axes, families.items(), strict=True):
+        _draw_family(ax, run.results[letter], family)
+        ax.set_title(f"({letter}) {family}", fontsize=10, loc="left")
+    axes[0].set_ylabel("regret (sum of gaps)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _draw_family(ax: Axes, results: Results, family: CurveFamily) -> None:
+    for i, name in enumerate(family.names):
+        means, errors = family.curve(results, name)
+        scope = results.policies[family.label(name, family.values[0])].guarantee.scope
+        label = f"{name} [ε, δ per {scope}]"
+        ax.errorbar(family.values, means, errors, capsize=3, label=label, **line_look(i))
+    uniform = results.horizon * float(results.environment.gaps.mean())
+    ax.axhline(uniform, color="0.5", lw=1, ls=":", label="all arms in turn")
+    frame_axes(ax)
+    ax.invert_xaxis()
+    ax.set_xlabel(f"{SYMBOLS[family.parameter]} (more private to the right)")

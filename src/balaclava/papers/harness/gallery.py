@@ -1,4 +1,4 @@
-"""All figures of all papers in one folder: what is made, what is kept, and the record of it."""
+"""All figures of all papers in one folder, with a page and a record of how each was made."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from balaclava.simulation.results_file import versions
 
 INDEX = "index.html"
 RECORD = "gallery.json"
-_OWN = ("harness/gallery", "harness/gallery_pages")
+# Modules that do not affect a figure: they only display it.
+_DISPLAY_MODULES = ("harness/gallery", "harness/gallery_pages")
 
 
 class GalleryStep(NamedTuple):
-    """What became of one figure."""
+    """The outcome for one figure."""
 
     name: str
     outcome: str  # "made", "kept" or "failed"
@@ -36,20 +37,20 @@ class GalleryStep(NamedTuple):
 
 @dataclass
 class Gallery:
-    """A folder with a page, and what was done to fill it."""
+    """A folder of figures with a page, and the outcome for each figure."""
 
     folder: Path
-    exhibits: list[GalleryFigure]
+    figures: list[GalleryFigure]
     steps: list[GalleryStep]
 
     @property
     def failed(self) -> list[GalleryStep]:
-        """The figures that could not be made."""
+        """The figures that failed."""
         return [step for step in self.steps if step.outcome == "failed"]
 
     @property
     def page(self) -> Path:
-        """The page."""
+        """The path of the page."""
         return self.folder / INDEX
 
 
@@ -65,39 +66,42 @@ def make_gallery(
 ) -> Gallery:
     """Run every figure again and write a page with all of them.
 
-    A figure that the folder holds already, made at the same scale by the same sources, is kept. A
-    figure that fails is named, and the others are made all the same. The page and its record are
-    written after each, so that whatever ends a run, what it made is kept.
+    A figure that the same sources already made at the same scale is kept. A figure that fails is
+    reported, and the others are still made. The page and its record are written after each figure,
+    so that an interrupted run keeps finished figures.
 
     Args:
         out: the folder; its page is index.html, with pictures, texts and data beside it.
         scale: "quick" or "paper".
         names: only these figures; by default all.
         workers: threads; by default one for each core.
-        progress: called with a figure's name, gives a context that yields a `Progress`.
-        tell: called with what became of each figure.
+        progress: called with a figure's name; returns a context manager that yields a `Progress`.
+        tell: called with the outcome for each figure.
         device: "cpu", "cuda" or "auto", as for `bl.simulate`.
+
+    Returns:
+        The folder, its figures, and the outcome for each.
     """
     folder, entries = Path(out), figures()
     require_folder(folder)
-    exhibits = {each.name: each for each in read_gallery(folder)}
+    made = {each.name: each for each in read_gallery(folder)}
     gallery = Gallery(folder, [], [])
     for entry in entries:
         if names is not None and entry.name not in names:
             continue
         began = time.monotonic()
-        key, exhibit, problem = _key(entry, entries, scale, device), exhibits.get(entry.name), ""
-        if exhibit is not None and exhibit.key == key and _is_whole(exhibit, folder):
+        key, earlier, problem = _key(entry, entries, scale, device), made.get(entry.name), ""
+        if earlier is not None and earlier.key == key and _has_pictures(earlier, folder):
             outcome = "kept"
         else:
             try:
-                exhibits[entry.name] = _make(entry, key, folder, scale, workers, progress, device)
+                made[entry.name] = _make(entry, key, folder, scale, workers, progress, device)
                 outcome = "made"
             except Exception as error:  # one bad figure must not cost the others
-                exhibits.pop(entry.name, None)
+                made.pop(entry.name, None)
                 outcome, problem = "failed", f"{type(error).__name__}: {error}"
-        gallery.exhibits = [exhibits[each.name] for each in entries if each.name in exhibits]
-        write_page(gallery.exhibits, folder)
+        gallery.figures = [made[each.name] for each in entries if each.name in made]
+        write_index(gallery.figures, folder)
         gallery.steps.append(GalleryStep(entry.name, outcome, time.monotonic() - began, problem))
         if tell is not None:
             tell(gallery.steps[-1])
@@ -135,24 +139,24 @@ def _make(
     )
 
 
-def _is_whole(exhibit: GalleryFigure, folder: Path) -> bool:
-    return all((folder / picture).is_file() for picture in exhibit.pictures)
+def _has_pictures(made: GalleryFigure, folder: Path) -> bool:
+    return all((folder / picture).is_file() for picture in made.pictures)
 
 
 def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str, device: Device) -> str:
-    """A digest of what a figure depends on: sources, the paper's own file among them, versions."""
+    """A digest of all that a figure depends on: sources, the paper's modules, and versions."""
     paper = _paper(entry.name)
     others = {_paper(each.name) for each in entries} - {paper}
     how = [scale, sources(), versions(), *([device] if device != "cpu" else [])]
     digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
     for module, text in _modules().items():
-        if module.partition("/")[0] not in others and module not in _OWN:
+        if module.partition("/")[0] not in others and module not in _DISPLAY_MODULES:
             digest.update(f"{module}\0{text}".encode())
     return digest.hexdigest()[:20]
 
 
 def _paper(figure: str) -> str:
-    """wang2024 of wang2024-fig1: the file or the folder of a paper has that name too."""
+    """The paper of a figure, "wang2024" for "wang2024-fig1": also its module or folder."""
     return figure.partition("-")[0]
 
 
@@ -167,7 +171,7 @@ def _modules() -> dict[str, str]:
 
 
 def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:
-    """What a folder's gallery shows; nothing where there is none."""
+    """The figures of a folder's gallery; empty if there is none."""
     record = Path(folder) / RECORD
     if not record.is_file():
         return []
@@ -175,17 +179,17 @@ def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:
         rows = json.loads(record.read_text(encoding="utf-8"))
         return [_read(row) for row in rows]
     except (ValueError, TypeError, OSError):
-        return []  # damaged: made again
+        return []  # damaged: make them again
 
 
 def _read(row: Mapping[str, Any]) -> GalleryFigure:
     return GalleryFigure(**{**row, "pictures": tuple(row["pictures"])})
 
 
-def write_page(exhibits: Sequence[GalleryFigure], folder: Path) -> None:
-    """The page and the record of what is on it."""
-    rows = json.dumps([each._asdict() for each in exhibits], indent=1, ensure_ascii=False)
+def write_index(shown: Sequence[GalleryFigure], folder: Path) -> None:
+    """Write the page and its record."""
+    rows = json.dumps([each._asdict() for each in shown], indent=1, ensure_ascii=False)
     with atomically(folder / RECORD) as temporary:
         temporary.write_text(rows + "\n", encoding="utf-8")
     with atomically(folder / INDEX) as temporary:
-        temporary.write_text(html_page(exhibits), encoding="utf-8")
+        temporary.write_text(html_page(shown), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A published figure, run again: what that leaves behind."""
+"""`bl.reproduce`: run a published figure again."""
 
 from __future__ import annotations
 
@@ -12,30 +12,37 @@ from balaclava._core.declared import brief
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.papers.harness.figure_registry import figures
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.simulation.engine import Device, Progress
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 FIGURE_SCALES = ("quick", "paper")
-_TESTING = "tiny"  # for the package's own tests: says nothing about a figure
+_TEST_SCALE = "tiny"  # for this package's tests; too small to show anything
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A figure run again: where the files are, what they show, and the results behind them."""
+    """A reproduced figure: its text, its files, and the results behind them.
+
+    Attributes:
+        name: the name of the figure, such as "wang2024-fig4".
+        scale: "quick" or "paper".
+        findings: the text, section by section.
+        files: the pictures, data and text that were written.
+        results: the results of each panel; empty if the figure needs no simulation.
+    """
 
     name: str
     scale: str
     findings: FigureText
     files: tuple[Path, ...]
-    results: dict[str, Results]  # of each panel; none where nothing is played
+    results: dict[str, Results]
 
     @property
     def text(self) -> str:
-        """What was found, to be read."""
+        """What the paper shows, what we see, and why they differ."""
         return str(self.findings)
 
     def __str__(self) -> str:
@@ -54,13 +61,21 @@ def reproduce(
     """Run a published figure again: its picture, its data, and a text that compares.
 
     Args:
-        figure: its name, such as "wang2024-fig4"; `balaclava reproduce --list` shows all.
-        scale: "quick" for a look in seconds, "paper" for the paper's own numbers.
+        figure: its name, such as "wang2024-fig4"; `balaclava reproduce --list` prints all names.
+        scale: "quick" takes seconds to minutes; "paper" uses the paper's own sizes.
         out: the folder to write to; by default one with the figure's name, in the current folder.
         workers: threads; by default one for each core.
-        progress: called with the rounds played and the rounds in all.
-        device: "cpu", "cuda" or "auto", as for `bl.simulate`; what a GPU does not play is played
-            on the CPU with "auto".
+        progress: called with the rounds played so far and in total.
+        device: "cpu", "cuda" or "auto", as for `bl.simulate`; with "auto" the CPU plays whatever a
+            GPU cannot.
+
+    Returns:
+        The text, the files and the results.
+
+    Raises:
+        UnknownNameError: no figure has that name.
+        ParameterError: the scale is neither "quick" nor "paper".
+        MissingPartError: matplotlib is not installed.
 
     Example:
         >>> import balaclava as bl, tempfile
@@ -72,7 +87,7 @@ def reproduce(
     entries = {entry.name: entry for entry in figures()}
     if figure not in entries:
         raise UnknownNameError(f"no figure is called {figure!r}; {nearest(str(figure), entries)}")
-    if scale not in (*FIGURE_SCALES, _TESTING):
+    if scale not in (*FIGURE_SCALES, _TEST_SCALE):
         raise ParameterError(
             f"scale = {brief(scale)} is not allowed; give one of {', '.join(FIGURE_SCALES)}"
         )

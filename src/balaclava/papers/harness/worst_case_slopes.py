@@ -1,8 +1,8 @@
-"""The largest regret on a family of losses, against one parameter, and how fast it grows.
+"""The worst-case regret over a family of losses, against one parameter, and its growth.
 
-On losses of one fixed gap, regret says nothing about a theorem on the worst case: below the gap
-that is hardest for it a policy cannot lose much, above it it learns. So each policy is played on a
-family of gaps, and the largest of its mean regrets counts.
+Losses with one fixed gap do not test a theorem on the worst case. Below the gap that is hardest for
+it, a policy cannot lose much; above that gap, it learns. So each policy plays a family of gaps, and
+its largest mean regret counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from balaclava.papers.harness.figure_plots import frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
 from balaclava.simulation.analysis.statistics import mean_of_regret
 
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results
 
-LEARNED_SHARE = (
-    0.5  # a policy that loses more than this share of what even play loses learned little
-)
-FEWEST_FIT_POINTS = 3  # through fewer no line is drawn
+# Share of the regret of even play below which a policy has learned. Points above it bend towards
+# even play and are not fitted. A guess.
+LEARNED_SHARE = 0.5
+FEWEST_FIT_POINTS = 3  # with fewer, a slope has no check
 
 
 class LossSetting(NamedTuple):
-    """One value of what is varied: the policies made for it, and the family they are played on."""
+    """One value of the varied quantity: policies made for it, and the family they play on."""
 
     panel: str
     x: float
     horizon: int
     policies: Mapping[str, Policy]
     worlds: tuple[Environment, ...]
-    ceiling: float  # the regret of even play, on the world where that is largest
+    ceiling: float  # the regret of even play, on the world where it is largest
 
 
 class WorstPoint(NamedTuple):
@@ -48,7 +49,7 @@ class WorstPoint(NamedTuple):
     mean: float
     error: float
     ceiling: float
-    bound: float | None  # that is proved
+    bound: float | None  # the proved one
 
     @property
     def learned(self) -> bool:
@@ -57,11 +58,11 @@ class WorstPoint(NamedTuple):
 
 
 class FittedSlope(NamedTuple):
-    """The power of a fitted line through the points at which something is learned."""
+    """The power of a line fitted to the points at which the policy learned."""
 
     power: float
     error: float
-    bound: float | None  # the same fit through the proved bounds, logarithms and all
+    bound: float | None  # the same fit to the proved bounds, with their logarithms
 
     def __str__(self) -> str:
         bound = "" if self.bound is None else f" (its bound {self.bound:+.2f})"
@@ -69,7 +70,7 @@ class FittedSlope(NamedTuple):
 
 
 class WorstRegrets(NamedTuple):
-    """All settings, and the results of each on each world of its family."""
+    """All settings, and the results on each world of their families."""
 
     settings: list[LossSetting]
     results: list[list[Results]]
@@ -92,12 +93,12 @@ class WorstRegrets(NamedTuple):
         return next(s.policies[label] for s in self.settings if label in s.policies)
 
     def slope(self, panel: str, label: str) -> FittedSlope | None:
-        """The fitted power; None where too little is learned, or nothing varies."""
+        """The fitted power; None if the policy learned at too few points."""
         used = [point for point in self.points(panel, label) if point.learned]
         return fit_slope(used) if len(used) >= FEWEST_FIT_POINTS else None
 
     def columns(self) -> dict[str, list[Any]]:
-        """Every final regret, with what it belongs to."""
+        """Every final regret with its setting, as columns of a table."""
         rows: list[dict[str, Any]] = []
         for setting, worlds in zip(self.settings, self.results, strict=True):
             for results in worlds:
@@ -125,7 +126,7 @@ def worst_point(setting: LossSetting, worlds: Sequence[Results], label: str) -> 
 
 
 def fit_slope(points: Sequence[WorstPoint]) -> FittedSlope:
-    """The line of least squares through the logarithms."""
+    """Fit a line to the logarithms by least squares."""
     x = np.log([point.x for point in points])
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     power = weights @ np.log([point.mean for point in points])
@@ -144,7 +145,7 @@ def measure_settings(
     seed: int,
     checkpoints: int | np.ndarray = 1,
 ) -> WorstRegrets:
-    """Play every setting, and keep every final regret."""
+    """Simulate every setting, and save every final regret."""
     panels = [
         (FigurePanel(setting.policies, world), RunSize(setting.horizon, repetitions))
         for setting in settings
@@ -158,40 +159,22 @@ def measure_settings(
 
 
 class PanelAxis(NamedTuple):
-    """A panel: its title, and what is varied."""
+    """A panel: its title, and the varied quantity."""
 
     title: str
     name: str
-    falling: bool = False  # from large values to small
+    falling: bool = False  # large values on the left
     marks: Mapping[float, str] = {}
 
 
-def line_looks(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a line and a mark for each policy, the same in all panels."""
-    from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
-
-    colours = (*COLOURS, "#332288", "#8C564B")
-    return {
-        label: {
-            "color": colours[i % len(colours)],
-            "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
-            "marker": "o^sDvPX*"[i % 8],
-        }
-        for i, label in enumerate(labels)
-    }
-
-
 def draw_slopes(regrets: WorstRegrets, axes: Mapping[str, PanelAxis], title: str) -> Figure:
-    """Regret against what is varied, both on logarithmic scales, in one row or two."""
-    from matplotlib.figure import Figure
-
+    """Regret against the varied quantity, both axes logarithmic, in one row or two."""
     columns = 3 if len(axes) == 3 else 2
     rows = -(-len(axes) // columns)
-    figure = Figure(figsize=(3 + 5 * columns, 1.2 + 4.4 * rows), layout="constrained", dpi=110)
-    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+    figure = new_picture(title, 3 + 5 * columns, 1.2 + 4.4 * rows)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     labels = list(dict.fromkeys(label for panel in axes for label in regrets.labels(panel)))
-    looks = line_looks(labels)
+    looks = {label: line_look(i) for i, label in enumerate(labels)}
     handles: dict[str, Any] = {}
     for ax, (panel, axis) in zip(grid, axes.items(), strict=False):
         for label in regrets.labels(panel):
@@ -200,7 +183,7 @@ def draw_slopes(regrets: WorstRegrets, axes: Mapping[str, PanelAxis], title: str
             handles.setdefault(label, _curve(ax, points, looks[label], flat))
         _frame(ax, regrets, panel, axis)
     even = grid[0].lines[-1]
-    names = [f"{label} [{promise_kind(regrets.policy(label))}]" for label in handles]
+    names = [f"{label} [{guarantee_kind(regrets.policy(label))}]" for label in handles]
     figure.legend(
         [*handles.values(), even],
         [*names, "regret of even play at the largest gap"],
@@ -213,12 +196,12 @@ def draw_slopes(regrets: WorstRegrets, axes: Mapping[str, PanelAxis], title: str
 
 
 def format_value(x: float) -> str:
-    """A count with its thousands, a small number as it is."""
+    """A count with its thousands, a small number in full."""
     return f"{x:,.0f}" if x >= 1.0 else f"{x:g}"
 
 
-def promise_kind(policy: Policy) -> str:
-    """What is promised, whatever the epsilon."""
+def guarantee_kind(policy: Policy) -> str:
+    """The kind of guarantee, without its epsilon."""
     guarantee = policy.guarantee
     if not guarantee.private:
         return "not private"
@@ -227,15 +210,14 @@ def promise_kind(policy: Policy) -> str:
 
 def _curve(ax: Axes, points: list[WorstPoint], look: dict[str, Any], flat: bool) -> Any:
     x, means, errors, _, _ = zip(*points, strict=True)
-    if flat:  # does not depend on what is varied
+    if flat:  # does not depend on the varied quantity
         return ax.axhline(means[0], lw=1.2, color=look["color"], linestyle=look["linestyle"])
     return ax.errorbar(x, means, errors, capsize=2, lw=1.4, markersize=5, **look)
 
 
 def _frame(ax: Axes, regrets: WorstRegrets, panel: str, axis: PanelAxis) -> None:
     settings = {s.x: s.ceiling for s in regrets.settings if s.panel == panel}
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    frame_axes(ax)
     for value, name in axis.marks.items():
         ax.axvline(value, color="0.6", lw=1)
         ax.annotate(name, (value, 0.32), xycoords=("data", "axes fraction"), color="0.35")
@@ -249,5 +231,3 @@ def _frame(ax: Axes, regrets: WorstRegrets, panel: str, axis: PanelAxis) -> None
     ax.set_title(f"({panel}) {axis.title}", fontsize=10, loc="left")
     ax.set_xlabel(axis.name)
     ax.set_ylabel("largest mean regret")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)

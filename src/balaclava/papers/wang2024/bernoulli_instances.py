@@ -1,24 +1,32 @@
-"""What the simulations of this paper share: instances, sizes and settings."""
+"""The two Bernoulli instances of Wang and Zhu (2024), and the settings of their figures."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from balaclava.environments.base import Environment, environment
+from balaclava.papers.harness.figure_registry import Paper
 from balaclava.papers.harness.figure_run import FigureRun, RunSize
 
-REFERENCE = (
-    "Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits. "
-    "JMLR 2024"
+WANG_2024 = Paper(
+    reference="Wang, Zhu. Optimal learning policies for differential privacy in multi-armed "
+    "bandits. JMLR 2024",
+    seed=2024,
+    sizes={
+        "regret": {
+            "quick": RunSize(200_000, 5),
+            "paper": RunSize(1_000_000, 100),
+            "tiny": RunSize(300, 2),
+        }
+    },
 )
+# Means as the paper prints them.
 INSTANCE_1 = tuple(round(0.3 + 0.05 * i, 2) for i in range(9))
 INSTANCE_2 = tuple(round(0.3 + 0.004 * i, 3) for i in range(101))
-SIZES = {"quick": RunSize(200_000, 5), "paper": RunSize(1_000_000, 100), "tiny": RunSize(300, 2)}
-SEED = 2024
 
 
 class WangSetting(NamedTuple):
-    """One panel: where it is played, and what is promised."""
+    """One panel: the instance, and the budget of a policy."""
 
     instance: int
     epsilon: float
@@ -34,14 +42,19 @@ class WangSetting(NamedTuple):
         return f"Instance {self.instance}, {self.world.arms} arms, ε={self.epsilon:g}{delta}"
 
 
+def regret_size(run: FigureRun) -> RunSize:
+    """Horizon and repetitions at the scale of the run."""
+    return WANG_2024.sizes["regret"][run.scale]
+
+
 def figure_title(run: FigureRun) -> str:
     """The title of a picture."""
     return f"Wang, Zhu 2024, Figure {run.name.removeprefix('wang2024-fig')}"
 
 
 def scale_note(run: FigureRun) -> str:
-    """Whether as much is played as in the paper."""
-    size, paper = SIZES[run.scale], SIZES["paper"]
+    """How the size of the run compares with the paper's."""
+    size, paper = regret_size(run), WANG_2024.sizes["regret"]["paper"]
     if size == paper:
         return f"The scale is the paper's: {paper}."
     return f"The scale is smaller than the paper's: {size}, not {paper}."

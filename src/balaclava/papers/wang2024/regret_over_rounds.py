@@ -15,59 +15,59 @@ from balaclava.papers.harness.claims import (
     subset,
     trajectory_costs,
 )
+from balaclava.papers.harness.figure_plots import regret_panels
 from balaclava.papers.harness.figure_policies import (
     decision_budget,
     make_policy,
     trajectory_policies,
 )
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigurePanel, FigureRun
-from balaclava.papers.harness.figure_text import SEES, SHOWS, WHY, FigureText
-from balaclava.papers.harness.regret_panels import regret_panels
-from balaclava.papers.wang2024.bernoulli_instances import figure_title
+from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigurePanel, FigureRun, FigureText
+from balaclava.papers.wang2024.bernoulli_instances import (
+    WANG_2024,
+    WangSetting,
+    figure_title,
+    regret_size,
+    scale_note,
+)
 from balaclava.privacy.accounting import interval_epsilon
 
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-from balaclava.papers.wang2024.bernoulli_instances import (
-    REFERENCE,
-    SEED,
-    SIZES,
-    WangSetting,
-    scale_note,
-)
 
-SPLIT = "dp-ftpl-new, split"
+SPLIT_LABEL = "dp-ftpl-new, split"
 
 
 def play_settings(
     run: FigureRun, settings: dict[str, WangSetting], names: tuple[str, ...]
 ) -> dict[str, list[str]]:
-    """Play the paper's policies and those of the companion; the companion's labels by panel."""
-    size = SIZES[run.scale]
-    panels, companions = {}, {}
+    """Simulate the paper's policies and those of equal scope; return the latter's labels."""
+    size = regret_size(run)
+    panels, equal_scope = {}, {}
     for letter, setting in settings.items():
         world = setting.world
         common = {"arms": world.arms, "horizon": size.horizon, "epsilon": setting.epsilon}
         policies = {name: make_policy(name, **common, delta=setting.delta) for name in names}
         equal = trajectory_policies(**common, delta=setting.delta)
         epsilon, delta = decision_budget(setting.epsilon, setting.delta, size.horizon)
-        equal[SPLIT] = make_policy("dp-ftpl-new", **common | {"epsilon": epsilon, "delta": delta})
+        equal[SPLIT_LABEL] = make_policy(
+            "dp-ftpl-new", **common | {"epsilon": epsilon, "delta": delta}
+        )
         panels[letter] = FigurePanel(policies | equal, world)
-        companions[letter] = list(equal)
-    results = run.play(panels, size, seed=SEED)
+        equal_scope[letter] = list(equal)
+    results = run.play(panels, size, seed=WANG_2024.seed)
     headings = {letter: str(setting) for letter, setting in settings.items()}
     scale = f"{size}; mean and 10 % to 90 % quantiles"
     pictures = {
         "": ({letter: list(names) for letter in settings}, ": scopes differ, see the legends"),
-        "-equal-scope": (companions, " at equal scope: ε and δ hold for the whole trajectory"),
+        "-equal-scope": (equal_scope, " at equal scope: ε and δ hold for the whole trajectory"),
     }
     for ending, (labels, remark) in pictures.items():
         parts = {letter: subset(results[letter], labels[letter]) for letter in settings}
         title = f"{figure_title(run)}{remark}\n{run.scale} scale: {scale}"
         run.save_picture(regret_panels(parts, headings, title), ending)
-    return companions
+    return equal_scope
 
 
 def _sees(
@@ -81,30 +81,30 @@ def _sees(
 
 
 def _equal_scope(
-    results: dict[str, Results], settings: dict[str, WangSetting], companions: dict[str, list[str]]
+    results: dict[str, Results], settings: dict[str, WangSetting], equal_scope: dict[str, list[str]]
 ) -> list[str]:
     lines = [
-        "The picture that ends in -equal-scope shows the policies that protect all decisions of a "
-        f"run together, at the same epsilon and delta. '{SPLIT}' is DP-FTPL-New with the epsilon "
-        "and delta of one decision made so small that all of them together keep the panel's."
+        "The picture that ends in -equal-scope displays the policies that protect all decisions of "
+        f"a run together, at the same epsilon and delta. '{SPLIT_LABEL}' is DP-FTPL-New with a "
+        "smaller epsilon and delta for each decision: all decisions together keep the panel's."
     ]
     return lines + [
-        f"({letter}) {setting}: {ranking(subset(results[letter], companions[letter]))}"
+        f"({letter}) {setting}: {ranking(subset(results[letter], equal_scope[letter]))}"
         for letter, setting in settings.items()
     ]
 
 
-BANDS = (
+_QUANTILE_BANDS = (
     "Bands are the 10 % and 90 % quantiles of the runs. The paper reports standard deviations of "
-    "100 runs, which say little of regrets as skewed as these."
+    "100 runs, which say little about such skewed regrets."
 )
-_SCOPES = (
-    "Scope: the DP-FTPL policies protect one decision at a time; the others protect all decisions "
-    "of a run together, which is far more. Lower regret at a weaker promise is no surprise."
+_SCOPES_DIFFER = (
+    "Scope: the DP-FTPL policies protect one decision at a time. The others protect all decisions "
+    "of a run together, which is much more. So lower regret at the weaker guarantee is expected."
 )
 
 
-@figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", REFERENCE)
+@figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", WANG_2024)
 def figure_4(run: FigureRun) -> FigureText:
     names = ("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int")
     *ours, baseline = names
@@ -114,7 +114,7 @@ def figure_4(run: FigureRun) -> FigureText:
         letter: WangSetting(instance, 1.0, delta)
         for letter, (instance, delta) in zip("abcd", pairs, strict=True)
     }
-    companions = play_settings(run, settings, names)
+    equal_scope = play_settings(run, settings, names)
     results = run.results
     loose: Any = results["a"].policies[baseline]
     strict: Any = results["b"].policies[baseline]
@@ -138,24 +138,24 @@ def figure_4(run: FigureRun) -> FigureText:
         {
             SHOWS: [
                 "All three DP-FTPL policies are far below DP-UCB-INT, and DP-FTPL-New is the "
-                "lowest. DP-FTPL-Beta pays for a long start phase, more so at the small delta, "
+                "lowest. DP-FTPL-Beta loses during its long start phase, more at the small delta, "
                 "and nothing after it. DP-FTPL-Gauss grows steadily."
             ],
             SEES: [*_sees(results, settings, names), *claims],
-            "At equal scope": _equal_scope(results, settings, companions),
+            "At equal scope": _equal_scope(results, settings, equal_scope),
             WHY: [
-                BANDS,
+                _QUANTILE_BANDS,
                 scale_note(run),
-                _SCOPES,
+                _SCOPES_DIFFER,
                 *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
-                "How the paper chose the parameters of DP-UCB-INT for a given epsilon and delta is "
-                "not stated. Here an accountant picks the shortest interval between refreshes "
-                f"that keeps them: {loose.interval} pulls in (a) and (c), {strict.interval} in "
-                "(b) and (d). The original's interval, ceil(1/ε) = 1, would come to "
-                f"ε={interval_epsilon(1, loose.delta, loose.v):.3g} and "
+                "The paper does not state how it chose the parameters of DP-UCB-INT for a given "
+                "epsilon and delta. Here an accountant picks the shortest interval between "
+                f"refreshes that keeps them: {loose.interval} pulls in (a) and (c), "
+                f"{strict.interval} in (b) and (d). The original's interval, ceil(1/ε) = 1, would "
+                f"give ε={interval_epsilon(1, loose.delta, loose.v):.3g} and "
                 f"{interval_epsilon(1, strict.delta, strict.v):.3g} instead of 1.",
                 "A run of DP-UCB-INT may settle on a wrong arm after unlucky noise. On Instance 1 "
-                "such runs weigh heavily in its mean, and make it uncertain.",
+                "such runs dominate its mean and make it uncertain.",
             ],
         },
     )
@@ -176,7 +176,7 @@ def _after_start(results: Results) -> str:
     )
 
 
-@figure("wang2024-fig5", "Regret under pure ε: DP-FTPL-New against DP-UCB and DP-SE", REFERENCE)
+@figure("wang2024-fig5", "Regret under pure ε: DP-FTPL-New against DP-UCB and DP-SE", WANG_2024)
 def figure_5(run: FigureRun) -> FigureText:
     names = ("dp-ftpl-new", "dp-ucb", "dp-ucb-bound", "dp-se")
     _, *others = names
@@ -185,7 +185,7 @@ def figure_5(run: FigureRun) -> FigureText:
         letter: WangSetting(instance, epsilon)
         for letter, (instance, epsilon) in zip("abcd", pairs, strict=True)
     }
-    companions = play_settings(run, settings, names)
+    equal_scope = play_settings(run, settings, names)
     results = run.results
     claims = [
         claim_line(
@@ -205,24 +205,24 @@ def figure_5(run: FigureRun) -> FigureText:
         "wang2024-fig5: regret under pure ε, DP-FTPL-New against DP-UCB and DP-SE",
         {
             SHOWS: [
-                "DP-FTPL-New is far below DP-UCB, DP-UCB-BOUND and DP-SE. DP-SE, optimal in order, "
-                "is worse than both UCB policies because of its constants."
+                "DP-FTPL-New is far below DP-UCB, DP-UCB-BOUND and DP-SE. DP-SE is optimal in "
+                "order but worse than both UCB policies because of its constants."
             ],
             SEES: [*_sees(results, settings, names), *claims],
-            "At equal scope": _equal_scope(results, settings, companions),
+            "At equal scope": _equal_scope(results, settings, equal_scope),
             WHY: [
-                BANDS,
+                _QUANTILE_BANDS,
                 scale_note(run),
-                _SCOPES,
+                _SCOPES_DIFFER,
                 *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
-                "DP-UCB trusts its noisy sums without allowing for the noise: an unlucky first "
-                "draw makes a run leave the best arm for good, and the regret of such runs is "
-                "linear. Means of few repetitions say little about it. The paper does not mention "
-                "this; its DP-UCB may differ in how it draws or starts.",
-                "DP-SE drops nothing before its first epoch ends; where the horizon ends earlier "
-                "its regret is that of playing all arms in turn.",
-                "The paper gives no constants for the baselines. Here they are those of the "
-                "papers they come from, DP-SE's failure probability 1/T among them.",
+                "DP-UCB uses its noisy sums without allowing for the noise. An unlucky first draw "
+                "makes a run leave the best arm for good, and such a run has linear regret. Means "
+                "of few repetitions say little about it. The paper does not mention this; its "
+                "DP-UCB may draw noise or start differently.",
+                "DP-SE drops no arm before its first epoch ends. If the horizon ends earlier, its "
+                "regret is that of playing all arms in turn.",
+                "The paper gives no constants for the baselines. Here they are those of their "
+                "original papers, including DP-SE's failure probability 1/T.",
             ],
         },
     )

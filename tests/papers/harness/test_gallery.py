@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
 from pathlib import Path
 
+import markupsafe
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -14,8 +14,7 @@ from balaclava.cli import main
 from balaclava.errors import ResultsFileError
 from balaclava.papers.harness import figure_registry, gallery
 from balaclava.papers.harness.figure_registry import FigureEntry
-from balaclava.papers.harness.figure_run import FigureRun
-from balaclava.papers.harness.figure_text import FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.gallery import make_gallery, read_gallery
 from balaclava.papers.harness.gallery_pages import html_page, markdown, shrink, write_markdown
 
@@ -88,7 +87,7 @@ def test_what_is_there_is_kept(made: list[str], tmp_path: Path) -> None:
     again = make_gallery(tmp_path)
     assert [step.outcome for step in again.steps] == ["kept", "failed", "kept"]
     assert made == ["one-fig2"]
-    assert [each.name for each in again.exhibits] == ["one-fig1", "two-fig1"]
+    assert [each.name for each in again.figures] == ["one-fig1", "two-fig1"]
 
 
 @pytest.mark.parametrize("spoil", ["picture", "key", "record", "scale"])
@@ -108,13 +107,13 @@ def test_what_is_not_whole_or_not_the_same_is_made_again(
     del made[:]
     done = make_gallery(tmp_path, names=["one-fig1"], scale=scale)
     assert made == ["one-fig1"]
-    assert [each.scale for each in done.exhibits] == [scale]
+    assert [each.scale for each in done.figures] == [scale]
 
 
 def test_other_figures_stay_on_the_page(made: list[str], tmp_path: Path) -> None:
     make_gallery(tmp_path, names=["one-fig1"])
     done = make_gallery(tmp_path, names=["two-fig1"])
-    assert [each.name for each in done.exhibits] == ["one-fig1", "two-fig1"]
+    assert [each.name for each in done.figures] == ["one-fig1", "two-fig1"]
     assert "one-fig1.png" in done.page.read_text(encoding="utf-8")
 
 
@@ -137,11 +136,11 @@ def test_what_was_there_outlives_an_interruption(
 def test_pages_are_made_of_the_record(made: list[str], tmp_path: Path) -> None:
     """Nothing is read back from a text or a page: the record alone gives the same bytes."""
     done = make_gallery(tmp_path / "out")
-    write_markdown(done.exhibits, done.folder, tmp_path / "gallery.md")
+    write_markdown(done.figures, done.folder, tmp_path / "gallery.md")
     for path in done.folder.glob("*.txt"):
         path.unlink()
     recorded = read_gallery(done.folder)
-    assert recorded == done.exhibits
+    assert recorded == done.figures
     assert markdown(recorded, "gallery") == (tmp_path / "gallery.md").read_text(encoding="utf-8")
     assert html_page(recorded) == done.page.read_text(encoding="utf-8")
 
@@ -151,35 +150,35 @@ def test_only_own_pictures_are_replaced_or_removed(made: list[str], tmp_path: Pa
     folder.mkdir()
     (folder / "mine.png").write_bytes(b"a user's own")
     done = make_gallery(tmp_path / "out")
-    write_markdown(done.exhibits, done.folder, tmp_path / "gallery.md")
-    write_markdown(done.exhibits[:1], done.folder, tmp_path / "gallery.md")
+    write_markdown(done.figures, done.folder, tmp_path / "gallery.md")
+    write_markdown(done.figures[:1], done.folder, tmp_path / "gallery.md")
     assert {path.name for path in folder.glob("*.png")} == {"mine.png", "one-fig1.png"}
     assert (folder / "mine.png").read_bytes() == b"a user's own"
     (folder / "two-fig1.png").write_bytes(b"a user's own")
-    with pytest.raises(ResultsFileError, match=r"two-fig1\.png is in the way"):
-        write_markdown(done.exhibits, done.folder, tmp_path / "gallery.md")
+    with pytest.raises(ResultsFileError, match=r"two-fig1\.png already exists"):
+        write_markdown(done.figures, done.folder, tmp_path / "gallery.md")
     assert (folder / "two-fig1.png").read_bytes() == b"a user's own"
     for damaged in ('["one-fig1.png", "two-', "5", "[5]"):
         (folder / "pictures.json").write_text(damaged)
         with pytest.raises(ResultsFileError, match=r"pictures\.json cannot be read"):
-            write_markdown(done.exhibits[:1], done.folder, tmp_path / "gallery.md")
+            write_markdown(done.figures[:1], done.folder, tmp_path / "gallery.md")
     (folder / "pictures.json").write_text('["../out/two-fig1.png", "one-fig1.png"]')
-    write_markdown(done.exhibits[:1], done.folder, tmp_path / "gallery.md")
+    write_markdown(done.figures[:1], done.folder, tmp_path / "gallery.md")
     assert (done.folder / "two-fig1.png").is_file()  # a list cannot reach out of its folder
 
 
 @pytest.mark.parametrize("name", ["wang2024-fig1", "wang2024-fig6"])
 def test_a_real_figure_on_every_page(name: str, tmp_path: Path) -> None:
     done = make_gallery(tmp_path / "out", names=[name], scale="tiny")
-    (exhibit,) = done.exhibits
-    write_markdown(done.exhibits, done.folder, tmp_path / "gallery.md")
+    (exhibit,) = done.figures
+    write_markdown(done.figures, done.folder, tmp_path / "gallery.md")
     text = (done.folder / f"{name}.txt").read_text(encoding="utf-8")
     for title, points in exhibit.sections.items():
         assert f"\n\n{title}\n- " in text
         for point in points:
             assert " ".join(point.split()) in " ".join(text.split())
-            assert f"<li>{html.escape(point)}</li>" in html_page(done.exhibits)
-    assert read_gallery(done.folder) == done.exhibits
+            assert f"<li>{markupsafe.escape(point)}</li>" in html_page(done.figures)
+    assert read_gallery(done.folder) == done.figures
     document = (tmp_path / "gallery.md").read_text(encoding="utf-8")
     assert document == markdown(read_gallery(done.folder), "gallery")
 

@@ -1,4 +1,4 @@
-"""The page for a review board, and the file that it is made from."""
+"""The page for a review board."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from click.testing import CliRunner
 
 import balaclava as bl
 from balaclava.cli import main
-from balaclava.errors import ExperimentFileError
 from balaclava.reporting.assessment_input import (
     AssessmentInput,
     assessment_template,
-    read_assessment,
 )
 from balaclava.reporting.assessment_page import assessment_page, conclusion
-from balaclava.reporting.nist_levels import nist_levels
 from balaclava.reporting.quick_audits import AuditSummary
 from tests.browser import chromium, needs_browser
 
 WORLD = bl.environment("bernoulli", means=[0.3, 0.7])
+
 POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
-DOSSIER = AssessmentInput(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
+
+GIVEN = AssessmentInput(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
+
 FINE = AuditSummary(
     "ε=1 per trajectory",
     "consistent",
@@ -35,50 +35,11 @@ FINE = AuditSummary(
 )
 
 
-def test_the_template_asks_every_question(tmp_path: Path) -> None:
-    path = tmp_path / "assessment.toml"
-    path.write_text(assessment_template(), encoding="utf-8")
-    dossier = read_assessment(path)
-    asked = {key for level in nist_levels(POLICY, 1, None) for key in level.questions}
-    assert set(dossier.answers) == asked
-    assert dossier.policy.name == "dp-imed"
-    assert re.fullmatch("[0-9a-f]{64}", dossier.digest)
-    path.write_text(
-        assessment_template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8"
-    )
-    assert read_assessment(path).digest != dossier.digest
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("purpose =", "porpose =", "unknown key 'porpose'; did you mean 'purpose'"),
-        (
-            "consent =",
-            "consents =",
-            r"key of \[answers\] 'consents'; did you mean 'consent'",
-        ),
-        ("dp-imed", "dp-imedd", "no policy is called 'dp-imedd'"),
-        ("repetitions = 200", "repetitions = 2", "repetitions = 2 is not allowed"),
-        ("rewards_per_person = 1", "rewards_per_person = 0", "rewards_per_person = 0"),
-        ("horizon = 2000", "", "give `horizon`"),
-        ("[environment]", "[environments]", "unknown key 'environments'"),
-        ('owner = ""', "owner = 3", "owner must be a string"),
-        ('owner = ""', "owner = ", "not well-formed TOML"),
-    ],
-)
-def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    path = tmp_path / "assessment.toml"
-    path.write_text(assessment_template().replace(old, new), encoding="utf-8")
-    with pytest.raises(ExperimentFileError, match=message):
-        read_assessment(path)
-
-
 def test_what_the_board_reads() -> None:
-    dossier = dataclasses.replace(
-        DOSSIER, rewards_per_person=3, answers={"consent": "by <letter>"}, owner="The clinic"
+    given = dataclasses.replace(
+        GIVEN, rewards_per_person=3, answers={"consent": "by <letter>"}, owner="The clinic"
     )
-    page = assessment_page(dossier, audit=FINE)
+    page = assessment_page(given, audit=FINE)
     assert page.count('class="level"') == 8
     assert "Pages &amp; &lt;prices&gt;" in page
     assert "<prices>" not in page
@@ -92,24 +53,24 @@ def test_what_the_board_reads() -> None:
         assert word not in page
 
 
-def test_the_line_of_conclusion_is_no_flattery() -> None:
-    words, good = conclusion(DOSSIER, None, FINE)
+def test_the_conclusion_is_honest() -> None:
+    words, good = conclusion(GIVEN, None, FINE)
     assert words.startswith("dp-imed gives each person ε=1 per trajectory; an audit found nothing")
     assert good
-    assert conclusion(DOSSIER, None, None)[1] is False  # not audited
+    assert conclusion(GIVEN, None, None)[1] is False  # not audited
     for verdict in ("violated", "unproved", "not examined"):
-        words, good = conclusion(DOSSIER, None, FINE._replace(verdict=verdict))
+        words, good = conclusion(GIVEN, None, FINE._replace(verdict=verdict))
         assert "do not run it" in words
         assert not good
-    bare = dataclasses.replace(DOSSIER, policy=bl.policy("ucb1", arms=2))
+    bare = dataclasses.replace(GIVEN, policy=bl.policy("ucb1", arms=2))
     assert conclusion(bare, None, None)[0].startswith("ucb1 guarantees a person nothing")
-    results = DOSSIER.simulate()
-    words, good = conclusion(DOSSIER, results, FINE)
+    results = GIVEN.simulate()
+    words, good = conclusion(GIVEN, results, FINE)
     assert "of what playing at random loses" in words
-    page = assessment_page(DOSSIER, results=results, audit=FINE)
+    page = assessment_page(GIVEN, results=results, audit=FINE)
     assert "worst of 20" in page
     assert "The winner: at 95% confidence" in page
-    weak = dataclasses.replace(DOSSIER, policy=bl.policy("dp-imed", arms=2, epsilon=0.001))
+    weak = dataclasses.replace(GIVEN, policy=bl.policy("dp-imed", arms=2, epsilon=0.001))
     assert "it hardly learns here" in conclusion(weak, weak.simulate(), FINE)[0]
 
 
@@ -135,9 +96,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_prints(tmp_path: Path) -> None:
     """Every level and the glossary on a few sheets; the last one is not empty."""
     page = tmp_path / "page.html"
-    page.write_text(
-        assessment_page(DOSSIER, results=DOSSIER.simulate(), audit=FINE), encoding="utf-8"
-    )
+    page.write_text(assessment_page(GIVEN, results=GIVEN.simulate(), audit=FINE), encoding="utf-8")
     file = tmp_path / "page.pdf"
     chromium(f"--print-to-pdf={file}", page.as_uri(), profile=tmp_path / "profile")
     assert 4 <= len(re.findall(rb"/Type\s*/Page\b", file.read_bytes())) <= 6

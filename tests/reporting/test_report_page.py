@@ -1,12 +1,9 @@
-"""Reports: what is in the page, and what a browser makes of it."""
+"""Reports: what is in the page, and how a browser displays it."""
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
-import shutil
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,100 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava._core.number_format import tick_label
 from balaclava.cli import main
 from balaclava.cli.commands.audit_command import parse_parameter
-from balaclava.errors import ResultsFileError
-from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, read_experiment
-from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.reporting import quick_audits
-from balaclava.reporting.chart_scales import Scale, fit_scale
-from balaclava.reporting.report_data import (
-    confidence_interval,
-    experiment_toml,
-    read_page_data,
-    results_page_data,
-)
+from balaclava.reporting.report_data import results_page_data
 from balaclava.reporting.report_page import LOG_NOTICE, audit_command, write_page
-from balaclava.reporting.svg_charts import LineLook
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.results import Results, Run
 from tests.browser import chromium, look, needs_browser
+from tests.reporting.invented_results import invent, outline, some_policies
 
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&"
-
-
-def invent(
-    policies: dict[str, bl.Policy],
-    *,
-    environment: Any = None,
-    repetitions: int = 4,
-    checkpoints: int = 20,
-) -> Results:
-    """Results that nobody played: curves that rise, different for each policy."""
-    world = environment or bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
-    rounds = np.arange(1, checkpoints + 1) * 50
-    results = Results.empty(
-        policies, world, horizon=int(rounds[-1]), seed=7, checkpoints=rounds.astype(np.int64)
-    )
-    rng = np.random.default_rng(1)
-    for i, label in enumerate(policies):
-        for repetition in range(repetitions):
-            regret = (i + 1) * np.cumsum(rng.random(checkpoints))
-            pulls = rng.multinomial(results.horizon, np.full(world.arms, 1 / world.arms))
-            results.add(Run(label, repetition, regret, pulls))
-    return results
-
-
-def some_policies() -> dict[str, bl.Policy]:
-    return {
-        "ucb1": bl.policy("ucb1", arms=3),
-        "mild": bl.policy("dp-imed", arms=3, epsilon=1.0),
-        "strict": bl.policy("dp-imed", arms=3, epsilon=0.1),
-        "each": bl.policy("dp-ftpl-new", arms=3, epsilon=0.5, delta=1e-6, horizon=1000),
-        "local": bl.policy("ldp-ucb-bernoulli", arms=3, epsilon=2.0),
-    }
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    invent(some_policies()).save(tmp_path / "some.parquet")
-    return write_page(tmp_path / "some.parquet", tmp_path / "some.html")
-
-
-class Outline(HTMLParser):
-    """Checks that tags are closed as they were opened; collects headings and text."""
-
-    VOID = ("meta", "input", "path", "br")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.text += data
-
-
-def outline(page: Path) -> Outline:
-    parsed = Outline()
-    parsed.feed(page.read_text(encoding="utf-8"))
-    assert parsed.open == []
-    return parsed
 
 
 def test_what_is_in_it(page: Path) -> None:
@@ -231,54 +144,6 @@ def test_no_reward_of_a_log(tmp_path: Path) -> None:
     assert "Results do not contain rewards" in text
 
 
-def test_the_recipe_gives_the_same_experiment(tmp_path: Path) -> None:
-    inner = bl.environment("gaussian", means=[0.0, 1.0])
-    world = bl.environment(
-        "contaminated", inner=inner, fraction=0.1, outliers={"kind": "point", "value": 9.0}
-    )
-    policies = {
-        'odd "label"\n\\ é': bl.policy("ucb1", arms=2, radius_scale=0.5),
-        "gauss": bl.policy("thompson-gauss", arms=2),
-    }
-    results = invent(policies, environment=world)
-    file = tmp_path / "again.toml"
-    file.write_text(experiment_toml(results), encoding="utf-8")
-    experiment = read_experiment(file)
-    assert experiment.policies == policies
-    assert experiment.environment == world
-    assert (experiment.horizon, experiment.repetitions, experiment.seed) == (1000, 4, 7)
-
-
-def test_sweep(tmp_path: Path) -> None:
-    def experiment(arms: int, horizon: int) -> SimulationSetting:
-        world = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, arms))
-        policies: dict[str, bl.Policy] = {"ucb1": bl.policy("ucb1", arms=arms)}
-        return SimulationSetting(
-            policies, world, horizon, 3, seed=1, environment_label=f"{arms} arms"
-        )
-
-    plan = ExperimentPlan("both", (experiment(2, 100), experiment(2, 300), experiment(3, 100)))
-    run_sweep(plan, tmp_path / "sweep")
-    story = read_page_data(tmp_path / "sweep")
-    assert [panel.heading for panel in story.panels] == [
-        "2 arms, 100 rounds",
-        "2 arms, 300 rounds",
-        "3 arms, 100 rounds",
-    ]
-    answer = CliRunner().invoke(main, ["report", str(tmp_path / "sweep")])
-    assert answer.exit_code == 0, answer.output
-    parsed = outline(tmp_path / "sweep" / "report.html")
-    assert parsed.text.count("2 arms, 300 rounds") >= 2  # a heading and a link to it
-    assert "not finished" not in parsed.text
-    next((tmp_path / "sweep" / "cells").iterdir()).unlink()
-    story = read_page_data(tmp_path / "sweep")
-    assert len(story.panels) == 2
-    assert "2 of 3 cells are" in story.remarks[0]
-    shutil.rmtree(tmp_path / "sweep" / "cells")
-    with pytest.raises(ResultsFileError, match="no repetition of the sweep is finished"):
-        read_page_data(tmp_path / "sweep")
-
-
 def test_command(tmp_path: Path) -> None:
     invent(some_policies()).save(tmp_path / "results.parquet")
     answer = CliRunner().invoke(main, ["report", str(tmp_path / "results.parquet")])
@@ -350,36 +215,6 @@ def test_the_audit_command_names_what_is_not_usual() -> None:
         given[key] = number
     assert set(given) == {"arms", "epsilon", "horizon", "radius_scale", "reward_range"}
     assert bl.policy("dp-se", **given) == policy
-
-
-def test_confidence_interval() -> None:
-    """Student's quantile for three degrees of freedom is 3.1824."""
-    values = np.array([1.0, 2.0, 3.0, 4.0])
-    reach = 3.182446 * math.sqrt(5 / 3) / 2
-    assert confidence_interval(values) == pytest.approx((2.5 - reach, 2.5 + reach), rel=1e-6)
-    assert math.isnan(confidence_interval(values[:1])[0])
-
-
-def test_scales() -> None:
-    assert fit_scale("linear", [3.0, 12.0]) == Scale("linear", 0.0, 12.0)
-    assert (
-        fit_scale("linear", [-2.0, 5.0]).low == -2.0
-    )  # own loss may be below that of the best arm
-    assert fit_scale("log", [0.0, -1.0, 4.0, 400.0]) == Scale("log", 4.0, 400.0)
-    assert fit_scale("log", [1e-30, 1.0]).low == 1e-6
-    assert fit_scale("log", []).low < fit_scale("log", []).high
-    assert fit_scale("linear", [0.0]).high == 1.0
-    assert fit_scale("log", [5.0]).ticks()
-    for scale in (Scale("linear", 0, 70), Scale("log", 3, 8), Scale("log", 0.02, 9e5)):
-        ticks = scale.ticks()
-        assert 3 <= len(ticks) <= 9
-        assert all(scale.low <= tick <= scale.high for tick in ticks)
-        assert len({tick_label(tick) for tick in ticks}) == len(ticks)
-    assert Scale("log", 1, 100)(0.0) == 0.0  # at the edge, not at minus infinity
-
-
-def test_fifty_policies_look_different() -> None:
-    assert len({LineLook(i).css for i in range(84)}) == 84
 
 
 # What is drawn: everything visible, with a size, inside the page.

@@ -1,0 +1,85 @@
+"""What the pictures of all figures share, and panels of regret curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES, Band, plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from balaclava.simulation.results import Results
+
+# Beyond the colours of `results.plot`: two more that remain distinct for colour-blind readers.
+_MORE_COLOURS = (*COLOURS, "#332288", "#8C564B")
+_MARKERS = "o^sDvPX*"
+
+
+def new_picture(title: str, width: float, height: float) -> Figure:
+    """An empty picture with its title; width and height in inches."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(width, height), layout="constrained", dpi=110)
+    picture.suptitle(title, fontsize=12, x=0.01, ha="left")
+    return picture
+
+
+def frame_axes(ax: Axes, *, log: bool = True) -> None:
+    """Give axes a light frame and, by default, logarithmic scales."""
+    if log:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+
+
+def legend_below(ax: Axes) -> None:
+    """Draw the legend of axes below them."""
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), frameon=False, fontsize=8)
+
+
+def line_look(i: int) -> dict[str, Any]:
+    """Colour, line and marker of the i-th policy."""
+    return {
+        "color": _MORE_COLOURS[i % len(_MORE_COLOURS)],
+        "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
+        "marker": _MARKERS[i % len(_MARKERS)],
+    }
+
+
+def regret_panels(
+    panels: Mapping[str, Results],
+    headings: Mapping[str, str],
+    title: str,
+    band: Band = (0.1, 0.9),
+) -> Figure:
+    """Regret curves, two panels in a row, with a legend to the right of each."""
+    from matplotlib.ticker import MaxNLocator
+
+    rows = math.ceil(len(panels) / 2)
+    figure = new_picture(title, 17, 0.6 + 4.2 * rows)
+    axes = figure.subplots(rows, 2, squeeze=False).ravel()
+    for ax, (letter, results) in zip(axes, panels.items(), strict=False):
+        plot(results, ax=ax, log_regret=True, band=band)
+        ax.set_xlim(0, results.horizon)
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+        ax.set_title(f"({letter}) {headings[letter]}", fontsize=10, loc="left")
+        ax.set_ylabel("regret (sum of gaps, log scale)")
+        drawn = ax.get_legend()
+        ax.legend(
+            drawn.legend_handles,
+            [text.get_text() for text in drawn.get_texts()],
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1.0),
+            frameon=False,
+            handlelength=3.2,
+            fontsize=8,
+        )
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    return figure

@@ -1,0 +1,57 @@
+"""The file behind the page for a review board."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import balaclava as bl
+from balaclava.errors import ExperimentFileError
+from balaclava.reporting.assessment_input import (
+    assessment_template,
+    read_assessment,
+)
+from balaclava.reporting.nist_levels import nist_levels
+
+POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
+
+
+def test_the_template_asks_every_question(tmp_path: Path) -> None:
+    path = tmp_path / "assessment.toml"
+    path.write_text(assessment_template(), encoding="utf-8")
+    given = read_assessment(path)
+    asked = {key for level in nist_levels(POLICY, 1, None) for key in level.questions}
+    assert set(given.answers) == asked
+    assert given.policy.name == "dp-imed"
+    assert re.fullmatch("[0-9a-f]{64}", given.digest)
+    path.write_text(
+        assessment_template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8"
+    )
+    assert read_assessment(path).digest != given.digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("purpose =", "porpose =", "unknown key 'porpose'; did you mean 'purpose'"),
+        (
+            "consent =",
+            "consents =",
+            r"key of \[answers\] 'consents'; did you mean 'consent'",
+        ),
+        ("dp-imed", "dp-imedd", "no policy is called 'dp-imedd'"),
+        ("repetitions = 200", "repetitions = 2", "repetitions = 2 is not allowed"),
+        ("rewards_per_person = 1", "rewards_per_person = 0", "rewards_per_person = 0"),
+        ("horizon = 2000", "", "give `horizon`"),
+        ("[environment]", "[environments]", "unknown key 'environments'"),
+        ('owner = ""', "owner = 3", "owner must be a string"),
+        ('owner = ""', "owner = ", "not well-formed TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "assessment.toml"
+    path.write_text(assessment_template().replace(old, new), encoding="utf-8")
+    with pytest.raises(ExperimentFileError, match=message):
+        read_assessment(path)

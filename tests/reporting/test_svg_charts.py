@@ -1,0 +1,9 @@
+"""Looks of lines."""
+
+from __future__ import annotations
+
+from balaclava.reporting.svg_charts import LineLook
+
+
+def test_fifty_policies_look_different() -> None:
+    assert len({LineLook(i).css for i in range(84)}) == 84
