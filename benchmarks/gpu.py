@@ -31,7 +31,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.simulation.engine import checkpoint_rounds
 from balaclava.simulation.gpu import device_loop
-from balaclava.simulation.gpu.launches import Group, Order
+from balaclava.simulation.gpu.launches import GameBatch, LaunchGroup
 
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 MANY = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 101))
@@ -93,12 +93,14 @@ def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
     ]
 
 
-def compiled(policy: bl.Policy, world: bl.Environment, games: int, horizon: int) -> Group:
+def compiled(policy: bl.Policy, world: bl.Environment, games: int, horizon: int) -> LaunchGroup:
     """So many games of a pair, ready to be played."""
-    return Group([Order(policy.name, policy, world, checkpoint_rounds(1, horizon), games, 1)])
+    return LaunchGroup(
+        [GameBatch(policy.name, policy, world, checkpoint_rounds(1, horizon), games, 1)]
+    )
 
 
-def timed(group: Group) -> tuple[float, np.ndarray]:
+def timed(group: LaunchGroup) -> tuple[float, np.ndarray]:
     """Steps a second, the first launch apart, and the final regrets."""
     spent: list[tuple[float, int]] = []
     (runs,) = group.play(lambda n: spent.append((time.perf_counter(), n)))
@@ -142,17 +144,18 @@ def measure_limit(
 ) -> tuple[str, ...]:
     """The cells of a row, with so many registers of a thread at most."""
     device_loop._loops.clear()
-    usual, device_loop.REGISTERS = device_loop.REGISTERS, limit
+    usual, device_loop.MOST_REGISTERS = device_loop.MOST_REGISTERS, limit
     try:
         group = compiled(policy, world, games, horizon)
     finally:
-        device_loop.REGISTERS = usual
+        device_loop.MOST_REGISTERS = usual
     (kernel,) = group._loop.overloads.values()
     rate, regret = timed(group)
+    threads = device_loop.BLOCK_THREADS
     return (
         *(policy.name, str(policy.arms), str(limit), str(kernel.regs_per_thread)),
         str(kernel.local_mem_per_thread),
-        f"{kernel.max_cooperative_grid_blocks(device_loop.THREADS) * device_loop.THREADS:,}",
+        f"{kernel.max_cooperative_grid_blocks(threads) * threads:,}",
         *(f"{games:,}", f"{horizon:,}", f"{rate:.2e}", f"{regret.mean():,.1f}"),
     )
 

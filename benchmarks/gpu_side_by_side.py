@@ -22,7 +22,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.simulation.gpu import device_states
 from balaclava.simulation.gpu.device_memory import DeviceMemory
-from balaclava.simulation.gpu.launches import Order, play_orders
+from balaclava.simulation.gpu.launches import GameBatch, play_batches
 
 GAMES = 90
 EVERYTHING, NOTHING = 1 << 40, 0  # bytes of an array up to which a host lays it out
@@ -35,30 +35,30 @@ WAYS = {
 HEADS = ("", "one group", "groups", *(f"all, {way}" for way in WAYS))
 
 
-def orders(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> list[Order]:
+def orders(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> list[GameBatch]:
     """So many groups of a policy."""
     world = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, arms))
     policy = bl.policy(name, arms=arms, **parameters)
-    return [Order(name, policy, world, np.array([rounds + i]), GAMES, 1) for i in range(count)]
+    return [GameBatch(name, policy, world, np.array([rounds + i]), GAMES, 1) for i in range(count)]
 
 
 @contextmanager
 def engine_that(keeps: bool, sends: int) -> Iterator[None]:
     """Keeps memory until all groups are done or not, and lays out such arrays by the host."""
-    keep, sent = DeviceMemory.keep, device_states._SENT
+    keep, sent = DeviceMemory.keep, device_states._MOST_SENT_BYTES
     if not keeps:
         DeviceMemory.keep = lambda memory, arrays: None  # type: ignore[method-assign]
-    device_states._SENT = sends
+    device_states._MOST_SENT_BYTES = sends
     try:
         yield
     finally:
-        DeviceMemory.keep, device_states._SENT = keep, sent  # type: ignore[method-assign]
+        DeviceMemory.keep, device_states._MOST_SENT_BYTES = keep, sent  # type: ignore[method-assign]
 
 
-def seconds(groups: list[Order]) -> float:
+def seconds(groups: list[GameBatch]) -> float:
     """Until all of them are done, side by side."""
     began = time.perf_counter()
-    for _ in play_orders(groups, lambda rounds: None):
+    for _ in play_batches(groups, lambda rounds: None):
         pass
     return time.perf_counter() - began
 

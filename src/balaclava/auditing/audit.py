@@ -29,7 +29,7 @@ from balaclava.policies.base import Policy
 from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, chosen_device
 from balaclava.simulation.feedback import PROMPT
-from balaclava.simulation.gpu.device import unusable
+from balaclava.simulation.gpu.device import device_error
 
 # Defaults that keep an audit within seconds.
 _AUDIT_ROUNDS = 16_000_000  # of all games together
@@ -201,7 +201,7 @@ def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:
         return False
     if isinstance(policy, ContextualPolicy):
         if device == "cuda":
-            raise unusable("contexts are drawn on the CPU alone")
+            raise device_error("environments with contexts are for the CPU only")
         return False
     return chosen_device(device, PROMPT) == "cuda"
 

@@ -23,7 +23,7 @@ from balaclava.experiments.sweep import Cell, gpu_software, sources
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import Device, Progress, chosen_device, repetition_player
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.gpu.device import gpu_fault, unusable
+from balaclava.simulation.gpu.device import device_error, gpu_fault
 from balaclava.simulation.results import Run
 from balaclava.simulation.results_file import versions
 
@@ -53,10 +53,10 @@ def play_part(
     """The task: runs on a worker."""
     _require_same(expected, software())
     if chosen_device(device, feedback, winners, environment) == "cuda":
-        from balaclava.simulation.gpu.launches import some_on_device
+        from balaclava.simulation.gpu.launches import play_repetitions
 
         pair = policy.name, policy, environment
-        return list(some_on_device(*pair, checkpoints, seed, repetitions))
+        return list(play_repetitions(*pair, checkpoints, seed, repetitions))
     play = repetition_player(
         policy.name, policy, environment, checkpoints, seed, feedback, winners=winners
     )
@@ -210,7 +210,7 @@ def _require_workers(client: Any, address: str, timeout: float, expected: dict[s
 def _require_gpus(client: Any) -> None:
     for worker, fault in client.run(gpu_fault).items():
         if fault:
-            raise unusable(f"the worker at {worker}: {fault}")
+            raise device_error(f"the worker at {worker}: {fault}")
 
 
 def _require_same(

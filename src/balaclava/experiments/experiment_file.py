@@ -74,7 +74,7 @@ from balaclava.simulation.engine import (
     simulate,
 )
 from balaclava.simulation.feedback import PROMPT, Feedback
-from balaclava.simulation.gpu.device import refusal, unusable
+from balaclava.simulation.gpu.device import device_error, gpu_refusal
 from balaclava.simulation.results import Results
 
 _NUMBERS = {"horizon": 1, "repetitions": 1, "seed": 0}  # each with the smallest allowed
@@ -157,9 +157,9 @@ class ExperimentPlan:
 def require_played(experiment: SimulationSetting) -> None:
     """Refuse what no GPU plays, whether there is one or not."""
     if experiment.device == "cuda":
-        fault = refusal(experiment.environment, experiment.feedback, experiment.winners)
+        fault = gpu_refusal(experiment.environment, experiment.feedback, experiment.winners)
         if fault:
-            raise unusable(f"{fault} ({experiment.environment_label})")
+            raise device_error(f"{fault} ({experiment.environment_label})")
 
 
 def _require_estimates(policies: Iterable[Policy]) -> None:

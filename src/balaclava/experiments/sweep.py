@@ -47,7 +47,7 @@ from balaclava.simulation.engine import (
     require_compatible,
 )
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.gpu.device import compiler_version
+from balaclava.simulation.gpu.device import numba_cuda_version
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.results_file import (
     RecordedEnvironment,
@@ -550,7 +550,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 def gpu_software() -> dict[str, str]:
     """What numbers from a GPU depend on besides."""
-    return {"numba-cuda": compiler_version(), "sources for a GPU": sources(("simulation/gpu",))}
+    return {"numba-cuda": numba_cuda_version(), "sources for a GPU": sources(("simulation/gpu",))}
 
 
 @functools.cache

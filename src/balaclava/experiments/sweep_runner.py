@@ -33,7 +33,7 @@ from balaclava.simulation.engine import (
     available_cores,
     repetition_player,
 )
-from balaclava.simulation.gpu.device import gpu_fault, unusable
+from balaclava.simulation.gpu.device import device_error, gpu_fault
 from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.results import Run
 
@@ -121,7 +121,7 @@ def _require_gpu(sweep: Sweep) -> None:
         return
     fault = gpu_fault()
     if fault and any(c.device == "cuda" and cell_state(c) != "done" for c in sweep.cells):
-        raise unusable(fault)
+        raise device_error(fault)
 
 
 def _discard_damaged(sweep: Sweep) -> None:
@@ -199,15 +199,15 @@ def _batches(work: Work) -> Iterator[Work]:
 
 def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[Cell, list[Run]]]:
     """These repetitions of cells, side by side; `report` is told of further rounds."""
-    from balaclava.simulation.gpu.launches import orders_of, play_orders
+    from balaclava.simulation.gpu.launches import game_batches, play_batches
 
     cells, orders = [], []
     for cell, repetitions in work:
         pair = cell.policy.name, cell.policy, cell.environment
-        for order in orders_of(*pair, cell.checkpoints, cell.seed, repetitions):
+        for order in game_batches(*pair, cell.checkpoints, cell.seed, repetitions):
             cells.append(cell)
             orders.append(order)
-    for number, run in play_orders(orders, report):
+    for number, run in play_batches(orders, report):
         yield cells[number], [run]
 
 

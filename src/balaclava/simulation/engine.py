@@ -170,9 +170,9 @@ def play(
         place = chosen_device(device, results.feedback, winners, results.environment)
         results.device = place
         if place == "cuda":
-            from balaclava.simulation.gpu.launches import fill
+            from balaclava.simulation.gpu.launches import play_results
 
-            fill([(results, repetitions)], progress)
+            play_results([(results, repetitions)], progress)
         else:
             for run in _runs_on_threads(results, repetitions, workers, winners, progress):
                 results.add(run)
@@ -216,11 +216,11 @@ def chosen_device(
     check("device", device, Device)
     if device == "cpu":
         return "cpu"
-    from balaclava.simulation.gpu.device import gpu_fault, refusal, unusable
+    from balaclava.simulation.gpu.device import device_error, gpu_fault, gpu_refusal
 
-    fault = refusal(environment, feedback, winners) or gpu_fault()
+    fault = gpu_refusal(environment, feedback, winners) or gpu_fault()
     if device == "cuda" and fault:
-        raise unusable(fault)
+        raise device_error(fault)
     return "cpu" if fault else "cuda"
 
 

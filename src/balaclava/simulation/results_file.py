@@ -32,7 +32,7 @@ from balaclava.errors import (
 )
 from balaclava.policies.base import POLICIES
 from balaclava.simulation.feedback import Feedback
-from balaclava.simulation.gpu.device import compiler_version
+from balaclava.simulation.gpu.device import numba_cuda_version
 from balaclava.simulation.results import Results, Run
 
 RESULTS_SCHEMA = 1  # version of the format; raise it when a reader must change
@@ -220,7 +220,7 @@ def versions(device: str = "cpu") -> dict[str, str]:
         "numpy": np.__version__,
         "numba": version("numba"),
         "python": platform.python_version(),
-        **({"numba-cuda": compiler_version()} if device == "cuda" else {}),
+        **({"numba-cuda": numba_cuda_version()} if device == "cuda" else {}),
     }
 
 

@@ -69,12 +69,12 @@ def simulate_all(
     places = [chosen_device(device, feedback, environment=s.environment) for s in simulations]
     on_gpu = [number for number, place in enumerate(places) if place == "cuda"]
     if on_gpu:
-        from balaclava.simulation.gpu.launches import fill
+        from balaclava.simulation.gpu.launches import play_results
 
         for number in on_gpu:
             plans[number].device = "cuda"
         try:
-            fill([(plans[n], simulations[n].repetitions) for n in on_gpu], further(0))
+            play_results([(plans[n], simulations[n].repetitions) for n in on_gpu], further(0))
         except KeyboardInterrupt:
             raise Interrupted(plans[on_gpu[0]]) from None
         before = sum(simulations[n].rounds for n in on_gpu)

@@ -294,7 +294,7 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
         with pytest.raises(IncompatibleError, match=words):
             bl.simulate(policy, place, **kinds)
     assert chosen_device("auto", PROMPT, False, world) == "cpu"
-    with pytest.raises(DeviceError, match="contexts are drawn on the CPU alone"):
+    with pytest.raises(DeviceError, match="environments with contexts are for the CPU only"):
         chosen_device("cuda", PROMPT, False, world)
 
 

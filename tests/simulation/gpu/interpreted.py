@@ -135,16 +135,16 @@ def install(patch: pytest.MonkeyPatch, bank: Bank | None = None) -> None:
     patch.setitem(sys.modules, "numba.cuda", cuda)
     patch.setattr(numba, "cuda", cuda, raising=False)
     patch.setattr(device, "gpu_fault", lambda: "")
-    patch.setattr(device_loop, "make_kernels_known", lambda: None)
+    patch.setattr(device_loop, "register_kernels", lambda: None)
     patch.setattr(device_loop, "_loops", {})
-    patch.setattr(launches, "_LOOK", 0.0)
+    patch.setattr(launches, "_POLL_SECONDS", 0.0)
 
 
 def by_hand(
     policy: bl.Policy, world: bl.Environment, rounds: np.ndarray, repetition: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Regret at some rounds and pulls at the end: a game as `gpu.device_loop` describes it."""
-    key, (begin, choose, learn, _) = device_loop.key_of(seed), policy.kernels
+    key, (begin, choose, learn, _) = device_loop.philox_key(seed), policy.kernels
     params, constants, prepare = policy.constants(), world.constants(), policy.prepare()
     state, total, pulls, history = begin(params), 0.0, np.zeros(policy.arms, np.int64), []
     rng, world_rng = (Stream(key, 2 * repetition + n, philox_draws.new_stream()) for n in (0, 1))

@@ -12,8 +12,8 @@ import balaclava as bl
 from balaclava.auditing.games.device_games import make_count, state_of
 from balaclava.auditing.scenario import plain_scenario
 from balaclava.simulation.gpu import philox_draws
-from balaclava.simulation.gpu.device_loop import make_kernels_known, make_play, set_up
-from balaclava.simulation.gpu.device_states import access_of, mapped
+from balaclava.simulation.gpu.device_loop import make_device_play, register_kernels, set_up
+from balaclava.simulation.gpu.device_states import map_arrays, state_access
 
 
 class Hopper(NamedTuple):
@@ -38,14 +38,14 @@ def pretended_device() -> Iterator[None]:
 def to_ptx(policy: bl.Policy, environment: bl.Environment, pairs: int = 1) -> str:
     """The loop of a pair, or of several alike, in NVIDIA's assembly."""
     games = set_up(pairs * [(policy, environment)], pairs * [0], 2, np.ascontiguousarray)
-    play = make_play(policy, environment, pairs > 1)
+    play = make_device_play(policy, environment, pairs > 1)
     return compiled_to_ptx(play, 2, 1, 1, 0, 0, 0, *games)
 
 
 def audit_to_ptx(policy: bl.Policy) -> str:
     """The loop of an audit's games in NVIDIA's assembly."""
     origin = state_of(policy)
-    states = mapped(origin, lambda array: np.stack([array, array], axis=-1))
+    states = map_arrays(origin, lambda array: np.stack([array, array], axis=-1))
     life = plain_scenario(policy, np.zeros((2, policy.arms)))
     contexts = np.zeros(1) if life.contexts is None else np.ascontiguousarray(life.contexts)
     histogram = np.zeros((1, 3, 2, 1, 3), np.uint64)
@@ -76,10 +76,10 @@ def counter_of_tails(law: str) -> Callable[..., None]:
     """A loop on the device that counts draws beyond limits: of Laplace, normal or beta noise."""
     from numba import cuda, uint64
 
-    make_kernels_known()
+    register_kernels()
     laplace, normal, beta = philox_draws.laplace, philox_draws.normal, philox_draws.beta
     is_laplace, is_normal = law == "laplace", law == "normal"
-    view = access_of(philox_draws.new_stream(), 64).view
+    view = state_access(philox_draws.new_stream(), 64).view
 
     def count(draws: int, low: Any, high: Any, memories: Any, counts: Any) -> None:
         thread = cuda.grid(1)

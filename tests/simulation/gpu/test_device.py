@@ -16,7 +16,7 @@ from scipy import stats
 import balaclava as bl
 from balaclava.errors import DeviceError
 from balaclava.simulation.feedback import PROMPT
-from balaclava.simulation.gpu.device import gpu_fault, refusal
+from balaclava.simulation.gpu.device import gpu_fault, gpu_refusal
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.ptx import counter_of_tails
 
@@ -24,7 +24,7 @@ needs_gpu = pytest.mark.skipif(bool(gpu_fault()), reason=gpu_fault() or "there i
 POLICIES = {
     entry.name: entry.policy
     for entry in bl.list_policies()
-    if not refusal(matching_environment(examples(entry.policy)[0]), PROMPT)
+    if not gpu_refusal(matching_environment(examples(entry.policy)[0]), PROMPT)
 }
 NINE = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 9))
 
@@ -95,8 +95,8 @@ def test_results_depend_on_the_seed_alone(monkeypatch):
     policy = bl.policy("dp-imed", arms=9, epsilon=1.0)
     expected = regrets(policy, NINE, 500, "cuda")
     monkeypatch.setattr(launches, "_MOST_GAMES", 77)
-    monkeypatch.setattr(launches, "_SECONDS", 1e-5)
-    monkeypatch.setattr(device_loop, "THREADS", 32)
+    monkeypatch.setattr(launches, "_LAUNCH_SECONDS", 1e-5)
+    monkeypatch.setattr(device_loop, "BLOCK_THREADS", 32)
     assert np.array_equal(regrets(policy, NINE, 500, "cuda"), expected)
 
 
@@ -114,7 +114,7 @@ def test_pairs_that_are_played_together_are_played_as_alone(monkeypatch):
     worlds = [NINE, bl.environment("bernoulli", means=np.linspace(0.8, 0.1, 9))]
     how = {"seed": 5, "checkpoints": 3, "device": "cuda"}
     both = list(simulate_all([Simulation(policies, world, 600, 70) for world in worlds], **how))
-    monkeypatch.setattr(launches, "_SPREAD", 1)  # no threads between games
+    monkeypatch.setattr(launches, "_SPARSE_THREADS", 1)  # no threads between games
     for world, together in zip(worlds, both, strict=True):
         for label, policy in policies.items():
             alone = played(policy, world, 70, "cuda")
@@ -129,12 +129,12 @@ def test_large_states_are_laid_out_on_the_device_as_small_ones_on_the_host(monke
 
     from balaclava.simulation.gpu import device_states
 
-    monkeypatch.setattr(device_states, "_SENT", 0)
+    monkeypatch.setattr(device_states, "_MOST_SENT_BYTES", 0)
     draws = np.random.default_rng(3).integers(0, 256, (3, 5, 2))
     for kind in (np.int64, np.float64, np.bool_, np.uint8):
         array = draws.astype(kind)
-        there = device_states.spread_on_device(array, 70, cuda.stream()).copy_to_host()
-        assert np.array_equal(there, device_states.spread(array, 70))
+        there = device_states.repeat_on_device(array, 70, cuda.stream()).copy_to_host()
+        assert np.array_equal(there, device_states.repeat_per_game(array, 70))
 
 
 @needs_gpu
@@ -155,12 +155,12 @@ def test_an_error_in_one_pair_stops_all():
 def test_a_sweep_that_goes_on_ends_with_the_same_runs(tmp_path):
     from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
     from balaclava.experiments.sweep_runner import run_sweep
-    from balaclava.simulation.gpu.launches import some_on_device
+    from balaclava.simulation.gpu.launches import play_repetitions
 
     policy = bl.policy("ucb1", arms=9)
     whole = regrets(policy, NINE, 12, "cuda")
     rounds = np.array([200, 400, 600])
-    some = list(some_on_device("it", policy, NINE, rounds, 5, [0, 3, 4, 11]))
+    some = list(play_repetitions("it", policy, NINE, rounds, 5, [0, 3, 4, 11]))
     assert [run.repetition for run in some] == [0, 3, 4, 11]
     assert all(np.array_equal(run.regret, whole[run.repetition]) for run in some)
     experiment = SimulationSetting({"it": policy}, NINE, 600, 12, 5, [200, 400, 600], device="cuda")
@@ -181,7 +181,7 @@ def test_quantiles_agree_with_the_cpu():
 @pytest.mark.skipif(not gpu_fault(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so():
     policy = bl.policy("ucb1", arms=9)
-    with pytest.raises(DeviceError, match="device = 'cpu' plays the same"):
+    with pytest.raises(DeviceError, match="use device = 'cpu'"):
         regrets(policy, NINE, 2, "cuda")
     assert np.array_equal(regrets(policy, NINE, 2, "auto"), regrets(policy, NINE, 2, "cpu"))
 
@@ -209,7 +209,7 @@ def test_the_list_of_what_is_played_is_true():
     }
     expected: dict[tuple[str, str], set[str]] = {}
     for (kind, name), world in worlds.items():
-        reason = refusal(world, PROMPT)
+        reason = gpu_refusal(world, PROMPT)
         verdict = f"refused: {reason}" if reason else "played"
         expected.setdefault((kind, verdict), set()).add(name)
     page = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")
@@ -224,25 +224,27 @@ def test_the_list_of_what_is_played_is_true():
 
 def test_where_a_state_is_kept_while_it_is_played():
     """Single numbers in registers, small arrays in shared memory, large ones where they are."""
-    from balaclava.simulation.gpu.device_loop import state_of
-    from balaclava.simulation.gpu.device_states import source_of
+    from balaclava.simulation.gpu.device_loop import initial_state
+    from balaclava.simulation.gpu.device_states import access_source
 
-    small, large = (source_of(state_of(bl.policy("ucb1", arms=arms)), 64) for arms in (9, 101))
+    small, large = (
+        access_source(initial_state(bl.policy("ucb1", arms=arms)), 64) for arms in (9, 101)
+    )
     assert "own2 = cuda.local.array((1,), kind2)" in small
     assert "cuda.shared.array((64, 9), kind6)[lane, :9]" in small
     assert "states[3][0][0][:, game]" not in small
-    epochs = source_of(state_of(bl.policy("dp-se", arms=2, epsilon=1.0, horizon=100)), 64)
+    epochs = access_source(initial_state(bl.policy("dp-se", arms=2, epsilon=1.0, horizon=100)), 64)
     assert "cuda.shared.array((64, 2, 2), kind8)[lane]" in epochs  # two axes keep their lengths
     assert "shared" not in large
     assert "states[3][0][0][:, game]" in large
 
 
 def test_what_is_left_of_a_cell_is_played_in_stretches():
-    from balaclava.simulation.gpu.launches import stretches
+    from balaclava.simulation.gpu.launches import consecutive_ranges
 
-    assert list(stretches([])) == []
-    assert list(stretches([3])) == [(3, 1)]
-    assert list(stretches([0, 2, 3, 7])) == [(0, 1), (2, 2), (7, 1)]
+    assert list(consecutive_ranges([])) == []
+    assert list(consecutive_ranges([3])) == [(3, 1)]
+    assert list(consecutive_ranges([0, 2, 3, 7])) == [(0, 1), (2, 2), (7, 1)]
 
 
 MECHANISMS = {"laplace": stats.laplace(), "normal": stats.norm(), "beta": stats.beta(2.5, 40.0)}
@@ -256,12 +258,12 @@ def test_the_noise_of_privacy_at_its_tails(law):
     from numba import cuda
 
     from balaclava.simulation.gpu import philox_draws
-    from balaclava.simulation.gpu.device_states import mapped
+    from balaclava.simulation.gpu.device_states import map_arrays
 
     draws, threads = 3_815, 1 << 18
     chances = np.array([1e-3, 1e-5, 1e-7])
     low, high = MECHANISMS[law].ppf(chances / 2), MECHANISMS[law].isf(chances / 2)
-    memories = mapped(
+    memories = map_arrays(
         philox_draws.new_stream(),
         lambda array: cuda.to_device(np.repeat(array[:, None], threads, 1)),
     )

@@ -17,7 +17,7 @@ from balaclava.errors import PolicyError
 from balaclava.experiments import sweep_runner
 from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
 from balaclava.simulation.gpu import launches
-from balaclava.simulation.gpu.launches import some_on_device
+from balaclava.simulation.gpu.launches import play_repetitions
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.interpreted import Bank, by_hand, install
@@ -25,9 +25,9 @@ from tests.simulation.gpu.interpreted import Bank, by_hand, install
 CLASSES = {entry.name: entry.policy for entry in bl.list_policies()}
 SHAPES = {
     "as it is": {},
-    "short launches": {"_FIRST_LAUNCH": 1, "_SECONDS": 0.0},
+    "short launches": {"_FIRST_LAUNCH_ROUNDS": 1, "_LAUNCH_SECONDS": 0.0},
     "one game after the other": {"_MOST_GAMES": 1},
-    "no threads between games": {"_SPREAD": 1},
+    "no threads between games": {"_SPARSE_THREADS": 1},
 }
 ROUNDS = np.array([1, 3, 100])
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.9])
@@ -62,7 +62,7 @@ def test_a_game_depends_on_its_seed_alone(name, shape, monkeypatch):
 
 def test_any_repetition_is_played_alone():
     policy, far = bl.policy("ucb1", arms=3), 2**33
-    runs = list(some_on_device("it", policy, WORLD, ROUNDS, 5, [0, 1, far]))
+    runs = list(play_repetitions("it", policy, WORLD, ROUNDS, 5, [0, 1, far]))
     assert [run.repetition for run in runs] == [0, 1, far]
     for run in runs:
         requires_the_same(run, policy, WORLD, 5)

@@ -17,8 +17,8 @@ from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import IncompatibleError, ParameterError, PolicyError
 from balaclava.simulation.engine import require_compatible
 from balaclava.simulation.feedback import PROMPT
-from balaclava.simulation.gpu.device import refusal
-from balaclava.simulation.gpu.device_states import mapped
+from balaclava.simulation.gpu.device import gpu_refusal
+from balaclava.simulation.gpu.device_states import map_arrays
 from balaclava.simulation.gpu.philox_draws import new_stream
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.ptx import audit_to_ptx, compiled_to_ptx, counter_of_tails, to_ptx
@@ -29,13 +29,13 @@ pytest.importorskip("cuda.bindings")
 POLICIES = {
     entry.name: entry.policy
     for entry in bl.list_policies()
-    if not refusal(matching_environment(examples(entry.policy)[0]), PROMPT)
+    if not gpu_refusal(matching_environment(examples(entry.policy)[0]), PROMPT)
 }
 ENVIRONMENTS = {
     entry.name: world
     for entry in bl.list_environments()
     for world in examples(entry.environment)
-    if not refusal(world, PROMPT)
+    if not gpu_refusal(world, PROMPT)
 }
 
 
@@ -115,7 +115,7 @@ def test_a_policy_that_cannot_be_compiled_is_refused_with_the_reason(choose, rea
 @pytest.mark.slow
 @pytest.mark.parametrize("law", ["laplace", "normal", "beta"])
 def test_what_counts_tails_compiles(law):
-    memories = mapped(new_stream(), lambda array: np.zeros((1, 2), array.dtype))
+    memories = map_arrays(new_stream(), lambda array: np.zeros((1, 2), array.dtype))
     limits, counts = np.zeros(3), np.zeros(3, np.uint64)
     loop = counter_of_tails(law)
     assert ".entry" in compiled_to_ptx(loop, 2, limits, limits, memories, counts)

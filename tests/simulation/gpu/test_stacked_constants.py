@@ -9,10 +9,10 @@ from numba.cuda.cudadrv.error import CudaDriverError
 import balaclava as bl
 from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import DeviceError
-from balaclava.simulation.gpu.device import on_device
-from balaclava.simulation.gpu.device_loop import key_of, set_up, state_of
-from balaclava.simulation.gpu.launches import Order, _rehearse, alike, apart_of
-from balaclava.simulation.gpu.stacked_constants import kind_of, packed, picker, stacked
+from balaclava.simulation.gpu.device import device_errors
+from balaclava.simulation.gpu.device_loop import initial_state, philox_key, set_up
+from balaclava.simulation.gpu.launches import GameBatch, _rehearse, group_batches, thread_stride
+from balaclava.simulation.gpu.stacked_constants import packed, picker, stacked, value_kind
 from balaclava.testing.examples import examples
 
 CONSTANTS = {
@@ -42,7 +42,7 @@ def changed(value):
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_the_constants_of_each_pair_are_picked_again(name):
     both = CONSTANTS[name], changed(CONSTANTS[name])
-    assert kind_of(both[0], sizes=False) == kind_of(both[1], sizes=False)
+    assert value_kind(both[0], sizes=False) == value_kind(both[1], sizes=False)
     pick = picker(both[0], several=True)
     assert all(same(pick(packed(both), pair), both[pair]) for pair in (0, 1))
     assert picker(both[0], several=False)(both[1], 0) is both[1]
@@ -50,7 +50,7 @@ def test_the_constants_of_each_pair_are_picked_again(name):
 
 def order(policy, horizon=100, repetitions=5, means=(0.2, 0.5, 0.6)):
     world = bl.environment("bernoulli", means=list(means))
-    return Order("it", policy, world, np.array([horizon]), repetitions, 1)
+    return GameBatch("it", policy, world, np.array([horizon]), repetitions, 1)
 
 
 def test_pairs_that_differ_in_numbers_alone_share_a_launch():
@@ -63,16 +63,16 @@ def test_pairs_that_differ_in_numbers_alone_share_a_launch():
         order(imed[1], horizon=200),
         order(bl.policy("ucb1", arms=2), means=(0.1, 0.2)),
     ]
-    assert alike(orders) == [[4], [0, 2], [1], [3], [5]]  # the longest first
+    assert group_batches(orders) == [[4], [0, 2], [1], [3], [5]]  # the longest first
 
 
 def test_games_of_a_pair_lie_side_by_side():
     policies = [bl.policy("dp-se", arms=3, epsilon=e, horizon=10**5) for e in (0.1, 1.0)]
     pairs = [(policy, order(policy).environment) for policy in policies]
     games = set_up(pairs, [7, 8], 4, np.asarray)
-    assert games.keys.tolist() == [key_of(7), key_of(8)]
+    assert games.keys.tolist() == [philox_key(7), philox_key(8)]
     assert games.totals.size == games.faults.size == 8
-    origins = [state_of(policy) for policy in policies]
+    origins = [initial_state(policy) for policy in policies]
     assert type(games.states[3]) is type(origins[0][3])
     for pair, origin in enumerate(origins):
         for game in range(4 * pair, 4 * pair + 4):
@@ -87,7 +87,7 @@ def of_game(states, game):
 
 
 def test_few_games_are_spread_over_warps():
-    assert [apart_of(games) for games in (1, 10, 90, 512, 513, 10**6)] == [32, 32, 8, 2, 1, 1]
+    assert [thread_stride(games) for games in (1, 10, 90, 512, 513, 10**6)] == [32, 32, 8, 2, 1, 1]
 
 
 @bl.kernel
@@ -109,7 +109,10 @@ def test_a_policy_of_a_user_is_rehearsed_before_a_device_plays_it():
 
 
 def test_what_the_driver_says_is_an_error_of_ours():
-    with pytest.raises(DeviceError, match="the GPU failed: no memory; device = 'cpu'"), on_device():
+    with (
+        pytest.raises(DeviceError, match="the GPU failed: no memory; device = 'cpu'"),
+        device_errors(),
+    ):
         raise CudaDriverError("no memory")
-    with pytest.raises(ValueError, match="another"), on_device():
+    with pytest.raises(ValueError, match="another"), device_errors():
         raise ValueError("another")

@@ -19,9 +19,19 @@ from balaclava.auditing.games.compiled_games import COUNTED_ARMS, context_of_rou
 from balaclava.auditing.scenario import plain_scenario
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.device import on_device
-from balaclava.simulation.gpu.device_loop import REGISTERS, THREADS, key_of, make_kernels_known
-from balaclava.simulation.gpu.device_states import access_of, bytes_of, mapped, source_of
+from balaclava.simulation.gpu.device import device_errors
+from balaclava.simulation.gpu.device_loop import (
+    BLOCK_THREADS,
+    MOST_REGISTERS,
+    philox_key,
+    register_kernels,
+)
+from balaclava.simulation.gpu.device_states import (
+    access_source,
+    map_arrays,
+    state_access,
+    state_bytes,
+)
 from balaclava.simulation.gpu.philox_draws import new_stream
 
 # Games that first compare two streams: a launch with fewer takes as long. A step on losses is slow.
@@ -53,9 +63,9 @@ def make_count(policy: Policy) -> Callable[..., None]:
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     context = no_context if policy.practice_context is None else context_of_round
-    access = access_of(state_of(policy), THREADS)
+    access = state_access(state_of(policy), BLOCK_THREADS)
     view, restart = access.view, access.restart
-    make_kernels_known()
+    register_kernels()
 
     def count(
         key: Any,  # of the seed
@@ -105,9 +115,9 @@ def make_count(policy: Policy) -> Callable[..., None]:
 def _loop_of(policy: Policy) -> Any:
     from numba import cuda
 
-    key = (*policy.kernels, policy.prepare(), source_of(state_of(policy), THREADS))
+    key = (*policy.kernels, policy.prepare(), access_source(state_of(policy), BLOCK_THREADS))
     if key not in _loops:
-        _loops[key] = cuda.jit(make_count(policy), max_registers=REGISTERS)
+        _loops[key] = cuda.jit(make_count(policy), max_registers=MOST_REGISTERS)
     return _loops[key]
 
 
@@ -124,9 +134,9 @@ def _memory_of(policy: Policy) -> GameMemory:
     from numba import cuda
 
     origin = state_of(policy)
-    games = max(1, min(_GAMES_PER_LAUNCH, int(_STATE_BYTES) // bytes_of(origin)))
-    states = mapped(origin, lambda array: cuda.device_array((*array.shape, games), array.dtype))
-    return GameMemory(games, mapped(origin, cuda.to_device), states)
+    games = max(1, min(_GAMES_PER_LAUNCH, int(_STATE_BYTES) // state_bytes(origin)))
+    states = map_arrays(origin, lambda array: cuda.device_array((*array.shape, games), array.dtype))
+    return GameMemory(games, map_arrays(origin, cuda.to_device), states)
 
 
 def count_on_device(
@@ -139,8 +149,8 @@ def count_on_device(
     *path: int,
 ) -> np.ndarray:
     """As `count_pulls_in_games`."""
-    with on_device():
-        return _count(policy, rewards, games, place, probes, key_of(seed, *path))
+    with device_errors():
+        return _count(policy, rewards, games, place, probes, philox_key(seed, *path))
 
 
 def _count(
@@ -159,7 +169,7 @@ def _count(
     faults = cuda.to_device(np.zeros(1, np.int64))
     contexts = np.zeros(1) if scenario.contexts is None else np.ascontiguousarray(scenario.contexts)
     fixed = (
-        mapped(policy.constants(), cuda.to_device),
+        map_arrays(policy.constants(), cuda.to_device),
         cuda.to_device(contexts),
         cuda.to_device(scenario.rewards),
         place,
@@ -170,8 +180,8 @@ def _count(
         warnings.filterwarnings("ignore", ".*Grid size")
         for first in range(0, games, memory.games):
             now = min(memory.games, games - first)
-            blocks = -(-now // THREADS)
-            count[blocks, THREADS](key, first, now, *fixed, *memory[1:], histogram, faults)
+            blocks = -(-now // BLOCK_THREADS)
+            count[blocks, BLOCK_THREADS](key, first, now, *fixed, *memory[1:], histogram, faults)
             cuda.synchronize()  # so that Ctrl-C takes effect
     if fault := int(faults.copy_to_host()[0]):
         raise no_such_arm(policy.name, fault, policy.arms)

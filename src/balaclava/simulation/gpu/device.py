@@ -1,4 +1,4 @@
-"""Whether there is a GPU that can be used, and what it plays."""
+"""Whether a GPU can be used, and what it can play."""
 
 from __future__ import annotations
 
@@ -15,54 +15,56 @@ if TYPE_CHECKING:
     from balaclava.environments.base import Environment
     from balaclava.simulation.feedback import Feedback
 
-compiler = threading.RLock()  # for a device: numba's is of one thread at a time
+device_compiler = (
+    threading.RLock()
+)  # hold it to compile for a device: numba-cuda is not thread-safe
 
 
 def gpu_fault() -> str:
-    """Why no GPU can be used; empty if one can."""
+    """Why no GPU can be used; "" if one can."""
     if importlib.util.find_spec("numba_cuda") is None:
         return "numba-cuda is not installed (pip install 'balaclava[gpu]')"
     from numba import config, cuda
 
     if getattr(config, "ENABLE_CUDASIM", 0):
-        return "NUMBA_ENABLE_CUDASIM is set, and numba's simulator has not all that this takes"
+        return "NUMBA_ENABLE_CUDASIM is set, and numba's simulator lacks features that this needs"
     if not cuda.is_available():
-        return "no GPU was found, or its driver does not fit"
+        return "no GPU was found, or its driver does not match"
     return ""
 
 
-def refusal(environment: Environment | None, feedback: Feedback, winners: bool = False) -> str:
-    """Why no GPU plays this, whatever the policy; empty if one does. Asks for no GPU.
+def gpu_refusal(environment: Environment | None, feedback: Feedback, winners: bool = False) -> str:
+    """Why a GPU cannot play this, for any policy; "" if it can. No GPU is needed to ask.
 
-    A policy that decides by contexts is refused with the environments that it can be played in.
+    Contextual policies are refused through their environments.
     """
     if winners:
-        return "winners are recorded on the CPU alone"
+        return "winners=True is for the CPU only"
     if not feedback.prompt:
-        return "delays are played on the CPU alone"
+        return "delays are for the CPU only"
     if environment is not None and environment.dimension is not None:
-        return "contexts are drawn on the CPU alone"
+        return "environments with contexts are for the CPU only"
     return ""
 
 
-def unusable(fault: str) -> DeviceError:
-    """The error where device = 'cuda' cannot be had."""
-    return DeviceError(f"device = 'cuda' cannot be used: {fault}; device = 'cpu' plays the same")
+def device_error(fault: str) -> DeviceError:
+    """The error if device = 'cuda' cannot be used."""
+    return DeviceError(f"device = 'cuda' cannot be used: {fault}; use device = 'cpu'")
 
 
 @contextmanager
-def on_device() -> Iterator[None]:
-    """What the driver says while something is played, short memory above all, as our error."""
+def device_errors() -> Iterator[None]:
+    """Report errors of the driver, such as too little memory, as `DeviceError`."""
     try:
         yield
     except Exception as error:
         if not type(error).__module__.startswith("numba.cuda.cudadrv"):
             raise
-        raise unusable(f"the GPU failed: {error}") from error
+        raise device_error(f"the GPU failed: {error}") from error
 
 
-def compiler_version() -> str:
-    """The version of numba-cuda; empty where it is not installed."""
+def numba_cuda_version() -> str:
+    """The version of numba-cuda; "" if it is not installed."""
     try:
         return importlib.metadata.version("numba-cuda")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,7 @@
-"""The loop that plays one game a thread: of one pair, or of several that are alike."""
+"""The device's loop, one game per thread, for one pair or several that share kernels.
+
+A pair is a policy and an environment.
+"""
 
 from __future__ import annotations
 
@@ -10,103 +13,114 @@ import numpy as np
 from balaclava._core.kernels import always, newly_marked
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.device_states import access_of, mapped, source_of, spread
+from balaclava.simulation.gpu.device_states import (
+    access_source,
+    map_arrays,
+    repeat_per_game,
+    state_access,
+)
 from balaclava.simulation.gpu.philox_draws import new_stream
-from balaclava.simulation.gpu.stacked_constants import kind_of, packed, picker, stacked
+from balaclava.simulation.gpu.stacked_constants import packed, picker, stacked, value_kind
 
-THREADS = 64  # in a block
-REGISTERS = 128  # of a thread, at most: with more, too few threads run at once
-STREAMS = 2  # of a game: the policy's and the environment's
-PULLS = 2  # where `state_of` has them
+BLOCK_THREADS = 64  # threads per block (benchmarks/gpu.md)
+MOST_REGISTERS = 128  # registers per thread: with more, too few threads run at once (gpu.md)
+STREAMS = 2  # random streams of a game: the policy's and the environment's
+PULLS = 2  # index of the pulls in `initial_state`
 
-Put = Callable[[np.ndarray], Any]  # onto the device
-Spread = Callable[[np.ndarray, int], Any]  # as `state.spread`, on the device
+Put = Callable[[np.ndarray], Any]  # sends an array to the device
+Repeat = Callable[[np.ndarray, int], Any]  # as `repeat_per_game`, on the device
 Pair = tuple[Policy, Environment]
 
 
-class Games(NamedTuple):
-    """What all games of a launch read and change; those of a pair lie side by side."""
+class DeviceGames(NamedTuple):
+    """Arguments of a launch; the games of a pair are adjacent."""
 
     keys: Any  # of the seeds
-    params: Any  # these and the keys: of one pair as they are, of several packed
+    params: Any  # like keys and world: plain for one pair, packed for several
     world: Any
-    states: Any  # as `state_of`, each array with a last axis for the games
+    states: Any  # as `initial_state`, each array with a last axis for the games
     totals: Any  # [game]
     faults: Any  # [game]: the round of a choice outside the arms, or 0
 
 
 def set_up(
-    pairs: Sequence[Pair], seeds: Sequence[int], games: int, put: Put, spread: Spread = spread
-) -> Games:
-    """So many games of each pair before their first round."""
-    keys = [key_of(seed) for seed in seeds]
+    pairs: Sequence[Pair],
+    seeds: Sequence[int],
+    games: int,
+    put: Put,
+    repeat: Repeat = repeat_per_game,
+) -> DeviceGames:
+    """Allocate the games of each pair before their first round."""
+    keys = [philox_key(seed) for seed in seeds]
     params = [policy.constants() for policy, _ in pairs]
     worlds = [environment.constants() for _, environment in pairs]
-    origins = stacked([state_of(policy) for policy, _ in pairs])
+    origins = stacked([initial_state(policy) for policy, _ in pairs])
 
     def constant(values: Sequence[Any]) -> Any:
-        return mapped(packed(values) if len(pairs) > 1 else values[0], put)
+        return map_arrays(packed(values) if len(pairs) > 1 else values[0], put)
 
-    return Games(
+    return DeviceGames(
         constant(keys),
         constant(params),
         constant(worlds),
-        mapped(_named(origins, state_of(pairs[0][0])), lambda array: spread(array, games)),
+        map_arrays(_named(origins, initial_state(pairs[0][0])), lambda array: repeat(array, games)),
         put(np.zeros(len(pairs) * games)),
         put(np.zeros(len(pairs) * games, np.int64)),
     )
 
 
-def state_of(policy: Policy) -> tuple[Any, ...]:
-    """Of one game at the beginning: both streams' memories, pulls, and the policy's state."""
+def initial_state(policy: Policy) -> tuple[Any, ...]:
+    """A game before its first round: both streams' states, pulls, and the policy's state."""
     pulls = np.zeros(policy.arms, np.int64)
     return new_stream(), new_stream(), pulls, policy.kernels.begin(policy.constants())
 
 
 def _named(plain: Any, like: Any) -> Any:
-    """Plain tuples as the classes that `like` has."""
+    """Turn plain tuples into the named tuples of `like`."""
     if not isinstance(like, tuple):
         return plain
     parts = [_named(part, other) for part, other in zip(plain, like, strict=True)]
     return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
 
 
-def make_kernels_known() -> None:
-    """Let the compiler for the device find every marked kernel."""
+def register_kernels() -> None:
+    """Register every marked kernel with the device's compiler."""
     from numba import cuda
 
     for called, body in newly_marked("cuda"):
-        # A function of the device cannot return an array: what does is written into its caller.
+        # A device function cannot return an array: such kernels are inlined.
         inline = "always" if body.__annotations__.get("return") == "np.ndarray" else "never"
         cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
 
 
-def key_of(seed: int, *path: int) -> np.uint64:
-    """The key of all streams of a seed."""
+def philox_key(seed: int, *path: int) -> np.uint64:
+    """The Philox key of a seed."""
     key: np.uint64 = np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)[0]
     return key
 
 
-def make_play(policy: Policy, environment: Environment, several: bool) -> Callable[..., None]:
-    """The loop, closed over one policy's and one environment's kernels."""
+def make_device_play(
+    policy: Policy, environment: Environment, several: bool
+) -> Callable[..., None]:
+    """Close the loop over the kernels of a policy and an environment."""
     from numba import cuda, uint64
 
     from balaclava.simulation.gpu.random_streams import device_random
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     draw, advise = environment.draw, environment.advise
-    access = access_of(state_of(policy), THREADS)
-    view, put_back = access.view, access.put_back
+    access = state_access(initial_state(policy), BLOCK_THREADS)
+    view, write_back = access.view, access.write_back
     in_device = cuda.jit(device=True, inline=True)
-    key_from = in_device(picker(key_of(0), several))
+    key_from = in_device(picker(philox_key(0), several))
     params_of = in_device(picker(policy.constants(), several))
     world_of = in_device(picker(environment.constants(), several))
-    make_kernels_known()
+    register_kernels()
 
     def play(
-        count: int,  # games of a pair
-        blocks: int,  # of a pair
-        apart: int,  # threads from one game to the next
+        count: int,  # games per pair
+        blocks: int,  # per pair
+        stride: int,  # threads per game
         first: int,  # repetition of a pair's first game
         start: int,  # rounds played so far
         until: int,
@@ -119,9 +133,9 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
     ) -> None:
         pair = cuda.blockIdx.x // blocks
         thread = (cuda.blockIdx.x - pair * blocks) * cuda.blockDim.x + cuda.threadIdx.x
-        number = thread // apart
+        number = thread // stride
         game = pair * count + number
-        if number >= count or thread != number * apart or faults[game] > 0:
+        if number >= count or thread != number * stride or faults[game] > 0:
             return
         params, world = params_of(all_params, pair), world_of(all_worlds, pair)
         memory, world_memory, pulls, state = view(states, game)
@@ -140,36 +154,40 @@ def make_play(policy: Policy, environment: Environment, several: bool) -> Callab
             learn(params, state, t, arm, prepare(params, reward_drawn), phase, rng)
             pulls[arm] += 1
         totals[game] = total
-        put_back(states, game, (memory, world_memory, pulls, state))
+        write_back(states, game, (memory, world_memory, pulls, state))
 
     return play
 
 
-def likeness(policy: Policy, environment: Environment) -> tuple[Any, ...]:
-    """What pairs must have in common for one launch to play them."""
-    kinds = _kinds_of(policy, environment)
-    return *_kernels_of(policy, environment), *kinds, kind_of(state_of(policy))
+def launch_key(policy: Policy, environment: Environment) -> tuple[Any, ...]:
+    """What pairs must share for one launch to play them."""
+    kinds = _constant_kinds(policy, environment)
+    return *_pair_kernels(policy, environment), *kinds, value_kind(initial_state(policy))
 
 
-def _kernels_of(policy: Policy, environment: Environment) -> tuple[Any, ...]:
+def _pair_kernels(policy: Policy, environment: Environment) -> tuple[Any, ...]:
     return *policy.kernels, policy.prepare(), environment.draw, environment.advise
 
 
-def _kinds_of(policy: Policy, environment: Environment) -> list[Any]:
+def _constant_kinds(policy: Policy, environment: Environment) -> list[Any]:
     values = policy.constants(), environment.constants()
-    return [kind_of(value, sizes=False) for value in values]
+    return [value_kind(value, sizes=False) for value in values]
 
 
 _loops: dict[tuple[Any, ...], Any] = {}
 
 
-def loop_of(policy: Policy, environment: Environment, several: bool) -> Any:
-    """The loop, compiled once for all pairs of the same kernels whose states are kept alike."""
+def compiled_loop(policy: Policy, environment: Environment, several: bool) -> Any:
+    """The compiled loop, shared by all pairs with the same kernels and state layout."""
     from numba import cuda
 
-    kinds = _kinds_of(policy, environment) if several else ()
-    key = (*_kernels_of(policy, environment), source_of(state_of(policy), THREADS), *kinds)
+    kinds = _constant_kinds(policy, environment) if several else ()
+    key = (
+        *_pair_kernels(policy, environment),
+        access_source(initial_state(policy), BLOCK_THREADS),
+        *kinds,
+    )
     if key not in _loops:
-        play = make_play(policy, environment, several)
-        _loops[key] = cuda.jit(play, max_registers=REGISTERS)
+        play = make_device_play(policy, environment, several)
+        _loops[key] = cuda.jit(play, max_registers=MOST_REGISTERS)
     return _loops[key]

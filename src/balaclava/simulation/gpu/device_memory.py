@@ -1,7 +1,7 @@
-"""The memory of a device for groups that are played side by side: what fits, and what is kept.
+"""Memory of a device for groups of games that run concurrently.
 
-Giving memory back waits until nothing is played on the whole device. So what a group had is kept
-until all of them are done, as long as the games that are still to come fit beside it.
+Freeing memory waits until the whole device is idle. So the arrays of a finished group are kept
+until all groups are done, as long as the games to come fit beside them.
 """
 
 from __future__ import annotations
@@ -9,40 +9,40 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-_SHARE = 0.8  # of the free memory of the device, for all games that are to be played
+_MEMORY_SHARE = 0.8  # of the free memory, for games; the rest is for temporary arrays
 
-laying_out = threading.Lock()  # of games: as many as the free memory holds
+laying_out = threading.Lock()  # hold it from asking for memory until games are allocated
 
 
 class DeviceMemory:
-    """What all groups that are played side by side share.
+    """The memory shared by concurrent groups.
 
     Args:
-        needed: bytes of all their games.
+        needed: bytes of the games of all groups.
     """
 
     def __init__(self, needed: int) -> None:
-        self._needed = needed  # by the games that are still to be laid out
+        self._needed = needed  # bytes of the games not allocated yet
         self._kept: list[Any] = []
 
     def share(self, needed: int) -> float:
-        """Of a group's games, which need so many bytes: 1 if those of all groups fit.
+        """The share of a group's games, of `needed` bytes, that fits; 1 if all groups fit.
 
-        Asked, as it is said that they are laid out, by who holds `laying_out`.
+        Call while holding `laying_out`.
         """
         return min(1.0, _room() / max(self._needed, needed))
 
     def laid_out(self, needed: int) -> None:
-        """The last games of a group have their place; all together need so many bytes."""
+        """Note that the last games of a group of `needed` bytes are allocated."""
         self._needed -= needed
 
     def keep(self, arrays: Any) -> None:
-        """Give them back with all others, if what is still to be laid out fits beside them."""
+        """Keep arrays until `close`, if the games to come fit beside them."""
         if _room() >= self._needed:
             self._kept.append(arrays)
 
     def close(self) -> None:
-        """Give back what was kept."""
+        """Free the kept arrays."""
         self._kept.clear()
 
 
@@ -50,4 +50,4 @@ def _room() -> float:
     from numba import cuda
 
     free, _ = cuda.current_context().get_memory_info()
-    return _SHARE * free
+    return _MEMORY_SHARE * free

@@ -1,13 +1,13 @@
-"""The states of many games at once, and that of one game while it is played.
+"""States of many games on the device, and access to the state of one game.
 
-`begin` runs once, on the host. Each array of what it returns gets a last axis for the games, so
-that neighbouring threads read neighbouring numbers. While a game is played,
+`begin` runs once, on the host. Each array of the state gets a last axis for the games, so that
+neighbouring threads read neighbouring numbers. While a game is played,
 
-- its arrays of one element are local, which the compiler turns into registers,
-- its other arrays are in the shared memory of the block, if they are small,
-- or else they are views of the game's place on the last axis.
+- arrays of one element are local: the compiler turns them into registers,
+- other arrays are in the block's shared memory if they are small,
+- or else they are views of the game's column.
 
-States may hold other named tuples.
+States may contain other named tuples.
 """
 
 from __future__ import annotations
@@ -18,66 +18,66 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.simulation.gpu.device import compiler
+from balaclava.simulation.gpu.device import device_compiler
 
-_SENT = 1 << 24  # bytes, at most
-_COPY_BLOCKS = 1 << 11
-_SHARED = 512  # bytes of a game: 64 games a block and 7 blocks fill what a multiprocessor has
-
-
-class Access(NamedTuple):
-    """How the loop on the device gets at one game."""
-
-    view: Callable[..., Any]  # of (states, game): the state of a game, to be played with
-    put_back: Callable[..., None]  # of (states, game, state): what was copied, where it belongs
-    restart: Callable[..., None]  # of (state, origin): the beginning, without a last axis
+_MOST_SENT_BYTES = 1 << 24  # bytes of repeated states sent to the device; more are repeated there
+_COPY_BLOCKS = 1 << 11  # blocks of the copying kernel
+# Bytes of a game in shared memory. 7 blocks of 64 games fill the 228 kB of a multiprocessor (H100).
+_SHARED_BYTES = 512
 
 
-def mapped(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
-    """The same named tuples, with every array changed."""
+class StateAccess(NamedTuple):
+    """Functions with which the device's loop reads and writes one game."""
+
+    view: Callable[..., Any]  # of (states, game): the state of a game
+    write_back: Callable[..., None]  # of (states, game, state): store local copies
+    restart: Callable[..., None]  # of (state, origin): reset to the initial state
+
+
+def map_arrays(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
+    """Apply `change` to every array of nested tuples."""
     if isinstance(value, np.ndarray):
         return change(value)
     if isinstance(value, tuple):
-        parts = [mapped(part, change) for part in value]
+        parts = [map_arrays(part, change) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
 
 
-def bytes_of(state: Any) -> int:
-    """The memory that the state of one game takes."""
+def state_bytes(state: Any) -> int:
+    """The bytes of one game's state."""
     return sum(array.nbytes for _, array in _arrays(state))
 
 
-def spread(array: np.ndarray, games: int) -> np.ndarray:
-    """The first axis, of the pairs, as the last one, each of them so many times."""
+def repeat_per_game(array: np.ndarray, games: int) -> np.ndarray:
+    """Move the first axis, the pairs, to the end, and repeat each pair for its games."""
     return np.ascontiguousarray(np.repeat(np.moveaxis(array, 0, -1), games, axis=-1))
 
 
-def spread_on_device(
+def repeat_on_device(
     array: np.ndarray, games: int, stream: Any, keep: Callable[[Any], None] = lambda _: None
 ) -> Any:
-    """The same, made there if it is large: a host could neither hold it nor send it soon.
+    """`repeat_per_game` on the device: large arrays are repeated there, not sent.
 
-    What is sent for it is handed to `keep`: to give it back at once would wait for all that is
-    played beside.
+    `keep` gets the temporary array: freeing it at once would wait for all running games.
     """
     from numba import cuda
 
-    if array.nbytes * games <= _SENT:
-        return cuda.to_device(spread(array, games), stream=stream)
+    if array.nbytes * games <= _MOST_SENT_BYTES:
+        return cuda.to_device(repeat_per_game(array, games), stream=stream)
     pairs, *shape = array.shape
     whole = cuda.device_array((*shape, pairs * games), array.dtype, stream=stream)
     cells = np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(-1, pairs, 1)
     origins = cuda.to_device(cells.view(np.uint8), stream=stream)
     keep(origins)
-    with compiler:  # the first time it compiles
+    with device_compiler:  # the first call compiles
         _copier()[_COPY_BLOCKS, 256, stream](origins, games, whole.reshape(-1).view(np.uint8))
     return whole
 
 
 @functools.cache
 def _copier() -> Any:
-    """Writes the bytes of each cell of each pair as often as there are games."""
+    """A kernel that repeats the bytes of each cell of each pair for its games."""
     from numba import cuda
 
     def copy(origins: Any, games: int, copies: Any) -> None:
@@ -91,7 +91,7 @@ def _copier() -> Any:
 
 
 def _arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """Each array, and the indices that lead to it."""
+    """Yield each array with the indices that lead to it."""
     if isinstance(value, tuple):
         for i, part in enumerate(value):
             yield from _arrays(part, f"{path}[{i}]")
@@ -99,35 +99,36 @@ def _arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
         yield path, value
 
 
-def source_of(state: Any, threads: int) -> str:
-    """The functions of `Access`, in Python; loops of equal sources are compiled once."""
+def access_source(state: Any, threads: int) -> str:
+    """The source of `StateAccess`; loops with equal sources are compiled once."""
     return _write(state, threads, {})
 
 
-def access_of(state: Any, threads: int) -> Access:
-    """The functions for this state, in blocks of so many threads.
+def state_access(state: Any, threads: int) -> StateAccess:
+    """Compile the functions for this state, in blocks of so many threads.
 
-    A compiler must know how many parts a tuple has and of which class it is, and how large local
-    and shared arrays are, so the functions are written out:
-    `Tally(own0, states[1][:, game], ...)`.
+    The compiler needs the class and length of each tuple and the sizes of local and shared arrays,
+    so the source is generated: `Tally(own0, states[1][:, game], ...)`.
     """
     from numba import cuda
 
     namespace: dict[str, Any] = {"cuda": cuda}
     exec(_write(state, threads, namespace), namespace)
-    return Access(*(cuda.jit(device=True, inline=True)(namespace[f]) for f in Access._fields))
+    return StateAccess(
+        *(cuda.jit(device=True, inline=True)(namespace[f]) for f in StateAccess._fields)
+    )
 
 
 def _write(state: Any, threads: int, namespace: dict[str, Any]) -> str:
     from numba import from_dtype
 
     arrays = dict(_arrays(state))
-    shared = sum(array.nbytes for array in arrays.values() if array.size > 1) <= _SHARED
-    names, view, put_back, restart = {}, ["lane = cuda.threadIdx.x"], ["pass"], ["pass"]
+    shared = sum(array.nbytes for array in arrays.values() if array.size > 1) <= _SHARED_BYTES
+    names, view, write_back, restart = {}, ["lane = cuda.threadIdx.x"], ["pass"], ["pass"]
     for number, (path, array) in enumerate(arrays.items()):
         own, kind, axes = f"own{number}", f"kind{number}", range(array.ndim)
         namespace[kind] = from_dtype(array.dtype)
-        # Over bounds that are known when it runs: written out, copies take many registers.
+        # Loops with run-time bounds: unrolled copies take many registers.
         single = array.size == 1
         loops = [] if single else [f"for i{a} in range(state{path}.shape[{a}]):" for a in axes]
         here = ", ".join("0" if single else f"i{a}" for a in axes)
@@ -138,7 +139,7 @@ def _write(state: Any, threads: int, namespace: dict[str, Any]) -> str:
             view.append(f"{own} = cuda.local.array({array.shape}, {kind})")
         elif shared:
             size, *inner = array.shape
-            # An odd row keeps threads off each other's banks.
+            # Rows of odd length avoid bank conflicts.
             shape = (threads, *array.shape) if inner else (threads, size | 1)
             row = "lane" if inner else f"lane, :{size}"
             view.append(f"{own} = cuda.shared.array({shape}, {kind})[{row}]")
@@ -147,11 +148,11 @@ def _write(state: Any, threads: int, namespace: dict[str, Any]) -> str:
             continue
         copies = [loop.replace("state[", "states[") for loop in loops]
         view += _nested([*copies, f"{own}[{here}] = {there}"])
-        put_back += _nested([*copies, f"{there} = state{path}[{here}]"])
+        write_back += _nested([*copies, f"{there} = state{path}[{here}]"])
     view.append(f"return {_expression(state, '', names, namespace)}")
     functions = {
         "view(states, game)": view,
-        "put_back(states, game, state)": put_back,
+        "write_back(states, game, state)": write_back,
         "restart(state, origin)": restart,
     }
     return "\n".join(f"def {head}:\n    " + "\n    ".join(body) for head, body in functions.items())

@@ -1,11 +1,11 @@
-"""The launches: pairs that are alike in one, the others side by side on streams of their own.
+"""Launches on a GPU: alike pairs share a launch, other pairs run concurrently on own streams.
 
-A launch plays so many rounds that it lasts a few tenths of a second: progress moves, and Ctrl-C is
-heard. Between launches states and random streams stay on the device; at a checkpoint the counts of
-pulls come back. Results depend on the seed alone.
+Each launch plays as many rounds as take a few tenths of a second, so that progress is reported and
+Ctrl-C works. States and random streams stay on the device between launches; the pulls come back at
+checkpoints. Results depend on the seed alone.
 
-A hundred games leave a device idle. So all that is to be played is played at once: games of pairs
-that differ only in numbers and in the sizes of arrays share launches.
+A hundred games leave a GPU idle. So everything is played at once: pairs of a policy and an
+environment that differ only in numbers and array sizes share launches.
 """
 
 from __future__ import annotations
@@ -25,30 +25,37 @@ from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.gpu import device_loop
-from balaclava.simulation.gpu.device import compiler, on_device
-from balaclava.simulation.gpu.device_loop import Games, likeness, loop_of, set_up, state_of
+from balaclava.simulation.gpu.device import device_compiler, device_errors
+from balaclava.simulation.gpu.device_loop import (
+    DeviceGames,
+    compiled_loop,
+    initial_state,
+    launch_key,
+    set_up,
+)
 from balaclava.simulation.gpu.device_memory import DeviceMemory, laying_out
-from balaclava.simulation.gpu.device_states import bytes_of, spread_on_device
+from balaclava.simulation.gpu.device_states import repeat_on_device, state_bytes
 from balaclava.simulation.loops import make_play, rehearse
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.task_threads import run_tasks
 
-DEVICE_STREAMS = 32  # streams: as many as a device takes from a process without letting them wait
-_SECONDS = 0.2  # that a launch should last
-_FIRST_LAUNCH = 64  # rounds, to see how fast it is
-_LOOK = 0.001  # seconds from one look at a launch to the next, at least
-_LOOKS = 50  # in the time that a launch should take, at most
-_MOST_GAMES = 1 << 21
-_SPREAD = 1 << 10  # threads: where there are few games, a warp plays few, and waits for few
+DEVICE_STREAMS = 32  # concurrent streams: the most that CUDA_DEVICE_MAX_CONNECTIONS allows
+_LAUNCH_SECONDS = 0.2  # target duration of a launch: progress and Ctrl-C react as fast
+_FIRST_LAUNCH_ROUNDS = 64  # rounds of the first launch, which measures the speed
+_POLL_SECONDS = 0.001  # shortest time between two polls of a launch
+_POLLS_PER_LAUNCH = 50  # polls while a launch lasts, at most
+_MOST_GAMES = 1 << 21  # games of a group at once
+# Threads below which games are spread out: a warp then plays fewer games and diverges less.
+_SPARSE_THREADS = 1 << 10
 
 Progress = Callable[[int, int], None]
-Report = Callable[[int], None]  # is told of how many further rounds were played, all games together
+Report = Callable[[int], None]  # gets the number of further rounds, of all games together
 
-_slots = threading.BoundedSemaphore(DEVICE_STREAMS)  # of the whole process
+_slots = threading.BoundedSemaphore(DEVICE_STREAMS)  # shared by the whole process
 
 
-class Order(NamedTuple):
-    """A pair that is to be played."""
+class GameBatch(NamedTuple):
+    """Repetitions of one policy in one environment."""
 
     label: str
     policy: Policy
@@ -59,15 +66,15 @@ class Order(NamedTuple):
     first: int = 0  # repetition
 
 
-def fill(trials: Sequence[tuple[Results, int]], progress: Progress | None) -> None:
-    """Play as many repetitions as are asked for of what each `Results` describes, all at once."""
-    owners, orders = [], []
+def play_results(trials: Sequence[tuple[Results, int]], progress: Progress | None) -> None:
+    """Play so many repetitions of what each `Results` describes, and add them to it."""
+    owners, batches = [], []
     for results, repetitions in trials:
         for label, policy in results.policies.items():
             pair = label, policy, results.environment
             owners.append(results)
-            orders.append(Order(*pair, results.checkpoints, repetitions, results.seed))
-    whole = sum(order.repetitions * int(order.rounds[-1]) for order in orders)
+            batches.append(GameBatch(*pair, results.checkpoints, repetitions, results.seed))
+    whole = sum(batch.repetitions * int(batch.rounds[-1]) for batch in batches)
     total = 0
 
     def report(rounds: int) -> None:
@@ -76,19 +83,19 @@ def fill(trials: Sequence[tuple[Results, int]], progress: Progress | None) -> No
         if progress is not None:
             progress(total, whole)
 
-    for number, run in play_orders(orders, report):
+    for number, run in play_batches(batches, report):
         owners[number].add(run)
 
 
-def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, Run]]:
-    """Each repetition of each order with the order's number, as they come."""
+def play_batches(batches: Sequence[GameBatch], report: Report) -> Iterator[tuple[int, Run]]:
+    """Yield each finished repetition with the index of its batch."""
     from numba import cuda
 
     lock = threading.Lock()
-    groups = alike(orders)
-    memory = DeviceMemory(bytes_of_games(orders))
-    with compiler:
-        cuda.current_context()  # made once, before many threads ask for it
+    groups = group_batches(batches)
+    memory = DeviceMemory(total_bytes(batches))
+    with device_compiler:
+        cuda.current_context()  # created once, before many threads use it
 
     def task(numbers: list[int]) -> Callable[[Callable[[], None]], list[list[Run]]]:
         def play(raise_if_stopped: Callable[[], None]) -> list[list[Run]]:
@@ -99,9 +106,9 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
 
             with _slots:
                 raise_if_stopped()
-                mine = [orders[number] for number in numbers]
-                with on_device():
-                    return Group(mine, memory, raise_if_stopped).play(report_in_turn)
+                mine = [batches[number] for number in numbers]
+                with device_errors():
+                    return LaunchGroup(mine, memory, raise_if_stopped).play(report_in_turn)
 
         return play
 
@@ -111,34 +118,34 @@ def play_orders(orders: Sequence[Order], report: Report) -> Iterator[tuple[int, 
                 yield from ((number, run) for run in runs_of_order)
 
 
-def alike(orders: Sequence[Order]) -> list[list[int]]:
-    """The numbers of the orders, those together that one launch can play; the longest first."""
+def group_batches(batches: Sequence[GameBatch]) -> list[list[int]]:
+    """Group the indices of batches that one launch can play; the longest group first."""
     groups: dict[Any, list[int]] = {}
-    for number, order in enumerate(orders):
-        how = order.rounds.tobytes(), order.repetitions, order.first
-        groups.setdefault((*likeness(order.policy, order.environment), *how), []).append(number)
+    for number, batch in enumerate(batches):
+        how = batch.rounds.tobytes(), batch.repetitions, batch.first
+        groups.setdefault((*launch_key(batch.policy, batch.environment), *how), []).append(number)
 
     def length(numbers: list[int]) -> int:
-        order = orders[numbers[0]]
-        return int(order.rounds[-1]) * bytes_of_game(order)
+        batch = batches[numbers[0]]
+        return int(batch.rounds[-1]) * game_bytes(batch)
 
     return sorted(groups.values(), key=length, reverse=True)
 
 
-def bytes_of_game(order: Order) -> int:
-    """The memory that one game takes on the device, its total and its fault among it."""
-    return bytes_of(state_of(order.policy)) + 16
+def game_bytes(batch: GameBatch) -> int:
+    """The bytes of one game on the device, with its total and its fault."""
+    return state_bytes(initial_state(batch.policy)) + 16
 
 
-def bytes_of_games(orders: Sequence[Order]) -> int:
-    """The memory that all their games would take at once, with what they read."""
-    constants = [order.policy.constants() for order in orders]
-    constants += [order.environment.constants() for order in orders]
-    games = sum(order.repetitions * bytes_of_game(order) for order in orders)
-    return games + sum(bytes_of(each) for each in constants)
+def total_bytes(batches: Sequence[GameBatch]) -> int:
+    """The bytes of all games of these batches, with their constants."""
+    constants = [batch.policy.constants() for batch in batches]
+    constants += [batch.environment.constants() for batch in batches]
+    games = sum(batch.repetitions * game_bytes(batch) for batch in batches)
+    return games + sum(state_bytes(each) for each in constants)
 
 
-def some_on_device(
+def play_repetitions(
     label: str,
     policy: Policy,
     environment: Environment,
@@ -146,30 +153,30 @@ def some_on_device(
     seed: int,
     repetitions: Sequence[int],
 ) -> Iterator[Run]:
-    """These repetitions of a pair, one stretch after the other."""
-    for order in orders_of(label, policy, environment, rounds, seed, repetitions):
-        with on_device():
-            (runs,) = Group([order]).play()
+    """Play these repetitions of a pair, one range of numbers after the other."""
+    for batch in game_batches(label, policy, environment, rounds, seed, repetitions):
+        with device_errors():
+            (runs,) = LaunchGroup([batch]).play()
         yield from runs
 
 
-def orders_of(
+def game_batches(
     label: str,
     policy: Policy,
     environment: Environment,
     rounds: np.ndarray,
     seed: int,
     repetitions: Sequence[int],
-) -> list[Order]:
-    """These repetitions of a pair, which ascend; what was left out was played before."""
+) -> list[GameBatch]:
+    """Batches for these ascending repetitions of a pair."""
     return [
-        Order(label, policy, environment, rounds, count, seed, first)
-        for first, count in stretches(repetitions)
+        GameBatch(label, policy, environment, rounds, count, seed, first)
+        for first, count in consecutive_ranges(repetitions)
     ]
 
 
-def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as the first and the count of those that follow one after the other.
+def consecutive_ranges(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Split ascending numbers into ranges of consecutive ones: first and count.
 
     >>> list(stretches([0, 1, 2, 5, 6]))
     [(0, 3), (5, 2)]
@@ -181,43 +188,43 @@ def stretches(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = end
 
 
-class Group:
-    """Orders that are alike, on a stream of their own.
+class LaunchGroup:
+    """Batches that share launches, on a stream of their own.
 
     Args:
-        orders: what is to be played.
-        memory: what it shares with the groups that are played beside it.
-        raise_if_stopped: is called before it compiles, and raises an error if it is to end.
+        batches: what to play.
+        memory: shared with concurrent groups.
+        raise_if_stopped: called before compiling; raises an error to stop.
     """
 
     def __init__(
         self,
-        orders: Sequence[Order],
+        batches: Sequence[GameBatch],
         memory: DeviceMemory | None = None,
         raise_if_stopped: Callable[[], None] = lambda: None,
     ) -> None:
         from numba import cuda
 
-        self.orders = orders
-        self._needed = bytes_of_games(orders)
+        self.batches = batches
+        self._needed = total_bytes(batches)
         self._memory = memory or DeviceMemory(self._needed)
-        self._pairs = [(order.policy, order.environment) for order in orders]
-        self._seeds = [order.seed for order in orders]
+        self._pairs = [(batch.policy, batch.environment) for batch in batches]
+        self._seeds = [batch.seed for batch in batches]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
         policy, environment = self._pairs[0]
-        for order in orders:
-            _rehearse(order)
-        with compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
-            raise_if_stopped()  # others may have compiled for a minute
-            self._loop = loop_of(policy, environment, len(orders) > 1)
+        for batch in batches:
+            _rehearse(batch)
+        with device_compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            raise_if_stopped()  # other groups may have compiled for a minute
+            self._loop = compiled_loop(policy, environment, len(batches) > 1)
             games = self._set_up(1)
             self._launcher(1)(0, 0, 0, *games)
         self._memory.keep(games)
 
     def play(self, report: Report = lambda _: None) -> list[list[Run]]:
-        """The repetitions of each order, as many at once as fit."""
-        _, _, _, rounds, repetitions, _, start = self.orders[0]
-        runs: list[list[Run]] = [[] for _ in self.orders]
+        """Play all repetitions of each batch, as many at once as fit into memory."""
+        _, _, _, rounds, repetitions, _, start = self.batches[0]
+        runs: list[list[Run]] = [[] for _ in self.batches]
         first = start
         while first < start + repetitions:
             with laying_out:
@@ -227,23 +234,23 @@ class Group:
                     self._memory.laid_out(self._needed)
             regret, pulls = self._play_together(games, rounds, first, count, report)
             self._memory.keep(games)
-            del games  # if they are not kept, the next take their place
-            for pair, order in enumerate(self.orders):
+            del games  # unless kept, their memory is reused
+            for pair, batch in enumerate(self.batches):
                 runs[pair] += [
-                    Run(order.label, first + game, regret[pair, game], pulls[pair, game])
+                    Run(batch.label, first + game, regret[pair, game], pulls[pair, game])
                     for game in range(count)
                 ]
             first += count
         return runs
 
     def _play_together(
-        self, games: Games, rounds: np.ndarray, first: int, count: int, report: Report
+        self, games: DeviceGames, rounds: np.ndarray, first: int, count: int, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Regret at each checkpoint and pulls at the end, of each pair and game."""
+        """Regret at each checkpoint and final pulls, of each pair and game."""
         launch = self._launcher(count)
-        regret = np.empty((len(self.orders), count, rounds.size))
-        rounds_so_far, chunk, rate = 0, _FIRST_LAUNCH, np.inf
-        self._wait(0.0)  # for the games to be laid out
+        regret = np.empty((len(self.batches), count, rounds.size))
+        rounds_so_far, chunk, rate = 0, _FIRST_LAUNCH_ROUNDS, np.inf
+        self._wait(0.0)  # until the games are allocated
         for c, checkpoint in enumerate(rounds.tolist()):
             while rounds_so_far < checkpoint:
                 until = min(checkpoint, rounds_so_far + chunk)
@@ -251,78 +258,82 @@ class Group:
                 launch(first, rounds_so_far, until, *games)
                 self._wait((until - rounds_so_far) / rate)
                 rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
-                chunk = max(1, min(int(rate * _SECONDS), 8 * chunk))
-                report((until - rounds_so_far) * count * len(self.orders))
+                chunk = max(1, min(int(rate * _LAUNCH_SECONDS), 8 * chunk))
+                report((until - rounds_so_far) * count * len(self.batches))
                 rounds_so_far = until
-            pulls, totals = self._looked_at(games, count)
+            pulls, totals = self._checkpoint_values(games, count)
             for pair, (_, environment) in enumerate(self._pairs):
                 at = np.full(count, checkpoint)
                 regret[pair, :, c] = environment.regret(at, pulls[pair], totals[pair])
         return regret, pulls
 
-    def _set_up(self, count: int) -> Games:
+    def _set_up(self, count: int) -> DeviceGames:
         from numba import cuda
 
         def put(array: np.ndarray) -> Any:
             return cuda.to_device(array, stream=self._stream)
 
-        def spread(array: np.ndarray, games: int) -> Any:
-            return spread_on_device(array, games, self._stream, self._memory.keep)
+        def repeat(array: np.ndarray, games: int) -> Any:
+            return repeat_on_device(array, games, self._stream, self._memory.keep)
 
-        return set_up(self._pairs, self._seeds, count, put, spread)
+        return set_up(self._pairs, self._seeds, count, put, repeat)
 
     def _launcher(self, count: int) -> Callable[..., None]:
-        """What plays so many games of each pair, given the rounds and the games."""
-        apart = apart_of(count * len(self.orders))
-        blocks = -(-count * apart // device_loop.THREADS)
-        with compiler, warnings.catch_warnings():
-            # Of few games, whose number is the user's choice.
+        """A function that launches `count` games of each pair for given rounds."""
+        stride = thread_stride(count * len(self.batches))
+        blocks = -(-count * stride // device_loop.BLOCK_THREADS)
+        with device_compiler, warnings.catch_warnings():
+            # A small grid is the user's choice.
             warnings.filterwarnings("ignore", ".*Grid size")
-            launch = self._loop[blocks * len(self.orders), device_loop.THREADS, self._stream]
-        return functools.partial(launch, count, blocks, apart)
+            launch = self._loop[blocks * len(self.batches), device_loop.BLOCK_THREADS, self._stream]
+        return functools.partial(launch, count, blocks, stride)
 
     def _wait(self, seconds: float) -> None:
-        """Until what was launched is done, in about so many seconds: others play meanwhile."""
+        """Wait for the launch, expected to take so many seconds, without blocking other threads."""
         self._event.record(self._stream)
         while not self._event.query():
-            time.sleep(max(_LOOK, min(seconds, _SECONDS) / _LOOKS))
+            time.sleep(max(_POLL_SECONDS, min(seconds, _LAUNCH_SECONDS) / _POLLS_PER_LAUNCH))
 
-    def _looked_at(self, games: Games, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pulls [pair, game, arm] and totals [pair, game]; an error if there is no such arm."""
+    def _checkpoint_values(self, games: DeviceGames, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pulls [pair, game, arm] and totals [pair, game].
+
+        Raises:
+            PolicyError: if a policy chose an arm that does not exist.
+        """
         faults, totals, pulls = (
             array.copy_to_host(stream=self._stream)
             for array in (games.faults, games.totals, games.states[device_loop.PULLS])
         )
         self._stream.synchronize()
-        shape = len(self.orders), count
-        for order, rounds in zip(self.orders, faults.reshape(shape), strict=True):
+        shape = len(self.batches), count
+        for batch, rounds in zip(self.batches, faults.reshape(shape), strict=True):
             if rounds.any():
-                raise no_such_arm(order.label, int(rounds[rounds > 0].min()), order.policy.arms)
+                raise no_such_arm(batch.label, int(rounds[rounds > 0].min()), batch.policy.arms)
         return np.ascontiguousarray(pulls.T).reshape(*shape, -1), totals.reshape(shape)
 
     def _games_at_once(self) -> int:
-        """Of each pair, as many as its share of the free memory holds: all, if all games fit."""
+        """Games per pair that fit into this group's share of the memory."""
         share = self._memory.share(self._needed)
-        most = min(int(share * self.orders[0].repetitions), _MOST_GAMES // len(self.orders))
+        most = min(int(share * self.batches[0].repetitions), _MOST_GAMES // len(self.batches))
         return max(1, most)
 
 
-def _rehearse(order: Order) -> None:
-    """As on the CPU; a device would write anywhere."""
-    policy, environment = order.policy, order.environment
+def _rehearse(batch: GameBatch) -> None:
+    """Play some rounds of a user's kernels in Python: a GPU does not check indices."""
+    policy, environment = batch.policy, batch.environment
     begin, choose, learn, _ = policy.kernels
     kernels = begin, choose, learn, policy.prepare(), environment.draw, environment.advise
     fixed = policy.constants(), environment.constants(), environment.arms
-    rehearse(make_play, kernels, fixed, order.rounds, streams=3)
+    rehearse(make_play, kernels, fixed, batch.rounds, streams=3)
 
 
-def apart_of(games: int) -> int:
-    """Threads from one game to the next: a power of two, at most a warp's 32.
+def thread_stride(games: int) -> int:
+    """Threads per game: a power of two, at most the 32 of a warp.
 
     >>> apart_of(90), apart_of(2_000)
     (8, 1)
     """
-    apart = 1
-    while apart < 32 and 2 * apart * games <= _SPREAD:
-        apart *= 2
-    return apart
+    stride = 1
+    while stride < 32 and 2 * stride * games <= _SPARSE_THREADS:
+        stride *= 2
+    return stride

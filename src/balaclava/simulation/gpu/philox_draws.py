@@ -1,12 +1,11 @@
-"""The laws that kernels draw from, written for a counter: how random numbers are made on a GPU.
+"""Random draws on a GPU, from the counter-based generator Philox.
 
-Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011) turns a counter of 128 bits into as many random
-ones. The key is made from the seed, the counter from the repetition, the stream and the number of
-the draw: a game's numbers depend on nothing else, neither on the number of games at once nor on
-the shape of a launch nor on the GPU.
+Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011) maps a counter of 128 bits to 128 random bits. The
+key comes from the seed, the counter from the repetition, the stream and the number of the draw. So
+a game's numbers depend on nothing else: neither on the number of games nor on launches or the GPU.
 
-A stream is a key, a place (the repetition and the stream's number) and a memory of what was drawn.
-All are kernels, so that the tests draw from the same functions, compiled for the CPU.
+A stream is a key, a place (repetition and stream number) and a state. All draws are kernels, so
+that tests can compile the same functions for the CPU.
 """
 
 from __future__ import annotations
@@ -18,31 +17,32 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 
-_UNIT = 2.0**-53
+_UNIT = 2.0**-53  # spacing of uniform draws: a float has 53 significant bits
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
-_SPARE_BITS = np.uint64(11)  # a float has 53
+_SPARE_BITS = np.uint64(11)  # 64 - 53
+# The multipliers and Weyl constants of Philox 4x32 (Salmon et al. 2011).
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
 class PhiloxState(NamedTuple):
-    """Where a stream is; one element each."""
+    """The state of a stream, in arrays of one element."""
 
-    words: np.ndarray  # how many were drawn
-    word: np.ndarray  # the next one, if that is odd: a counter gives two
+    words: np.ndarray  # number of words drawn
+    word: np.ndarray  # the next word if `words` is odd: each counter gives two
     spare: np.ndarray  # the next normal draw, or NaN: they come in pairs
 
 
 def new_stream() -> PhiloxState:
-    """Of a stream from which nothing was drawn."""
+    """The state of a stream before its first draw."""
     return PhiloxState(np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.full(1, np.nan))
 
 
 @kernel(borrows=True)
 def philox(key: Any, low: Any, high: Any) -> tuple[int, int]:
-    """Two words of 64 bits for a counter of two."""
+    """Map a counter of two words of 64 bits to two random words."""
     a, b, c, d = low & _LOW, low >> _HALF, high & _LOW, high >> _HALF
     k, w = key & _LOW, key >> _HALF
     for _ in range(10):
@@ -66,31 +66,31 @@ def next_word(key: Any, place: Any, memory: PhiloxState) -> int:
 
 @kernel(borrows=True)
 def uniform(key: Any, place: Any, memory: PhiloxState) -> float:
-    """On [0, 1): a multiple of 2^-53, as numpy's."""
+    """A uniform draw on [0, 1): a multiple of 2^-53, as in numpy."""
     return float(np.int64(next_word(key, place, memory) >> _SPARE_BITS)) * _UNIT
 
 
 @kernel(borrows=True)
 def open_uniform(word: Any) -> float:
-    """A word as the middle of one of 2^53 equal parts of (0, 1): its logarithm is finite."""
+    """Map a word to the midpoint of one of 2^53 cells of (0, 1); its logarithm is finite."""
     return (float(np.int64(word >> _SPARE_BITS)) + 0.5) * _UNIT
 
 
 @kernel(borrows=True)
 def integer(key: Any, place: Any, memory: PhiloxState, low: int, high: int) -> int:
-    """Of low, ..., high - 1. Not exactly even: by less than (high - low) 2^-53."""
+    """A draw from low, ..., high - 1; uniform up to (high - low) 2^-53."""
     return low + int(uniform(key, place, memory) * (high - low))
 
 
 @kernel(borrows=True)
 def exponential(key: Any, place: Any, memory: PhiloxState) -> float:
-    """Of mean 1."""
+    """An exponential draw of mean 1."""
     return -math.log(open_uniform(next_word(key, place, memory)))
 
 
 @kernel(borrows=True)
 def laplace(key: Any, place: Any, memory: PhiloxState, centre: float, scale: float) -> float:
-    """An exponential size with a sign: the word's last bit, which the size does not use."""
+    """A Laplace draw: an exponential size, and the word's unused last bit as its sign."""
     word = next_word(key, place, memory)
     size = -scale * math.log(open_uniform(word))
     return centre - size if word & _ONE else centre + size
@@ -98,7 +98,7 @@ def laplace(key: Any, place: Any, memory: PhiloxState, centre: float, scale: flo
 
 @kernel(borrows=True)
 def normal(key: Any, place: Any, memory: PhiloxState) -> float:
-    """Box and Muller 1958: two draws at a time."""
+    """A standard normal draw (Box and Muller 1958), two at a time."""
     spare = memory.spare[0]
     if not math.isnan(spare):
         memory.spare[0] = math.nan
@@ -111,7 +111,7 @@ def normal(key: Any, place: Any, memory: PhiloxState) -> float:
 
 @kernel(borrows=True)
 def gamma(key: Any, place: Any, memory: PhiloxState, shape: float) -> float:
-    """Marsaglia and Tsang 2000; for shapes below 1 times a power of a uniform number."""
+    """A gamma draw (Marsaglia and Tsang 2000), boosted by a uniform power if shape < 1."""
     boost = 1.0
     if shape < 1.0:
         boost = math.exp(-exponential(key, place, memory) / shape)
@@ -130,7 +130,7 @@ def gamma(key: Any, place: Any, memory: PhiloxState, shape: float) -> float:
 
 @kernel(borrows=True)
 def beta(key: Any, place: Any, memory: PhiloxState, a: float, b: float) -> float:
-    """The share of one of two gamma variables."""
+    """A beta draw: the share of the first of two gamma draws."""
     x = gamma(key, place, memory, a)
     y = gamma(key, place, memory, b)
     return x / (x + y) if x + y > 0.0 else 0.5
@@ -138,12 +138,12 @@ def beta(key: Any, place: Any, memory: PhiloxState, a: float, b: float) -> float
 
 @kernel(borrows=True)
 def student_t(key: Any, place: Any, memory: PhiloxState, degrees: float) -> float:
-    """A normal variable over the root of a chi-square one."""
+    """A draw from Student's t: normal over the root of a chi-square one."""
     x = normal(key, place, memory)
     return x * math.sqrt(0.5 * degrees / gamma(key, place, memory, 0.5 * degrees))
 
 
 @kernel(borrows=True)
 def cauchy(key: Any, place: Any, memory: PhiloxState) -> float:
-    """The standard law."""
+    """A standard Cauchy draw."""
     return math.tan(math.pi * (open_uniform(next_word(key, place, memory)) - 0.5))

@@ -1,4 +1,4 @@
-"""What kernels call `rng`, on the device: a type that has numpy's methods, each with its law."""
+"""The device's `rng`: a type with numpy's methods, drawn by Philox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 class DeviceRandom(types.Type):  # type: ignore[misc]
-    """A stream: `laws` says what its key, place and memory are."""
+    """A random stream, as described in `philox_draws`."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -44,7 +44,7 @@ for _member in ("key", "place", "memory"):
 
 
 def _typed(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """What `overload_method` asks for: a function of as many types, which returns the method."""
+    """Wrap a draw for `overload_method`: a function of as many types that returns it."""
     return (
         lambda rng: draw,
         lambda rng, first: draw,
@@ -58,7 +58,7 @@ for _name, _draw in METHODS.items():
 
 @intrinsic  # type: ignore[untyped-decorator]
 def device_random(context: Any, key: Any, place: Any, memory: Any) -> Any:
-    """`rng` of one game; `memory` is changed in place."""
+    """The `rng` of one game; `memory` is updated in place."""
     kind = DeviceRandom(memory)
 
     def generate(ctx: Any, builder: Any, signature: Any, arguments: Any) -> Any:

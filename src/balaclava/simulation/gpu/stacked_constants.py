@@ -1,7 +1,8 @@
-"""The constants of several pairs in one launch: packed on the host, one pair's on the device.
+"""Constants of several pairs in one launch: packed on the host, unpacked on the device.
 
-Pairs that have the same kernels and constants of the same kinds can be played by one launch: each
-number of a pair becomes an element of an array, and each array the beginning of a row of one.
+A pair is a policy and an environment. One launch can play pairs with the same kernels and the same
+kinds of constants. Numbers become elements of an array, and arrays become rows, padded to the
+longest.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from typing import Any
 import numpy as np
 
 
-def kind_of(value: Any, *, sizes: bool = True) -> Any:
-    """What two values must have in common to be stacked: classes, types and sizes."""
+def value_kind(value: Any, *, sizes: bool = True) -> Any:
+    """What two values must share to be stacked: classes, types and sizes."""
     if isinstance(value, tuple):
-        return type(value), tuple(kind_of(part, sizes=sizes) for part in value)
+        return type(value), tuple(value_kind(part, sizes=sizes) for part in value)
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape if sizes else value.ndim
     return type(value)
 
 
 def stacked(values: Sequence[Any]) -> Any:
-    """Values of one kind as plain tuples of arrays, whose first axis is that of the pairs.
+    """Stack values of one kind into tuples of arrays; the first axis is the pair.
 
     >>> stacked([(1, (0.5,)), (2, (0.25,))])
     (array([1, 2]), (array([0.5 , 0.25]),))
@@ -34,7 +35,7 @@ def stacked(values: Sequence[Any]) -> Any:
 
 
 def packed(values: Sequence[Any]) -> Any:
-    """The same for arrays of any sizes: each is filled up, beside the sizes of all pairs.
+    """Stack values whose arrays differ in size: padded arrays, each with the sizes of all pairs.
 
     >>> packed([(1, np.array([0.5])), (2, np.array([0.25, 0.75]))])
     (array([1, 2]), (array([[0.5 , 0.  ],
@@ -54,9 +55,9 @@ def packed(values: Sequence[Any]) -> Any:
 
 
 def picker(value: Any, several: bool) -> Callable[[Any, int], Any]:
-    """A function of what is packed, and of the number of a pair: that pair's value.
+    """Write a function of packed values and a pair's number that returns that pair's value.
 
-    A compiler must know the class of a tuple and how many parts it has, so it is written out.
+    The compiler needs the class and length of each tuple, so its source is generated.
     """
     if not several:
         return lambda values, pair: values
