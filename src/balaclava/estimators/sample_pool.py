@@ -1,6 +1,6 @@
 """All rewards of all arms in one pool of linked chunks.
 
-Memory is that of about `horizon` numbers for every division among the arms.
+Memory is about `horizon` numbers, for every division of the samples among the arms.
 """
 
 from __future__ import annotations

@@ -62,18 +62,18 @@ def checked_level(level: Any) -> float:
     if not _LEAST_LEVEL < value < _LARGEST_LEVEL:
         raise ParameterError(
             f"the level (a {type(level).__name__}) is not a positive finite number; pass the level "
-            "that came with the decision (agent.report_level) as the second argument"
+            "of the decision (agent.report_level) as the second argument"
         )
     return value
 
 
 def checked_number(
-    who: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf
+    receiver: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf
 ) -> float:
     """A reward or a report as a finite float in [low, high]. An error does not repeat it."""
-    allowed = f"{who} takes finite numbers"
+    allowed = f"{receiver} takes finite numbers"
     if math.isfinite(low) or math.isfinite(high):
-        allowed = f"{who} takes numbers from {low:g} to {high:g}"
+        allowed = f"{receiver} takes numbers from {low:g} to {high:g}"
     if not isinstance(value, numbers.Real | np.bool_):
         raise RewardError(f"the {what} is a {type(value).__name__}, not a number; {allowed}")
     try:

@@ -1,4 +1,4 @@
-"""Privacy guarantees as objects: what is promised, to whom, and under which assumptions."""
+"""Privacy guarantees as objects: the promise, its scope and its assumptions."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ NOTIONS = {
 
 _OBSERVER = {
     "decision": (
-        "an observer of that one decision who may also know all other rewards and all earlier "
+        "an observer of that one decision, even one with all other rewards and all earlier "
         "decisions"
     ),
-    "trajectory": "an observer of all decisions who may also know all other rewards",
+    "trajectory": "an observer of all decisions, even one with all other rewards",
     "report": "an observer of the reports, including the operator",
 }
 

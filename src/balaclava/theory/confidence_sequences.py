@@ -17,7 +17,7 @@ Proof.
     Let F be all that is known when a batch settles, except the rewards of unsettled batches: the
     releases of all arms, decisions, arrivals. The next batch, its number of rewards and its
     decisions are determined by decisions and arrivals. So given F and these, its rewards have the
-    law by which they were drawn, in whatever order batches settle: nothing in F was computed from
+    law by which they were drawn, in any order of settling: nothing in F was computed from
     them, and arrivals do not depend on rewards. Each has E e^(x X) <=
     1 - mu + mu e^x, since e^(x X) lies below its chord on [0, 1]. A draw has
     E e^(x W) = 1 / (1 - b^2 x^2). The batch therefore multiplies M by a factor of mean at most 1.

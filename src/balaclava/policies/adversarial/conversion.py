@@ -258,7 +258,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
         return None if bound is None else tau * bound + (horizon - tau * n)
 
 
-_SECTIONS = {
+_CONVERSION_SECTIONS = {
     "rule": """In each batch of tau rounds {base} chooses an arm and plays it throughout. It then
     learns from the mean of the batch's losses + Lap(lam), lam = 1 / (tau epsilon).""",
     "privacy": """Privacy:
@@ -282,7 +282,7 @@ def filled_in(docstring: str | None, sections: Mapping[str, str], base: str) -> 
 
 def documented(cls: type[Tuned]) -> type[Tuned]:
     """Write the shared sections into the docstring of a `TunedPolicy`."""
-    cls.__doc__ = filled_in(cls.__doc__, _SECTIONS, cls.base_class.name)
+    cls.__doc__ = filled_in(cls.__doc__, _CONVERSION_SECTIONS, cls.base_class.name)
     return cls
 
 

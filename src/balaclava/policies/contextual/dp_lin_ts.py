@@ -70,7 +70,7 @@ def choose(
 
 @kernel(borrows=True)
 def weigh(params: Params, state: Beliefs, gram: np.ndarray) -> None:
-    """C = v^2 G + s^2 I = H H': H goes to `half`, and H^-1 G, transposed, to `rows`."""
+    """C = v^2 G + s^2 I = H H': write H to `half`, and H^-1 G, transposed, to `rows`."""
     v = params.radius_scale * params.spread
     for i in range(params.features):
         for j in range(params.features):

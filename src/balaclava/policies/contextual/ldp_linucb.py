@@ -23,7 +23,7 @@ from balaclava.policies.local_policies import REPORTED, LocalBoundedPolicy, unit
 def learn_report(
     params: Params, state: Regression, t: int, arm: int, bit: float, phase: int, rng: Any
 ) -> None:
-    """Learn from 1/2 + (y - 1/2) / tanh(epsilon/2), whose mean is that of the reward."""
+    """Learn from 1/2 + (y - 1/2) / tanh(epsilon/2), which has the mean of the reward."""
     reward = 0.5 + (bit - 0.5) / math.tanh(0.5 * params.epsilon)
     learn_linucb(params, state, t, arm, reward, phase, rng)
 

@@ -54,7 +54,7 @@ class Params(NamedTuple):
 
 
 # Rows for open batches: waiting decisions are fewer than a batch, and so span at most two.
-OPEN_BATCHES = 4
+EXP4_OPEN_BATCHES = 4
 
 
 class State(NamedTuple):
@@ -76,9 +76,9 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     return State(
         weights=begin_weights(params.experts, params.outstanding),
-        left=np.zeros(OPEN_BATCHES, np.int64),
-        lost=np.zeros(OPEN_BATCHES, np.int64),
-        sums=np.zeros((OPEN_BATCHES, params.experts)),
+        left=np.zeros(EXP4_OPEN_BATCHES, np.int64),
+        lost=np.zeros(EXP4_OPEN_BATCHES, np.int64),
+        sums=np.zeros((EXP4_OPEN_BATCHES, params.experts)),
         released=np.zeros(params.experts),
     )
 
@@ -98,7 +98,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 @kernel(borrows=True)
 def batch_row(params: Params, number: int) -> int:
     """Row of a decision's batch, by the order of decisions."""
-    return (number - 1) // params.batch % OPEN_BATCHES
+    return (number - 1) // params.batch % EXP4_OPEN_BATCHES
 
 
 @kernel(borrows=True)
@@ -157,7 +157,7 @@ def release(params: Params, state: State, row: int, rng: Any) -> None:
 
 @register
 class DPExp4(PrivateExpertPolicy):
-    """EXP4 in batches, at the end of which each expert's estimated loss is released with noise.
+    """EXP4 in batches; each batch ends with a noisy release of each expert's estimated loss.
 
     For very many experts, a small epsilon and a very long horizon. Its regret grows as
     N^(1/6) T^(2/3) / epsilon^(1/3), but with such constants that its bound is the least only from
@@ -174,7 +174,7 @@ class DPExp4(PrivateExpertPolicy):
         gamma = max{eta^(1/3) n^(1/3) K^(2/3) L^(2/3) / (epsilon tau)^(2/3),
                     12 eta K n^(1/2) L / (epsilon tau)}.
 
-    The weights are constant for tau rounds, in each of which the arm I is drawn from
+    The weights are constant for tau rounds. In each of them the arm I is drawn from
 
         Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K.
 

@@ -176,7 +176,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
             raise ParameterError(f"{self.name}: {text}") from error
 
 
-_SECTIONS = {
+_EXPERT_SECTIONS = {
     "rule": """In each batch of tau rounds one expert is followed: the arm of each round is drawn
     from that expert's advice of the round. Then {base} learns from the mean of the batch's losses
     + Lap(1 / (tau epsilon)) as the loss of the expert.""",
@@ -195,7 +195,7 @@ _SECTIONS = {
 
 def documented(cls: type[ConvertedExperts]) -> type[ConvertedExperts]:
     """Write the shared sections into the docstring of a `ConvertedExpertPolicy`."""
-    cls.__doc__ = filled_in(cls.__doc__, _SECTIONS, cls.inner_class.base_class.name)
+    cls.__doc__ = filled_in(cls.__doc__, _EXPERT_SECTIONS, cls.inner_class.base_class.name)
     return cls
 
 
