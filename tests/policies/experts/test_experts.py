@@ -12,15 +12,6 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
-from balaclava.environments.simulated_experts import (
-    advice_from_log,
-    bad,
-    even,
-    good,
-    naming,
-    panel,
-    treacherous,
-)
 from balaclava.errors import ContextError, ParameterError, PrivacyError
 from balaclava.estimators.expert_weights import draw_advised
 from balaclava.policies.expert_policies import practice_advice
@@ -468,136 +459,10 @@ def test_regret_of_exp4_is_below_its_bound() -> None:
     assert 10 < results.final_regret("exp4").mean() < bound
 
 
-# Recommendations
-
-
-def test_few_experts_and_many() -> None:
-    few = bl.recommend_experts(5, 20, 10**6, 1.0, delta=1e-5)
-    assert few.policy == "dp-htinf-experts"
-    assert not few.empty
-    assert [one.policy for one in few.candidates] == ["dp-htinf-experts", "ldp-exp4", "dp-exp4"]
-    assert bl.recommend_experts(2, 10_000, 10**6, 1.0).policy == "ldp-exp4"
-    assert bl.recommend_experts(2, 10**5, 10**12, 1e-3, delta=1e-9).policy == "dp-exp4"
-
-
-def test_a_tuned_bound_is_the_bound_of_a_policy() -> None:
-    plain = bl.recommend_experts(5, 20, 10**6, 1.0)
-    tuned = bl.recommend_experts(5, 20, 10**6, 1.0, tuned=True)
-    best = tuned.candidates[0]
-    policy = bl.policy(
-        best.policy,
-        arms=5,
-        experts=20,
-        horizon=10**6,
-        epsilon=1.0,
-        learning_rate_scale=best.learning_rate_scale,
-    )
-    assert policy.regret_bound(None, 10**6) == best.bound
-    assert {one.policy: one.bound for one in plain.candidates}["ldp-exp4"] > 5 * best.bound
-
-
-def test_what_a_recommendation_says() -> None:
-    text = str(bl.recommend_experts(5, 20, 10**6, 2.0, delta=0.0))
-    assert "dp-htinf-experts  no bound: its theorem is for epsilon up to 1" in text
-    assert "Take ldp-exp4." in text
-    hopeless = bl.recommend_experts(5, 1000, 1000, 0.1, delta=1e-6)
-    assert hopeless.empty
-    assert "so nothing is promised" in str(hopeless)
-    with pytest.raises(ParameterError, match="experts = 0"):
-        bl.recommend_experts(5, 0, 1000, 0.1)
-    with pytest.raises(ParameterError, match="delta"):
-        bl.recommend_experts(5, 5, 1000, 0.1, delta=1.0)
-
-
-# Experts to try policies on
-
-LOSSES = np.array([[0.0, 1.0, 0.5], [1.0, 0.5, 0.0], [0.2, 0.9, 0.3]])
-
-
-def test_experts_who_know_the_losses() -> None:
-    advice = panel(good(LOSSES), bad(LOSSES), treacherous(LOSSES, 1), even(LOSSES), good(LOSSES, 0))
-    world = bl.environment("advice", losses=LOSSES, advice=advice)
-    expected = [0.2, 2.9, 0.0 + 1.0 + 0.9, (1.5 + 1.5 + 1.4) / 3, 0.75 + 0.75 + 0.6]
-    assert world.expert_losses(np.array([3]))[0] == pytest.approx(expected)
-
-
-def test_advice_from_a_log() -> None:
-    log = [{"age": 25}, {"age": 70}]
-    rules = [lambda row: 0, lambda row: int(row["age"] > 60), lambda row: [0.2, 0.8]]
-    advice = advice_from_log(log, rules, arms=2)
-    assert advice.tolist() == [
-        [[1, 0], [1, 0], [0.2, 0.8]],
-        [[1, 0], [0, 1], [0.2, 0.8]],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: advice_from_log([], [lambda _: 0], 2), "no contexts"),
-        (lambda: advice_from_log([1], [], 2), "no rules"),
-        (lambda: advice_from_log([1], [lambda _: 2], 2), "names arm 2"),
-        (lambda: advice_from_log([1], [lambda _: "left"], 2), "neither an arm"),
-        (lambda: advice_from_log([1], [lambda _: [0.5, 0.2]], 2), "does not sum to 1"),
-        (lambda: naming([0.5], of=2), "whole numbers"),
-        (lambda: naming([2], of=2), "from 0 to 1"),
-        (lambda: naming([0], of=2, trust=1.5), "trust = 1.5"),
-        (lambda: good(np.array([[0.5, 2.0]])), "losses"),
-        (lambda: panel(good(LOSSES), even(LOSSES[:2])), "same rounds"),
-    ],
-)
-def test_faults_of_experts_are_named(call: Any, said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
-        call()
-
-
 @pytest.mark.parametrize("epsilon", [1e-300, 1e300])
 def test_an_epsilon_beyond_floats_is_refused_by_name(epsilon: float) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
         bl.policy("dp-exp4", arms=3, experts=4, horizon=10**9, epsilon=epsilon, delta=0.01)
-
-
-# Any base over experts
-
-
-def test_any_base_may_follow_experts() -> None:
-    """The conversion over experts plays as the named policy that has the same base."""
-    T, N = 2_000, 4
-    named = bl.policy("dp-exp3-experts", arms=2, experts=N, horizon=T, epsilon=0.5)
-    inner = named.inner.base_policy()  # type: ignore[attr-defined]
-    base = bl.policy("exp3", **{**inner.parameters, "arms": 2})
-    private = bl.privatise(base, epsilon=0.5, experts=N)
-    assert (private.name, private.arms, private.base.arms) == ("privatised-experts", 2, N)
-    assert private.guarantee.epsilon == 0.5
-    advice = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.2, 0.8]]
-    world = bl.environment(
-        "advice",
-        losses=bl.environment("stochastic-losses", means=[0.8, 0.2]),
-        advice=advice,
-    )
-    played = [
-        bl.simulate(one, world, horizon=T, repetitions=5, seed=3).pulls(one.name)
-        for one in (named, private)
-    ]
-    assert (played[0] == played[1]).all()
-    assert private.proved_bound(world, T) == named.proved_bound(world, T)
-    again = bl.policy("privatised-experts", **json.loads(json.dumps(private.parameters)))
-    assert again == private
-
-
-def test_what_a_base_over_experts_must_be() -> None:
-    with pytest.raises(ParameterError, match=r"privatised-experts.*base.*learns from rewards"):
-        bl.privatise(bl.policy("ucb1", arms=2), epsilon=1.0, experts=3)
-    with pytest.raises(ParameterError, match="experts = 3 differs from the base"):
-        bl.policy(
-            "privatised-experts",
-            arms=2,
-            experts=3,
-            base={"name": "exp3", "arms": 2},
-            epsilon=1.0,
-        )
-    with pytest.raises(ParameterError, match="longer than the horizon"):
-        bl.privatise(bl.policy("exp3", arms=2), epsilon=0.1, experts=3, horizon=5)
 
 
 def test_batched_exp4_without_delta() -> None:

@@ -8,18 +8,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
-from balaclava.authoring import Epsilon, compiled
+from balaclava.authoring import Epsilon
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.errors import ParameterError, RewardError
-from balaclava.estimators.arm_probabilities import draw_arm, tsallis_chances
 from balaclava.policies.adversarial.conversion import least_batch
-from balaclava.policies.classic import exp3, ftpl
-from balaclava.policies.classic.htinf import threshold_factor
 from balaclava.privacy.randomness import seeded
 from balaclava.testing import check_policy
 from tests.effort import looks
@@ -37,249 +32,7 @@ EASY = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
 GOLDEN = {"arms": 5, "horizon": 10**6, "epsilon": 0.1}
 
 
-# EXP3
-
-
-class Forced:
-    """Randomness that makes exp3 draw the last arm or the first."""
-
-    def __init__(self) -> None:
-        self.last = True
-
-    def random(self) -> float:
-        return 1.0 - 1e-12 if self.last else 0.0
-
-
-def test_exp3_leaks_more_and_more() -> None:
-    """Figure 1 of Asi et al.: one loss differs, the actions are the same, the chances part."""
-    policy = bl.policy("exp3", arms=2, eta=1e-4, gamma=1e-4)
-    params = policy.constants()
-
-    def chances(first_loss: float, rounds: int) -> dict[int, float]:
-        state, rng, seen = exp3.begin(params), Forced(), {}
-        for t in range(rounds + 1):
-            rng.last = t % 2 == 0
-            arm, phase = exp3.choose(params, state, t + 1, None, rng)
-            assert arm == (1 if rng.last else 0)
-            seen[t] = float(state.chances[1])
-            loss = first_loss if t == 0 else 1.0
-            exp3.learn(params, state, t + 1, arm, loss, phase, rng)
-        return seen
-
-    a, b = chances(0.0, 10_000), chances(1.0, 10_000)
-    assert a[2] == pytest.approx(0.5000499949998334, rel=1e-12)
-    assert a[10] == pytest.approx(0.500050015001832, rel=1e-12)
-    assert a[10_000] == pytest.approx(0.5000929193315523, rel=1e-10)
-    assert b[1] == pytest.approx(0.4999500050001666, rel=1e-12)
-    assert b[2] == pytest.approx(0.49999999500149983, rel=1e-12)
-    assert b[10_000] == pytest.approx(0.4999570663782057, rel=1e-10)
-
-
-def test_exp3_ends_at_opposite_chances() -> None:
-    """The same at t = 10^5, compiled: 1 - gamma/2 against gamma/2."""
-
-    def make(choose, learn, begin):
-        def run(params, first_loss, rounds, rng):
-            state = begin(params)
-            for t in range(rounds + 1):
-                _, phase = choose(params, state, t + 1, None, rng)
-                arm = 1 if t % 2 == 0 else 0  # the forced action, with the chance it had
-                state.pending.notes[phase % state.pending.numbers.size, 0] = state.chances[arm]
-                learn(params, state, t + 1, arm, first_loss if t == 0 else 1.0, phase, rng)
-            return state.chances[1]
-
-        return run
-
-    run = compiled(make, exp3.choose, exp3.learn, exp3.begin)
-    params = bl.policy("exp3", arms=2, eta=1e-4, gamma=1e-4).constants()
-    assert run(params, 0.0, 100_000, seeded(0)) == pytest.approx(0.99995, rel=1e-9)
-    assert run(params, 1.0, 100_000, seeded(0)) == pytest.approx(5e-5, rel=1e-9)
-
-
-def test_rates_of_exp3() -> None:
-    base = bl.policy("dp-exp3", **GOLDEN).base_policy()
-    assert (base.horizon, base.loss_noise) == (100_000, 1.0)
-    rates, log = base.constants(), math.log(5 * 10**5)
-    assert rates.eta == pytest.approx(math.sqrt(math.log(5) / (10**6 * (1 + 10 * log**2))))
-    assert rates.gamma == pytest.approx(4 * rates.eta * 5 * log)
-    assert bl.policy("exp3", arms=5, horizon=10**5).constants().gamma == 0.0  # no noise
-    # The printed form of Corollary E.1 has 22 where the general line has 20 and a little.
-    printed = math.sqrt(math.log(5) / (22 * 0.1 * 5 * 10**6 * log**2))
-    assert printed == pytest.approx(2.9149339022021433e-05, rel=1e-12)
-    assert 4 * printed * 5 * log == pytest.approx(0.00765016437716234, rel=1e-12)
-    assert rates.eta / printed == pytest.approx(math.sqrt(1.1), rel=1e-3)
-
-
-def test_mixing_follows_the_learning_rate() -> None:
-    one = bl.policy("exp3", arms=5, horizon=10**5, loss_noise=1.0)
-    three = bl.policy("exp3", arms=5, horizon=10**5, loss_noise=1.0, learning_rate_scale=3)
-    for name in ("eta", "gamma"):
-        assert getattr(three.constants(), name) == pytest.approx(3 * getattr(one.constants(), name))
-    assert bl.policy("exp3", arms=50, horizon=2, loss_noise=1.0).constants().gamma <= 1.0
-    with pytest.raises(ParameterError, match="horizon"):
-        bl.policy("exp3", arms=5, loss_noise=1.0)
-
-
-def test_bound_of_exp3_is_below_the_printed_one() -> None:
-    n, K, lam = 10**5, 5, 1.0
-    base = bl.policy("exp3", arms=K, horizon=n, loss_noise=lam)
-    world = bl.environment("stochastic-losses", means=[0.5] * K)
-    size = 1 + 10 * lam**2 * math.log(K * n) ** 2
-    printed = 2 * math.sqrt(2 * n * K * math.log(K) * size) + 1
-    assert 0.5 * printed < base.proved_bound(world, n) <= printed
-    # Mixing that is too small for the noise proves nothing.
-    bare = bl.policy("exp3", arms=K, horizon=n, loss_noise=lam, gamma=0.0)
-    assert bare.proved_bound(world, n) is None
-    advised = bl.environment("advice", losses=world, advice=[[0.2] * K])
-    assert base.proved_bound(advised, n) is None
-
-
-def test_an_arm_without_a_chance_is_never_drawn() -> None:
-    class Last:
-        def random(self) -> float:
-            return 1.0 - 2.0**-53
-
-    assert draw_arm(np.array([0.3, 0.7 - 1e-15, 0.0]), Last()) == 1
-    assert draw_arm(np.array([0.0, 1.0]), Forced()) == 1
-
-
-# FTPL
-
-
-def test_rates_of_ftpl() -> None:
-    base = bl.policy("dp-ftpl", **GOLDEN).base_policy()
-    assert base.constants().resamples == 708
-    # Golden value with M = sqrt(K n) in place of its ceiling.
-    assert base.rate * 708 / math.sqrt(500_000) == pytest.approx(3.0056586828348876e-05, rel=1e-12)
-    # More arms than n^0.26: the noise of all arms counts.
-    many = bl.policy("ftpl", arms=100, horizon=10**5, loss_noise=1.0)
-    draws = math.ceil(math.sqrt(10**7))
-    assert many.rate == pytest.approx(1 / (draws * (1 + math.sqrt(10) * math.log(10**7))))
-
-
-@pytest.mark.statistical
-def test_resampling_counts_to_the_first_success_or_to_all() -> None:
-    """E min(first success, M) = (1 - (1-p)^M)/p; 0 on failure would give 13.6 at p = 1/50."""
-    p, most = 0.02, 50
-
-    def make(choose, begin):
-        def mean(params, lead, games, rng):
-            counts, pulls = 0.0, 0
-            state = begin(params)
-            state.losses[0] = lead
-            for t in range(games):
-                arm, phase = choose(params, state, t + 1, None, rng)
-                if arm == 0:
-                    counts += state.pending.notes[phase % state.pending.numbers.size, 0]
-                    pulls += 1
-            return counts / pulls, pulls / games
-
-        return mean
-
-    # Arm 0 leads if Z_0 + lead < Z_1: P(Z_1 - Z_0 > x) = exp(-x) (2 + x) / 4 for unit scales.
-    lead = 0.0
-    while math.exp(-lead) * (2 + lead) / 4 > p:
-        lead += 1e-4
-    policy = bl.policy("ftpl", arms=2, horizon=100, eta=1.0, resamples=most)
-    mean = compiled(make, ftpl.choose, ftpl.begin)
-    found, share = mean(policy.constants(), lead, 1_000_000, seeded(1))
-    # 20,000 counts of standard deviation 19: five standard errors are 0.7 (chance below 1e-6).
-    assert share == pytest.approx(p, abs=0.001)
-    assert found == pytest.approx(31.791515995644158, abs=0.7)
-
-
-# HTINF and Tsallis-INF
-
-
-def test_threshold_of_htinf() -> None:
-    assert threshold_factor(2.0) == pytest.approx(0.2062994740159002, rel=1e-14)
-    assert threshold_factor(1.5) == pytest.approx(0.1591035847462855, rel=1e-14)
-    assert threshold_factor(1.2) == pytest.approx(0.09427633573609329, rel=1e-14)
-    # At the switch of formulas the second branch is still the larger one.
-    assert threshold_factor(1.9989) == pytest.approx(threshold_factor(1.9991), rel=1e-3)
-
-
-def by_bisection(losses: np.ndarray, eta: float, power: float) -> np.ndarray:
-    gaps = eta * (losses - losses.min())
-    low, high = 1.0, losses.size ** (1.0 / power)
-    for _ in range(200):
-        middle = (low + high) / 2
-        if ((gaps + middle) ** -power).sum() > 1.0:
-            low = middle
-        else:
-            high = middle
-    return (gaps + (low + high) / 2) ** -power
-
-
-@given(
-    losses=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=12),
-    eta=st.floats(1e-4, 10.0),
-    alpha=st.sampled_from([1.1, 1.5, 2.0]),
-    start=st.floats(1.0, 50.0),
-)
-def test_newton_agrees_with_bisection(losses, eta, alpha, start) -> None:
-    """From any start: the first step may overshoot to the left, all others climb."""
-    given, power = np.array(losses), alpha / (alpha - 1.0)
-    chances = np.zeros(given.size)
-    root = np.array([min(start, given.size ** (1.0 / power))])
-    steps = tsallis_chances(given, eta, power, root, chances)
-    assert steps < 50
-    np.testing.assert_allclose(chances, by_bisection(given, eta, power), rtol=1e-8, atol=1e-14)
-
-
-@pytest.mark.parametrize("power", [2.0, 3.0, 11.0])
-@pytest.mark.parametrize(
-    "losses",
-    [
-        [1e300, -1e300, 0.0],
-        [1e300] * 9,
-        [-1e300] * 4,
-        [0.0],
-        [5.0, 5.0],
-        [-1e-300, 1e-300, 0.0],
-        [1e17, 1e17 + 16, 1e17],
-    ],
-)
-def test_chances_sum_to_one_for_any_losses(losses, power) -> None:
-    chances, root = np.zeros(len(losses)), np.ones(1)
-    for eta in (1e-6, 1.0, 1e6):
-        tsallis_chances(np.array(losses), eta, power, root, chances)
-        assert (chances >= 0).all()
-        assert abs(math.fsum(chances) - 1.0) < 1e-12
-
-
-def test_newton_takes_few_steps() -> None:
-    """On a run of nine arms, from the root of the round before."""
-
-    def make(choose, learn, begin, solve):
-        def run(params, means, rounds, rng):
-            state, steps = begin(params), 0
-            chances, root = np.zeros(params.arms), np.ones(1)
-            for t in range(1, rounds + 1):
-                eta = 1.0 / (params.sigma * math.sqrt(t))
-                steps += solve(state.losses, eta, 2.0, root, chances)
-                arm, phase = choose(params, state, t, None, rng)
-                loss = 1.0 if rng.random() < means[arm] else 0.0
-                learn(params, state, t, arm, loss, phase, rng)
-            return steps / rounds
-
-        return run
-
-    policy = bl.policy("htinf", arms=9)
-    begin, choose, learn, _ = policy.kernels
-    run = compiled(make, choose, learn, begin, tsallis_chances)
-    assert run(policy.constants(), np.linspace(0.3, 0.7, 9), 20_000, seeded(1)) < 4.0
-
-
-def test_htinf_leaves_out_losses_that_are_too_large_either_way() -> None:
-    policy = bl.policy("htinf", arms=2, sigma=1.0)
-    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
-    limit = threshold_factor(2.0) * math.sqrt(0.5)
-    for loss, counts in ((limit * 0.99, True), (limit * 1.01, False), (-limit * 1.01, False)):
-        state = begin(params)
-        arm, phase = choose(params, state, 1, None, seeded(1))
-        learn(params, state, 1, arm, loss, phase, seeded(1))
-        assert state.losses[arm] == (pytest.approx(2 * loss) if counts else 0.0)
+# The bases
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -573,15 +326,6 @@ def test_replay_catches_the_bases(name) -> None:
     found = audit_by_replay(policy, policy.guarantee, rounds=64, pairs=200, seed=1)
     assert found.verdict in ("unproved", "violated")
     assert "though every mechanism answered alike" in found.fault
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_audit_says_that_exp3_is_not_private() -> None:
-    report = bl.audit(BASES["exp3"], trials=4_000, pairs=50, seed=1)
-    assert report.verdict == "not private"
-    assert report.replay.verdict in ("unproved", "violated")
-    assert report.epsilon_lower > 1.0
 
 
 @pytest.mark.parametrize(
