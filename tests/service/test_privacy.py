@@ -28,7 +28,7 @@ from tests.service.manual_service import SHOP, ManualService, metrics, plain
 STEPS, WINDOW, EACH = 20, 5, 3
 PERSONS = {"population": "us", "rewards_per_person": EACH - 1}  # two decisions in three learn
 PAGES = (
-    *("/", "/live", "/experiments/shop", "/experiments/shop/live", "/experiments/shop/history"),
+    *("/", "/live", "/experiments/shop", "/experiments/shop/live", "/experiments/shop/charts"),
     *("/ledger", "/keys", "/experiments/shop/finish", "/healthz", "/readyz", "/openapi.json"),
 )
 LIVE = ("/v1/experiments/shop/results", "/experiments/shop/live")

@@ -90,7 +90,7 @@ def test_pages_can_be_read_by_everybody(
     for path in PAGES:
         page = visit.open(path)
         if path.endswith("/arrival"):
-            page.wait_for_selector("[data-chart=means] canvas")
+            page.wait_for_selector(".plot.means .area")
         page.evaluate(AXE.read_text(encoding="utf-8"))
         found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
         faults += [(path, fault["id"], fault["nodes"][0]["html"]) for fault in found]
@@ -117,12 +117,12 @@ def test_numbers_follow_and_what_did_not_change_is_not_sent(
         "shown => document.querySelector('.tiles dd').textContent.replace(',', '') == shown",
         arg=f"{shown + 50}",
     )
-    assert len(page.query_selector_all("[data-chart] canvas")) == 2
-    page.locator("[data-chart=shares] .u-over").hover(position={"x": 60, "y": 60})
-    readout = page.locator("[data-chart=shares] .readout")
+    assert len(page.query_selector_all(".plot .area")) == 2
+    page.locator(".plot.stack .readings").hover(position={"x": 60, "y": 60})
+    readout = page.locator(".plot.stack .readout")
     readout.wait_for(state="visible")
     assert "map" in readout.inner_text()
-    chart = page.query_selector("[data-chart=shares] canvas")
+    chart = page.query_selector(".plot.stack")
     world.decide("arrival", 50)
     page.wait_for_function("old => !old.isConnected", arg=chart)  # drawn again, with what is new
     readout.wait_for(state="visible")
@@ -136,7 +136,7 @@ def test_a_link_keeps_its_focus_while_numbers_change(
     visit = Visit(browser, world, address)
     page = visit.open("/")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.focus("#experiment-2")
     before = page.inner_text(".experiments li:nth-child(2) dd")
     world.decide("arrival", 50)
@@ -167,7 +167,7 @@ def test_everything_can_be_read_and_done_without_scripts(
     visit.open("/keys")
     page.check("input[value=read]")
     page.fill("input[name=label]", "board")
-    page.get_by_text("Make the key").click()
+    page.get_by_text("Create the key").click()
     key = page.inner_text("#new-key")
     page.get_by_text("Log out").click()
     page.fill("input[name=key]", key)

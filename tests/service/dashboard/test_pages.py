@@ -10,13 +10,14 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from balaclava.service.dashboard.page_values import PageValues
 from balaclava.service.dashboard.rendering import HEADERS, PageRenderer
 from balaclava.service.http.app import create_app
 from balaclava.service.store.ledger import Budget
 from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, World
 
 EXPERIMENT = f"/experiments/{quote(HOSTILE, safe='')}"
-FOR_READERS = ["/", "/live", EXPERIMENT, f"{EXPERIMENT}/live", f"{EXPERIMENT}/history"]
+FOR_READERS = ["/", "/live", EXPERIMENT, f"{EXPERIMENT}/live", f"{EXPERIMENT}/charts"]
 FOR_READERS += [f"/experiments/{name}" for name in ("window", "arrival", "many", "single", "new")]
 FOR_ADMINS = ["/ledger", "/keys", f"{EXPERIMENT}/pause", f"{EXPERIMENT}/finish"]
 
@@ -78,12 +79,12 @@ def test_who_sees_what(
     assert admin.get(path).status_code == 200
     assert reader.get(path).status_code == (200 if path in FOR_READERS else 403)
     answer = stranger.get(path)
-    if path.endswith(("/live", "/history")):
+    if path.endswith(("/live", "/charts")):
         assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
     else:
         assert answer.status_code == 303
         assert answer.headers["location"].startswith("/login")
-    assert "Promise" not in answer.text
+    assert "Guarantee" not in answer.text
 
 
 def test_a_reader_has_no_buttons(admin: TestClient, reader: TestClient) -> None:
@@ -131,7 +132,9 @@ def test_of_many_arms_those_chosen_most_are_shown(world: World, admin: TestClien
     arms = world.service.results("many")["arms"]
     assert len([tag for tag, attrs in page.tags if attrs.get("scope") == "row"]) == 60
     assert "has all 64" in page.text
-    curves = admin.get("/experiments/many/history").json()
+    values = PageValues(world.service).charts("many")
+    curves = values["curves"]
+    assert "offer" in admin.get("/experiments/many/charts").text
     most = sorted(arms, key=lambda arm: -arm["decisions"])[:6]
     assert {arm["label"] for arm in curves["arms"]} == {arm["label"] for arm in most}
     for i in range(len(curves["at"])):
@@ -143,7 +146,7 @@ def test_a_key_opens_a_session(world: World, stranger: TestClient) -> None:
     stranger.cookies.clear()
     page = stranger.get("/login?next=%2Fledger")
     form = {"token": token_of(page.text)}
-    for key, complaint in (("wrong-key", "not known"), (world.keys["decide"], "for programs")):
+    for key, complaint in (("wrong-key", "unknown"), (world.keys["decide"], "cannot log in")):
         answer = stranger.post("/login", data=form | {"key": key})
         assert (answer.status_code, complaint in answer.text) == (403, True)
         assert "balaclava_session" not in stranger.cookies
@@ -259,7 +262,7 @@ def test_a_key_is_shown_once_and_ends_with_its_sessions(world: World, admin: Tes
 
 
 def test_what_did_not_change_is_not_sent_again(world: World, admin: TestClient) -> None:
-    for path in ("/live", "/experiments/arrival/live", "/experiments/arrival/history"):
+    for path in ("/live", "/experiments/arrival/live", "/experiments/arrival/charts"):
         first = admin.get(path)
         headers = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
         same = admin.get(path, headers=headers)
@@ -274,7 +277,7 @@ def test_rewards_that_came_are_on_no_page_before_their_windows_end(
 ) -> None:
     """If only purchases are reported, the number of rewards that came is their sum."""
     paths = ["/", "/live", "/ledger", "/keys"]
-    paths += [f"/experiments/window{part}" for part in ("", "/live", "/history")]
+    paths += [f"/experiments/window{part}" for part in ("", "/live", "/charts")]
     decisions = world.decide("window", 40)
     before = [admin.get(path).content for path in paths]
     world.reward(decisions, best=1)
@@ -295,7 +298,7 @@ def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
         for path in ("/", "/experiments/one", "/experiments/one/pause", "/ledger", "/keys"):
             answer = client.get(path)
             assert answer.status_code == 200
-            links = Page(answer.text).values("href", "src", "action", "hx-get", "data-history")
+            links = Page(answer.text).values("href", "src", "action", "hx-get")
             outside = [link for link in links if not link.startswith(("/bandits/", "#"))]
             assert outside == []
             for link in links:

@@ -53,7 +53,7 @@ PAGES: dict[tuple[str, str], Any] = {
     ("GET", "/live"): READ,
     ("GET", "/experiments/{name}"): READ,
     ("GET", "/experiments/{name}/live"): READ,
-    ("GET", "/experiments/{name}/history"): READ,
+    ("GET", "/experiments/{name}/charts"): READ,
     ("POST", "/experiments/{name}/review"): READ,
     ("GET", "/ledger"): ADMIN,
     ("GET", "/experiments/{name}/{change}"): ADMIN,

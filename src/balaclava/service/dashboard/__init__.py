@@ -1,4 +1,4 @@
-"""Pages for people: what is running, what is known of it, and what it gave away."""
+"""The dashboard: HTML pages for experiments, the ledger and API keys."""
 
 from balaclava.service.dashboard.routes import router
 

@@ -1,4 +1,4 @@
-"""Numbers, moments and lengths of time as people read them."""
+"""Template filters: numbers, times and durations as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 def percent(share: float | None) -> str:
-    """A share, whole from 10 % on, its sign on the same line.
+    """Format a share in percent, without decimals from 10 % on.
 
     >>> [percent(share).replace("\\xa0", " ") for share in (0.4512, 0.0312, 0.05, None)]
     ['45 %', '3.1 %', '5 %', '–']
@@ -23,7 +23,7 @@ def percent(share: float | None) -> str:
 
 
 def most(value: float | None) -> str:
-    """An epsilon or a delta that may be, or was, given away: rounded up.
+    """Format a spent epsilon or delta, rounded up.
 
     >>> most(0.12341), most(1.0), most(None)
     ('0.1235', '1', '–')
@@ -32,7 +32,7 @@ def most(value: float | None) -> str:
 
 
 def least(value: float | None) -> str:
-    """What is left of a budget: rounded down.
+    """Format the rest of a budget, rounded down.
 
     >>> least(0.87659), least(1.0), least(None)
     ('0.8765', '1', '–')
@@ -41,7 +41,7 @@ def least(value: float | None) -> str:
 
 
 def plain(value: object) -> str:
-    """A parameter.
+    """Format a parameter's value.
 
     >>> plain(1.0), plain([0, 1.5]), plain("one"), plain(None)
     ('1', '0, 1.5', 'one', 'none')
@@ -54,7 +54,7 @@ def plain(value: object) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """How long something lasts, in its largest units.
+    """Format a duration in its two largest units.
 
     >>> span(604800), span(5400), span(90), span(0.25), span(None)
     ('7 days', '1 hour 30 minutes', '1 minute 30 seconds', '0.25 seconds', '–')
@@ -74,7 +74,7 @@ def span(seconds: float | None) -> str:
 
 
 def about(seconds: float | None) -> str:
-    """How long something took, in two digits.
+    """Format a measured duration in two digits.
 
     >>> about(340.2), about(2900), about(0.141), about(93e4), about(None)
     ('5.7 min', '48 min', '0.14 s', '11 d', '–')
@@ -88,7 +88,7 @@ def about(seconds: float | None) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """An explanation, cut where it comes to something else.
+    """Split an explanation into paragraphs, before known openings of sentences.
 
     >>> paragraphs("Hides one reward. Not covered: the time. It assumes: nothing.")
     ['Hides one reward.', 'Not covered: the time.', 'It assumes: nothing.']
@@ -97,7 +97,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def moment(when: str | float) -> datetime:
-    """A moment in UTC, from its ISO form or from seconds since 1970."""
+    """Parse a time, in ISO format or in seconds since 1970, as UTC."""
     if isinstance(when, int | float):
         return datetime.fromtimestamp(when, UTC)
     read = datetime.fromisoformat(when)
@@ -105,7 +105,7 @@ def moment(when: str | float) -> datetime:
 
 
 def date(when: str | float) -> str:
-    """A moment for a reader.
+    """Format a time.
 
     >>> date("2026-11-15T21:06:30+00:00")
     '15 Nov 2026, 21:06 UTC'
@@ -114,15 +114,15 @@ def date(when: str | float) -> str:
     return f"{point.day} {point:%b %Y, %H:%M} UTC"
 
 
-def clock(when: float, seconds_shown: float) -> str:
-    """A tick on an axis of time that shows so many seconds.
+def clock(when: float, axis_seconds: float) -> str:
+    """Format a tick of a time axis that spans `axis_seconds`.
 
     >>> clock(0, 60), clock(0, 7200), clock(0, 864000), clock(0, 5e7)
     ('00:00:00', '00:00', '1 Jan', 'Jan 1970')
     """
     point = moment(when)
-    if seconds_shown < 600:
+    if axis_seconds < 600:
         return f"{point:%H:%M:%S}"
-    if seconds_shown < 2 * 86_400:
+    if axis_seconds < 2 * 86_400:
         return f"{point:%H:%M}"
-    return f"{point.day} {point:%b}" if seconds_shown < 300 * 86_400 else f"{point:%b %Y}"
+    return f"{point.day} {point:%b}" if axis_seconds < 300 * 86_400 else f"{point:%b %Y}"

@@ -1,7 +1,7 @@
-"""What the forms do: log in and out, change an experiment's state, make and revoke keys.
+"""Form handlers: log in and out, change an experiment's state, create and revoke keys.
 
-Each is refused without the token of the page that it came from, and whatever cannot be taken back
-is asked for once more, on a page of its own: it works without JavaScript.
+Each form needs its page's CSRF token. A change asks for confirmation on a page of its own, so
+that it works without JavaScript.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from balaclava.service.credentials import ROLES, Role
+from balaclava.service.dashboard.page_values import review_page
 from balaclava.service.dashboard.rendering import PageRenderer, redirect
-from balaclava.service.dashboard.review_board import review_page
 from balaclava.service.dashboard.sessions import (
     SESSION_COOKIE,
     Auth,
@@ -27,16 +27,16 @@ from balaclava.service.dashboard.sessions import (
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
-_LONGEST_LABEL = 100
+_LONGEST_LABEL = 100  # characters; the page has the same limit
 _CHANGES = ("pause", "resume", "finish")
 
 
 def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
-    """A key opens a session; the key itself is not kept."""
+    """Add login and logout. A session stores the key's id, not the key."""
 
     def login_page(request: Request, status: int = 200, complaint: str = "") -> Response:
         after = quote(destination(request.query_params.get("next", "/")), safe="")
-        values = {"token": auth.visit(request)[1], "complaint": complaint, "after": after}
+        values = {"token": auth.browser_token(request), "complaint": complaint, "after": after}
         response = pages.page(request, "login.html", None, values, status)
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -48,9 +48,9 @@ def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
     @routes.post("/login")
     async def enter(request: Request) -> Response:
         form = await read_form(request)
-        check_token(request, auth.visit(request)[1], form)
+        check_token(request, auth.browser_token(request), form)
         try:
-            session = await run_in_threadpool(auth.enter, form.get("key", ""))
+            session = await run_in_threadpool(auth.open_session, form.get("key", ""))
         except Problem as problem:
             return login_page(request, problem.status, problem.detail)
         response = redirect(request, destination(request.query_params.get("next", "/")))
@@ -67,14 +67,14 @@ def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
 
 
 async def _checked(request: Request, session: Session) -> dict[str, str]:
-    """The fields of a form that came from a page of this visitor's."""
+    """Read a form and check its CSRF token."""
     form = await read_form(request)
     check_token(request, session.token, form)
     return form
 
 
 def add_changes(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
-    """Pause, resume and finish; and the page for a review board, which changes nothing."""
+    """Add pause, resume and finish, and the download for a review board."""
 
     @routes.post("/experiments/{name}/review")
     async def review(request: Request, name: str) -> Response:
@@ -99,12 +99,12 @@ def add_changes(routes: APIRouter, service: Service, pages: PageRenderer, auth: 
 
 def _known(change: str) -> str:
     if change not in _CHANGES:
-        raise Problem(404, "there is no such page")
+        raise Problem(404, "no such page")
     return change
 
 
 def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
-    """A key is shown once, in the answer to the form that asked for it."""
+    """Add the list of keys. A new key appears once, in the answer to its form."""
 
     def keys_page(request: Request, session: Session, new: dict[str, Any] | None) -> Response:
         values = {"keys": service.list_keys(), "new": new, "roles": ROLES}
@@ -122,8 +122,8 @@ def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: Aut
         if role not in ROLES or not 0 < len(label) <= _LONGEST_LABEL:
             raise Problem(
                 422,
-                f"a key has one of the roles {', '.join(ROLES)}, and a label of 1 to "
-                f"{_LONGEST_LABEL} characters",
+                f"a key needs a role ({', '.join(ROLES)}) and a label of 1 to {_LONGEST_LABEL} "
+                "characters",
             )
         new = await service.create_key(cast(Role, role), label)
         return await run_in_threadpool(keys_page, request, session, new)
@@ -134,7 +134,7 @@ def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: Aut
         valid = (key for key in service.list_keys() if key["revoked"] is None)
         key = next((key for key in valid if key["id"] == identity), None)
         if key is None:
-            raise Problem(404, "there is no such key, or it was revoked")
+            raise Problem(404, "this key does not exist, or was revoked")
         return pages.page(request, "revoke.html", session, {"key": key})
 
     @routes.post("/keys/{identity}/revoke")

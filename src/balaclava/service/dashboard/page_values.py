@@ -1,39 +1,48 @@
-"""What pages show of an experiment as of its last commit, worked out once for all who look."""
+"""Values for the templates: an experiment at its last commit, and the review board's page."""
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
+from balaclava.errors import MissingPartError
 from balaclava.service.dashboard import svg_charts
 from balaclava.service.documents import experiment_document, results_document
 from balaclava.service.engine.served_experiment import ServedExperiment
+from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
-_POINTS = 300  # of a curve: more than a chart has room to show
-_ROWS = 60  # of the table of arms
+_CURVE_POINTS = 300  # more than a chart of 600 pixels can display
+_ARM_ROWS = 60  # rows of the table of arms
 
 
 class PageValues:
-    """Every two seconds every open page asks, and most of the time nothing has happened."""
+    """Values of the live parts of pages, cached per commit: every open page polls them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._results: dict[str, tuple[ServedExperiment, dict[str, Any]]] = {}
 
-    def of(self, name: str) -> dict[str, Any]:
-        """The values of the live part of a page, all of the same commit."""
+    def experiment(self, name: str) -> dict[str, Any]:
+        """The live numbers of one experiment, all from the same commit."""
         committed = self._service.committed(name)
-        results = self._results_of(name, committed)
+        results = self._results_at(name, committed)
         arms = results["arms"]
         restored = self._service.ledger.charged(committed.definition.uid)[2]
         return {
             "experiment": experiment_document(committed, restored),
             "results": results,
             "colours": svg_charts.colours(arms),
-            "shown": [arms[arm] for arm in svg_charts.most_chosen(arms, _ROWS, _ROWS)],
+            "rows": [arms[arm] for arm in svg_charts.most_chosen(arms, _ARM_ROWS, _ARM_ROWS)],
         }
 
-    def _results_of(self, name: str, committed: ServedExperiment) -> dict[str, Any]:
+    def charts(self, name: str) -> dict[str, Any]:
+        """The live numbers, and the curves of the charts."""
+        values = self.experiment(name)
+        history = self._service.history(name, _CURVE_POINTS)
+        return values | {"curves": svg_charts.curves(history, values["colours"])}
+
+    def _results_at(self, name: str, committed: ServedExperiment) -> dict[str, Any]:
         known = self._results.get(name)
         if known is not None and known[0] is committed:
             return known[1]
@@ -41,6 +50,29 @@ class PageValues:
         self._results[name] = (committed, results)
         return results
 
-    def curves(self, name: str, colours: dict[int, int]) -> dict[str, Any]:
-        """What the charts draw."""
-        return svg_charts.curves(self._service.history(name, _POINTS), colours)
+
+def review_page(service: Service, name: str) -> str:
+    """The page for a review board, with blanks where only the owner knows the answer."""
+    try:  # here, because it imports the simulator
+        from balaclava.reporting.assessment_input import AssessmentInput
+        from balaclava.reporting.assessment_page import assessment_page
+    except MissingPartError as error:
+        raise Problem(501, str(error)) from None
+    experiment = service.committed(name)
+    definition = experiment.definition
+    restored = service.ledger.charged(definition.uid)[2]
+    cap = definition.rewards_per_person * (1 + restored)
+    named = experiment.counters.anonymous == 0
+    answer = f"The service learns from at most {definition.rewards_per_person} of each person."
+    given = AssessmentInput(
+        experiment.policy,
+        title=definition.name,
+        owner=definition.owner,
+        purpose=definition.purpose,
+        population=definition.population or "",
+        date=str(datetime.datetime.now(datetime.UTC).date()),
+        rewards_per_person=cap if named else None,
+        answers={"cap": answer} if named else {},
+        guarantee=definition.guarantee(experiment.policy, restored),
+    )
+    return assessment_page(given)

@@ -1,4 +1,4 @@
-"""From values to pages: templates, files, headers, and answers that say when nothing changed."""
+"""Render templates, serve static files, and set security headers and ETags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HTML = "text/html; charset=utf-8"
 
 
 class StaticFiles:
-    """The style sheet, the scripts and what they are made of: read once, named by their content."""
+    """Style sheet and scripts, read once; their URLs contain a digest of the content."""
 
     def __init__(self) -> None:
         self._bodies = {
@@ -42,14 +42,14 @@ class StaticFiles:
         }
 
     def address(self, name: str) -> str:
-        """Where a page finds it; another content has another address."""
+        """The URL of a file; it changes with the content."""
         return f"static/{name}?{_digest(self._bodies[name])[:12]}"
 
     def answer(self, name: str) -> Response:
-        """The file, to be kept for a year; 404 for any other name."""
+        """The file, cacheable for a year; 404 for an unknown name."""
         body = self._bodies.get(name)
         if body is None:
-            return Response("There is no such file.\n", 404, media_type="text/plain")
+            return Response("No such file.\n", 404, media_type="text/plain")
         kind = mimetypes.guess_type(name)[0] or "text/plain"
         return Response(
             body,
@@ -69,7 +69,7 @@ def _walk(folder: Any, *above: str) -> list[tuple[Any, ...]]:
 
 
 class PageRenderer:
-    """The templates, with every string of a user escaped."""
+    """The Jinja templates, with autoescape."""
 
     def __init__(self) -> None:
         self.files = StaticFiles()
@@ -109,7 +109,7 @@ class PageRenderer:
         values: dict[str, Any],
         status: int = 200,
     ) -> Response:
-        """A page, or 304 where the browser has it already."""
+        """Render a page; 304 if the browser's copy is current."""
         text = self._templates.get_template(template).render(
             root=root(request), session=session, here=request_path(request), **values
         )
@@ -121,23 +121,23 @@ def _template(name: str) -> str:
 
 
 def root(request: Request) -> str:
-    """What stands before every path, where a proxy serves the application under one."""
+    """The path prefix under which a proxy serves the application."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def request_path(request: Request) -> str:
-    """The path of a page, whether or not the proxy left in what stands before it."""
+    """The path of a page without the prefix, whether or not the proxy removed it."""
     path, before = request.url.path, root(request)
     return path[len(before) :] or "/" if f"{path}/".startswith(f"{before}/") else path
 
 
 def redirect(request: Request, path: str) -> Response:
-    """On to another page of ours."""
+    """Redirect to another page of the dashboard."""
     return RedirectResponse(root(request) + path, 303, headers={"Cache-Control": "no-store"})
 
 
 def with_etag(request: Request, response: Response) -> Response:
-    """The answer to a question to be repeated: its tag, and 304 if that was sent along."""
+    """Add an ETag to a response; 304 if the request's If-None-Match contains it."""
     if request.method != "GET" or response.status_code != 200:
         response.headers["Cache-Control"] = "no-store"
         return response

@@ -1,8 +1,7 @@
-"""The pages, and where they are."""
+"""The dashboard's router: its pages and the live parts that they poll."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +19,6 @@ from balaclava.service.dashboard.rendering import (
     redirect,
     request_path,
     root,
-    with_etag,
 )
 from balaclava.service.dashboard.sessions import (
     VISIT_COOKIE,
@@ -32,13 +30,13 @@ from balaclava.service.dashboard.sessions import (
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
-_POLLED = ("/live", "/history")  # what scripts ask for
+_POLLED = ("/live", "/charts")  # paths that scripts request, not navigation
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def router(service: Service, *, keys: bool = True) -> APIRouter:
-    """The dashboard of a service, to be included in its application; without keys, for all."""
+    """Build the dashboard's router; without keys, it is open to every local caller."""
     pages, auth = PageRenderer(), Auth(service, keys=keys)
     routes = APIRouter(route_class=_page_route(pages, auth), include_in_schema=False)
     forms.add_login(routes, pages, auth)
@@ -50,7 +48,7 @@ def router(service: Service, *, keys: bool = True) -> APIRouter:
 
 
 def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
-    """Routes whose errors are pages too, and whose answers all carry the headers."""
+    """Make a route class that renders errors as pages and sets the security headers."""
 
     class PageRoute(APIRoute):
         def get_route_handler(self) -> Handler:
@@ -76,7 +74,7 @@ def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
 def _problem_page(
     pages: PageRenderer, auth: Auth, request: Request, error: Problem | DBAPIError
 ) -> Response:
-    if isinstance(error, DBAPIError):  # its text is not for anybody's eyes
+    if isinstance(error, DBAPIError):  # its text may contain stored values
         error = Problem(503, "the database does not answer; try again in a moment")
     try:
         session: Session | None = auth.reader(request)
@@ -87,7 +85,7 @@ def _problem_page(
 
 
 def _to_login(request: Request) -> Response:
-    """To the login, and from there back; a script that polls is told to go there too."""
+    """Redirect to the login, and back to this page afterwards; htmx follows HX-Redirect."""
     here = request_path(request) if request.method == "GET" else "/"
     if here.endswith(_POLLED):
         headers = {"HX-Redirect": f"{root(request)}/login", "Cache-Control": "no-store"}
@@ -97,12 +95,12 @@ def _to_login(request: Request) -> Response:
 
 
 def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
-    latest = PageValues(service)
+    values = PageValues(service)
 
     def list_values() -> dict[str, Any]:
         experiments = service.experiments()
         names = [experiment["name"] for experiment in experiments]
-        sentences = {name: latest.of(name)["results"]["sentence"] for name in names}
+        sentences = {name: values.experiment(name)["results"]["sentence"] for name in names}
         return {"experiments": experiments, "sentences": sentences}
 
     @routes.get("/")
@@ -118,22 +116,18 @@ def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, a
     @routes.get("/experiments/{name}")
     def experiment(request: Request, name: str) -> Response:
         session = auth.reader(request)
-        values = latest.of(name)
-        curves = latest.curves(name, values["colours"])
-        values |= {"privacy": service.privacy(name), "curves": curves}
-        return pages.page(request, "experiment.html", session, values)
+        content = values.charts(name) | {"privacy": service.privacy(name)}
+        return pages.page(request, "experiment.html", session, content)
 
     @routes.get("/experiments/{name}/live")
     def experiment_live(request: Request, name: str) -> Response:
         session = auth.reader(request)
-        return pages.page(request, "experiment_live.html", session, latest.of(name))
+        return pages.page(request, "experiment_live.html", session, values.experiment(name))
 
-    @routes.get("/experiments/{name}/history")
-    def history(request: Request, name: str) -> Response:
-        auth.reader(request)
-        drawn = latest.curves(name, latest.of(name)["colours"])
-        answer = Response(json.dumps(drawn, allow_nan=False), media_type="application/json")
-        return with_etag(request, answer)
+    @routes.get("/experiments/{name}/charts")
+    def experiment_charts(request: Request, name: str) -> Response:
+        session = auth.reader(request)
+        return pages.page(request, "charts_live.html", session, values.charts(name))
 
 
 def _add_files_and_ledger(

@@ -1,4 +1,4 @@
-"""Who is looking: cookies, roles, and proof that a form was sent from one of our own pages."""
+"""Sessions of the dashboard: cookies, roles and CSRF tokens."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
 SESSION_COOKIE = "balaclava_session"
-VISIT_COOKIE = "balaclava_visit"  # of a browser without a session: what its forms are tied to
-_FORM = "application/x-www-form-urlencoded"
-_LONGEST = 16_384  # bytes of a form
+VISIT_COOKIE = "balaclava_visit"  # ties forms to a browser that has no session
+_FORM_TYPE = "application/x-www-form-urlencoded"
+LARGEST_FORM = 16_384  # bytes: a form has a key or a label, and a token
 
 
 class LoggedOutError(Exception):
-    """There is no session, or its key was revoked."""
+    """The request has no session, or its key was revoked."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """The key of a session, and what its forms must carry."""
+    """The API key of a session, and the CSRF token of its forms."""
 
     label: str
     role: str
@@ -34,20 +34,20 @@ class Session:
 
     @property
     def admin(self) -> bool:
-        """Whether it may change anything, and see the ledger and the keys."""
+        """Whether it may change experiments, and read the ledger and the keys."""
         return self.role == "admin"
 
 
 class Auth:
-    """Lets in those who have a key; without keys, whoever can reach it."""
+    """Checks sessions. Without keys, every caller is an admin."""
 
     def __init__(self, service: Service, *, keys: bool) -> None:
         self._service, self._keys = service, keys
 
     def reader(self, request: Request) -> Session:
-        """Who is looking; raises `LoggedOutError` where nobody is known."""
+        """The session of a request; raises `LoggedOutError` without one."""
         if not self._keys:
-            return Session("no keys", "admin", self.visit(request)[1], can_log_out=False)
+            return Session("no keys", "admin", self.browser_token(request), can_log_out=False)
         session = request.cookies.get(SESSION_COOKIE, "")
         identity = self._service.vault.read_session(session)
         key = None if identity is None else self._service.key(identity)
@@ -56,37 +56,37 @@ class Auth:
         return Session(key.label, key.role, self._service.vault.csrf_token(session))
 
     def admin(self, request: Request) -> Session:
-        """Who is looking, if an admin is."""
+        """The session of a request; raises unless its role is admin."""
         session = self.reader(request)
         if not session.admin:
             raise Problem(
                 403,
-                f"this takes a key of role admin, and yours is of role {session.role}; log out, "
-                "and in again with an admin key",
+                f"this needs a key of role 'admin'; yours has role {session.role!r}. Log in with "
+                "another key",
             )
         return session
 
-    def visit(self, request: Request) -> tuple[str, str]:
-        """What ties forms to a browser without a session, and the token of its forms."""
+    def browser_token(self, request: Request) -> str:
+        """The CSRF token of forms in a browser without a session."""
         if not hasattr(request.state, "visit"):
             request.state.visit = request.cookies.get(VISIT_COOKIE) or secrets.token_urlsafe(16)
-        value = str(request.state.visit)
-        return value, self._service.vault.csrf_token(f"visit {value}")
+        return self._service.vault.csrf_token(f"visit {request.state.visit}")
 
-    def enter(self, text: str) -> str:
-        """The session of a key; a problem where it opens nothing."""
+    def open_session(self, text: str) -> str:
+        """Open a session with an API key; returns the cookie's value."""
         key = self._service.check_key(text.strip())
         if key is None:
-            raise Problem(403, "this key is not known here, or was revoked")
+            raise Problem(403, "this key is unknown, or was revoked")
         if key.role not in ("read", "admin"):
             raise Problem(
-                403, f"a key of role {key.role} is for programs; pages take one of read or admin"
+                403,
+                f"a key of role {key.role!r} cannot log in; use one of role 'read' or 'admin'",
             )
         return self._service.vault.sign_session(key.id)
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str) -> None:
-    """A cookie that scripts cannot read and that other sites do not send; removed if empty."""
+    """Set a cookie that scripts cannot read and other sites do not send; delete it if empty."""
     response.set_cookie(
         name,
         value,
@@ -99,37 +99,37 @@ def set_cookie(request: Request, response: Response, name: str, value: str) -> N
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form, each once."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise Problem(415, f"send it as {_FORM}, as the form of the page does")
+    """Read the fields of a form; the last value counts."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
+        raise Problem(415, f"send the form as {_FORM_TYPE}")
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _LONGEST:
-            raise Problem(413, f"a form has at most {_LONGEST:,} bytes")
+        if len(body) > LARGEST_FORM:
+            raise Problem(413, f"the form is too large: at most {LARGEST_FORM:,} bytes")
     try:
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
-        raise Problem(400, "the form cannot be read") from None
+        raise Problem(400, "the form cannot be parsed") from None
     return {name: values[-1] for name, values in fields.items()}
 
 
 def check_token(request: Request, token: str, form: dict[str, str]) -> None:
-    """Refuse a form that was not made here, for this session."""
+    """Raise unless the form carries this session's CSRF token, from the same origin."""
     ours = request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
     if not ours or not hmac.compare_digest(token.encode(), form.get("token", "").encode()):
         raise Problem(
             403,
-            "the form was made for another session, and nothing was changed; go back, load the "
-            "page again and repeat",
+            "the form belongs to another session; nothing was changed. Reload the page and send "
+            "it again",
         )
 
 
-def destination(wish: str) -> str:
-    """Where to go after the login: a path of ours, or the first page.
+def destination(path: str) -> str:
+    """The path to open after the login: a local path, or the first page.
 
     >>> destination("/ledger"), destination("//elsewhere.example"), destination("/\\\\elsewhere")
     ('/ledger', '/', '/')
     """
-    plain = wish.isascii() and wish.isprintable() and "\\" not in wish
-    return wish if plain and wish.startswith("/") and not wish.startswith("//") else "/"
+    plain = path.isascii() and path.isprintable() and "\\" not in path
+    return path if plain and path.startswith("/") and not path.startswith("//") else "/"

@@ -1,8 +1,8 @@
-// Copy the key that was just made.
+// Copy a new key.
 "use strict";
 
 for (const button of document.querySelectorAll("[data-copy]")) {
-  if (!navigator.clipboard) continue; // not on a secure address
+  if (!navigator.clipboard) continue; // needs a secure origin
   button.hidden = false;
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);

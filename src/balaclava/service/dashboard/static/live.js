@@ -1,12 +1,13 @@
-// Numbers that stay fresh: htmx asks every two seconds, and what did not change is not sent again.
+// Live parts: htmx polls every two seconds; an unchanged part is answered with 304.
 "use strict";
 
-const tags = new WeakMap(); // by place on the page: the tag of what it shows
+const tags = new WeakMap(); // live element: ETag of its content
+const failing = new Set(); // live elements whose last request failed
 let pressed = false;
 
 const isLive = (event) => event.detail.elt?.hasAttribute("data-live");
 
-// A swap under a finger or through a selection would take away what a reader is doing.
+// A swap during a press or a selection would interrupt the reader.
 addEventListener("pointerdown", () => { pressed = true; });
 for (const end of ["pointerup", "pointercancel"]) {
   addEventListener(end, () => setTimeout(() => { pressed = false; }));
@@ -18,7 +19,8 @@ function isBusy(place) {
     || (!selection.isCollapsed && place.contains(selection.anchorNode));
 }
 
-function sayConnected(connected) {
+function displayConnection() {
+  const connected = failing.size === 0;
   for (const line of document.querySelectorAll(".connection")) {
     if (line.hidden === connected) continue;
     line.hidden = connected;
@@ -44,5 +46,8 @@ document.addEventListener("htmx:afterSwap", (event) => {
 });
 
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (isLive(event)) sayConnected([200, 304].includes(event.detail.xhr.status));
+  if (!isLive(event)) return;
+  const answered = [200, 304].includes(event.detail.xhr.status);
+  failing[answered ? "delete" : "add"](event.detail.elt);
+  displayConnection();
 });
