@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
+
 import balaclava as bl
 
 
@@ -29,3 +31,19 @@ def check(made: bl.Reproduction, folder: Path, pictures: list[str]) -> None:
     assert (folder / f"{made.name}.txt").read_text() == f"{made}\n"
     for title in ("What the paper shows", "What we see", "Where they differ, and why"):
         assert title in made.text
+
+
+def invented_results(**finals: list[float]) -> bl.Results:
+    """Results with these final regrets, of two arms a gap of 1 apart."""
+    from balaclava.simulation.results import Run
+
+    world = bl.environment("bernoulli", means=[0.0, 1.0])
+    policies = {label: bl.policy("ucb1", arms=2) for label in finals}
+    results = bl.Results.empty(
+        policies, world, horizon=100, seed=0, checkpoints=np.array([100], np.int64)
+    )
+    for label, values in finals.items():
+        for i, value in enumerate(values):
+            pulls = np.array([value, 100 - value], np.int64)
+            results.add(Run(label, i, np.array([value]), pulls))
+    return results

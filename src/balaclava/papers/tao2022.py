@@ -7,6 +7,7 @@ of the local bound.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,7 @@ from balaclava.papers.harness.figure_calibration import (
 )
 from balaclava.papers.harness.figure_plots import frame_axes, legend_below, regret_panels
 from balaclava.papers.harness.figure_policies import make_policy
-from balaclava.papers.harness.figure_registry import Paper, figure
+from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
 from balaclava.papers.harness.figure_run import (
     SEES,
     SHOWS,
@@ -56,26 +57,10 @@ TAO_2022 = Paper(
     "multi-armed bandits. AISTATS 2022",
     seed=2022,
     sizes={
-        "proved": {
-            "quick": RunSize(10_000_000, 2),
-            "paper": RunSize(10_000_000, 90),
-            "tiny": RunSize(600, 2),
-        },
-        "calibrated": {
-            "quick": RunSize(200_000, 10),
-            "paper": RunSize(10_000_000, 90),
-            "tiny": RunSize(600, 2),
-        },
-        "local": {
-            "quick": RunSize(500_000, 8),
-            "paper": RunSize(10_000_000, 90),
-            "tiny": RunSize(600, 2),
-        },
-        "rate": {
-            "quick": RunSize(15_000_000, 8),
-            "paper": RunSize(15_000_000, 90),
-            "tiny": RunSize(600, 2),
-        },
+        "proved": by_scale(RunSize(10_000_000, 2), RunSize(10_000_000, 90)),
+        "calibrated": by_scale(RunSize(200_000, 10), RunSize(10_000_000, 90)),
+        "local": by_scale(RunSize(500_000, 8), RunSize(10_000_000, 90)),
+        "rate": by_scale(RunSize(15_000_000, 8), RunSize(15_000_000, 90)),
     },
 )
 PARETO_INSTANCES = {  # means of S1, S2 and S3 as the paper prints them
@@ -333,19 +318,12 @@ def _rankings(
     ]
 
 
-@figure("tao2022-fig1", "DPR-UCB against DPR-SE on S1, central privacy", TAO_2022)
-def figure_1(run: FigureRun) -> FigureText:
-    return _central(run, 1)
-
-
-@figure("tao2022-fig3", "DPR-UCB against DPR-SE on S2, central privacy", TAO_2022)
-def figure_3(run: FigureRun) -> FigureText:
-    return _central(run, 2)
-
-
-@figure("tao2022-fig4", "DPR-UCB against DPR-SE on S3, central privacy", TAO_2022)
-def figure_4(run: FigureRun) -> FigureText:
-    return _central(run, 3)
+for _figure, _instance in ((1, 1), (3, 2), (4, 3)):
+    figure(
+        f"tao2022-fig{_figure}",
+        f"DPR-UCB against DPR-SE on S{_instance}, central privacy",
+        TAO_2022,
+    )(functools.partial(_central, number=_instance))
 
 
 # Figure 2: local privacy.

@@ -19,7 +19,7 @@ from balaclava.papers.harness.figure_calibration import (
     scaled_label,
 )
 from balaclava.papers.harness.figure_policies import make_policy
-from balaclava.papers.harness.figure_registry import Paper, figure
+from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
 from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText, RunSize
 from balaclava.papers.harness.final_regret_curves import (
     FinalRegretCurve,
@@ -33,22 +33,10 @@ WU_2023 = Paper(
     reference="Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023",
     seed=2023,
     sizes={
-        "proved": {
-            "quick": RunSize(10_000_000, 2),
-            "paper": RunSize(10_000_000, 90),
-            "tiny": RunSize(600, 2),
-        },
-        "calibrated": {
-            "quick": RunSize(500_000, 10),
-            "paper": RunSize(10_000_000, 90),
-            "tiny": RunSize(600, 2),
-        },
+        "proved": by_scale(RunSize(10_000_000, 2), RunSize(10_000_000, 90)),
+        "calibrated": by_scale(RunSize(500_000, 10), RunSize(10_000_000, 90)),
         # The repetitions are of each finalist of a calibration.
-        "calibration": {
-            "quick": RunSize(500_000, 20),
-            "paper": RunSize(10_000_000, 40),
-            "tiny": RunSize(600, 2),
-        },
+        "calibration": by_scale(RunSize(500_000, 20), RunSize(10_000_000, 40)),
     },
 )
 # The instances are our choice.

@@ -12,10 +12,10 @@ from balaclava._core.number_format import rounded_up, significant
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
 from balaclava.reporting.nist_levels import nist_levels
 from balaclava.reporting.quick_audits import AuditSummary
+from balaclava.reporting.report_charts import LineLook, curve_views
 from balaclava.reporting.report_data import CURVE_QUANTILES
 from balaclava.reporting.report_page import LOG_NOTICE, REPORTING
 from balaclava.reporting.report_sections import regret_curve, spaced_places
-from balaclava.reporting.svg_charts import LineLook, curve_views
 from balaclava.simulation.analysis.winners import has_releases
 from balaclava.simulation.results import Results
 
@@ -25,7 +25,7 @@ _HARDLY_LEARNS = 0.9
 _CHART_POINTS = 100  # on each curve: smooth at the width of a printed page
 GLOSSARY = {
     "arm": "one of the options; each decision takes one: a text, a price, a treatment.",
-    "reward": "the number that says how well a decision went. It is what is protected.",
+    "reward": "the number that says how well a decision went. It is the protected value.",
     "epsilon": "how much an observer can learn: the odds of any guess about a reward change by a "
     "factor of at most e to the power of epsilon. Smaller is stricter; 1 is usual.",
     "delta": "the probability with which the limit of epsilon may fail.",
@@ -128,12 +128,12 @@ def _regret(given: AssessmentInput, results: Results) -> dict[str, Any]:
         regret_curve(results, label, results.guarantee(label), LineLook(i), places)
         for i, label in enumerate(results.labels)
     ]
-    shown = [
+    listed = [
         f"{key} = {value}" for key, value in world.public_parameters.items() if value is not None
     ]
     return {
         "repetitions": len(results.final_regret(given.policy.name)),
-        "settings": ", ".join(shown),
+        "settings": ", ".join(listed),
         "risk_rows": [_risk_row(results, label) for label in results.labels],
         "winner": _winner(given, results),
         "curves": curves,

@@ -146,12 +146,8 @@ def price_sentences(comparison: Comparison) -> list[str]:
     tuned = f"{RADIUS_SCALE}="
     return [
         f"{price.label} has {price.times:.3g} ± {price.plus_minus:.2g} times the regret of "
-        f"{price.baseline}, which is not private"
-        + (
-            f" and whose {RADIUS_SCALE} was chosen the same way."
-            if tuned in price.baseline
-            else "."
-        )
+        f"{price.baseline}, which is not private."
+        + (f" Its {RADIUS_SCALE} was chosen the same way." if tuned in price.baseline else "")
         for price in comparison.prices
     ]
 
@@ -169,7 +165,7 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
     return [
         *([("warning", drift)] if comparison.log.drifts else []),
         ("use", policy_code(comparison.named(best))),
-        ("promise", comparison.candidates[best].policy.guarantee.explain()),
+        ("privacy", comparison.candidates[best].policy.guarantee.explain()),
         (
             "risk",
             f"it loses {significant(row.mean)} on average, and up to {significant(row.high)} in "
@@ -177,9 +173,9 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
         ),
         (
             "next",
-            f"`balaclava choose` asks what no log can say: {asked}; `balaclava audit {name}` tests "
-            "the promise; --assessment FILE.toml, added to this command, begins the page for a "
-            "review board; `balaclava serve` runs the policy",
+            f"`balaclava choose` asks for facts that a log lacks: {asked}. `balaclava audit "
+            f"{name}` tests the guarantee. This command with --assessment FILE.toml begins the "
+            "page for a review board. `balaclava serve` runs the policy",
         ),
     ]
 
@@ -189,10 +185,9 @@ def how_played(comparison: Comparison) -> str:
     binary = is_binary(comparison.results.environment.constants().rewards)
     count = len(next(iter(comparison.results.runs.values())))
     feedback = str(comparison.results.feedback)
-    late = f", with rewards that come late ({feedback})," if feedback else ""
+    late = f", with delayed rewards ({feedback})," if feedback else ""
     return (
-        f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that the log "
-        f"leaves possible: {WORLD_LAWS[binary]}. Regret is what a policy loses, in rewards, "
-        "against always playing the best arm of the world that was drawn; 5 % to 95 % is its "
-        "spread over worlds."
+        f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that agree with "
+        f"the log: {WORLD_LAWS[binary]}. Regret is the loss, in rewards, against always playing "
+        "the best arm of the drawn world; 5 % to 95 % is its range over worlds."
     )

@@ -148,7 +148,7 @@ def _sweep_page_data(path: Path) -> PageData:
     cells = sweep.cells
     settings = sweep.settings()
     forms = ("{}", "{:,} rounds", "seed {}")
-    # A heading names the environment, and whatever differs between settings.
+    # A heading names the environment, and the parts that differ between settings.
     named = [i == 0 or len({setting[i] for setting in settings}) > 1 for i in range(len(forms))]
     panels = []
     for setting in settings:

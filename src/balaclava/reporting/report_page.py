@@ -15,6 +15,7 @@ import balaclava
 from balaclava._core.atomic_files import atomically
 from balaclava._core.html_templates import render_template, template_source
 from balaclava.reporting.quick_audits import AuditSummary
+from balaclava.reporting.report_charts import LineLook
 from balaclava.reporting.report_data import (
     CURVE_QUANTILES,
     FINAL_QUANTILES,
@@ -22,7 +23,6 @@ from balaclava.reporting.report_data import (
     read_page_data,
 )
 from balaclava.reporting.report_sections import TABLE_HEADER, PanelSection
-from balaclava.reporting.svg_charts import LineLook
 from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
 from balaclava.simulation.analysis.statistics import CONFIDENCE
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 REPORTING = "balaclava.reporting"  # the package whose templates these are
 _PAGE_POINTS = 30_000  # on all curves of a page; keeps the file at a few megabytes
-_FEWEST_CURVE_POINTS = 40  # on one curve, however many there are: enough to look smooth
+_FEWEST_CURVE_POINTS = 40  # on each curve: enough to look smooth
 _WIDE_RATIO = 20.0  # of regrets: beyond it, a linear scale hides all curves but the worst
 
 LOG_NOTICE = (

@@ -12,15 +12,9 @@ import numpy as np
 
 from balaclava._core.number_format import rounded_up, significant
 from balaclava.privacy.guarantee import Scope
-from balaclava.reporting import svg_charts
+from balaclava.reporting import report_charts
 from balaclava.reporting.chart_scales import Scale
-from balaclava.reporting.report_data import (
-    CURVE_QUANTILES,
-    FINAL_QUANTILES,
-    FinalRegret,
-    ResultsPanel,
-)
-from balaclava.reporting.svg_charts import (
+from balaclava.reporting.report_charts import (
     ArmGroup,
     ChartCurve,
     ChartLevel,
@@ -28,6 +22,12 @@ from balaclava.reporting.svg_charts import (
     LineLook,
     PlotView,
     SharesRow,
+)
+from balaclava.reporting.report_data import (
+    CURVE_QUANTILES,
+    FINAL_QUANTILES,
+    FinalRegret,
+    ResultsPanel,
 )
 from balaclava.simulation.analysis.regret_tails import tail_cells
 from balaclava.simulation.analysis.statistics import CONFIDENCE
@@ -77,7 +77,7 @@ class PanelSection:
 
     @cached_property
     def bounds(self) -> list[ChartLevel]:
-        """The proved bounds; none over several worlds, each of which has its own."""
+        """The proved bounds; none over several worlds, which have different bounds."""
         return [
             ChartLevel(row.label, row.scope, self.looks[row.label], row.bound)
             for row in self.panel.final
@@ -87,7 +87,7 @@ class PanelSection:
     @property
     def curve_views(self) -> list[PlotView]:
         """The chart of regret over the rounds."""
-        return svg_charts.curve_views(self.curves, self.bounds)
+        return report_charts.curve_views(self.curves, self.bounds)
 
     def hover_data(self) -> dict[str, Any]:
         """The numbers that the page's script displays on hovering."""
@@ -132,7 +132,7 @@ class PanelSection:
     @property
     def interval_scales(self) -> Sequence[Scale]:
         """The scales of the chart of final regret."""
-        return svg_charts.interval_scales(self.interval_rows)
+        return report_charts.interval_scales(self.interval_rows)
 
     def epsilon_curves(self) -> tuple[list[ChartCurve], list[ChartLevel]]:
         """Policies that differ in epsilon alone, and those that are not private."""
@@ -183,7 +183,7 @@ class PanelSection:
     @staticmethod
     def epsilon_views(curves: list[ChartCurve], levels: list[ChartLevel]) -> list[PlotView]:
         """The chart of regret against epsilon."""
-        return svg_charts.epsilon_views(curves, levels)
+        return report_charts.epsilon_views(curves, levels)
 
     def pulls(self) -> tuple[list[SharesRow], list[ArmGroup]]:
         """The share of pulls of each group of arms; empty for a single arm."""
@@ -200,7 +200,7 @@ class PanelSection:
             shares = [float(pulls[group].sum() / pulls.sum()) for group in groups]
             rows.append(SharesRow(row.label, row.scope, self.looks[row.label], shares))
         names = [_group_name(results, group, i == 0) for i, group in enumerate(groups)]
-        return rows, svg_charts.arm_groups(names)
+        return rows, report_charts.arm_groups(names)
 
     def winners(self) -> Winners | None:
         """How many runs name the right arm, if that was recorded."""

@@ -11,7 +11,8 @@ import balaclava as bl
 from balaclava.papers import wu2023
 from balaclava.papers.harness.claims import compare_means
 from balaclava.papers.harness.figure_run import FigureRun, RunSize
-from balaclava.papers.harness.final_regret_curves import FinalRegretCurve, RegretStudy
+from balaclava.papers.harness.final_regret_curves import CurveFamily, FinalRegretCurve, RegretStudy
+from tests.papers.figures import invented_results
 
 
 def test_a_curve_and_its_verdicts() -> None:
@@ -48,3 +49,11 @@ def test_panels_of_a_sweep() -> None:
         RunSize(600, 2),
         {},
     ).values == [1.0, 3.0]
+
+
+def test_the_steepest_slope() -> None:
+    family = CurveFamily("delta", [0.1, 0.01, 0.001], {"epsilon": 0.0}, ("p",))
+    labels = [family.label("p", value) for value in family.values]
+    results = invented_results(**dict(zip(labels, ([1, 1], [10, 10], [30, 30]), strict=True)))
+    assert family.steepest(results, "p") == pytest.approx(1.0)
+    assert "regret from p 1 to 30. Steepest growth: p 1/δ^1.0" in family.describe(results)

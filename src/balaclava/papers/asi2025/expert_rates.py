@@ -211,7 +211,7 @@ def table_2(run: FigureRun) -> FigureText:
                 *(line for panel in axes for line in describe_slopes(regrets, panel)),
                 str(refusals),
             ],
-            "Beside bl.recommend_experts": [
+            "Compared with bl.recommend_experts": [
                 *recommendations(regrets),
                 "A bound is not the regret itself: dp-htinf-experts stays far below its own bound.",
             ],

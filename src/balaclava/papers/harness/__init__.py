@@ -1,1 +1,1 @@
-"""What the figures of all papers share."""
+"""Shared by the figures of all papers: simulation, pictures, text and the gallery."""

@@ -1,4 +1,4 @@
-"""What the pictures of all figures share, and panels of regret curves."""
+"""Shared parts of pictures, and panels of regret curves."""
 
 from __future__ import annotations
 

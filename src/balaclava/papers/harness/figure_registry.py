@@ -9,19 +9,24 @@ from typing import NamedTuple, TypeAlias
 
 from balaclava.papers.harness.figure_run import FigureRun, FigureText, RunSize
 
+_TINY = RunSize(600, 2)  # seconds, with every policy; shows nothing
 MakeFigure: TypeAlias = Callable[[FigureRun], FigureText]
 
 
 class Paper(NamedTuple):
     """A paper: where it appeared, and how its figures are simulated.
 
-    The sizes are by purpose ("proved", "calibrated", ...), then by scale: "quick" takes minutes,
-    "paper" is the paper's own where it states one, "tiny" is for tests.
+    The sizes are by purpose ("proved", "calibrated", ...), then by scale: see `by_scale`.
     """
 
     reference: str
     seed: int  # of every simulation
     sizes: Mapping[str, Mapping[str, RunSize]] = {}
+
+
+def by_scale(quick: RunSize, paper: RunSize, tiny: RunSize = _TINY) -> dict[str, RunSize]:
+    """Sizes by scale: "quick" takes minutes, "paper" is the paper's own, "tiny" is for tests."""
+    return {"quick": quick, "paper": paper, "tiny": tiny}
 
 
 class FigureEntry(NamedTuple):

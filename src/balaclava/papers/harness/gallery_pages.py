@@ -85,11 +85,11 @@ def markdown(figures: Sequence[GalleryFigure], folder: str) -> str:
         papers.setdefault(each.reference, []).append(each)
     parts = [
         "# Gallery",
-        "The figures of the papers, run again from their descriptions. Each shows the picture, "
-        "what the paper shows, what we see, and why they differ where they do. Where a paper does "
-        "not say what it did, the text says what we did. `make gallery` makes them at a scale that "
-        "takes minutes; `balaclava reproduce NAME --scale paper` plays as much as the paper did. "
-        "Below its title each figure says at which of the two it was made.",
+        "The figures of the papers, reproduced from their descriptions. Each has the picture, what "
+        "the paper shows, what we see, and why they differ. If a paper omits a detail, the text "
+        "states our choice. `make gallery` makes them at a scale that takes minutes; `balaclava "
+        "reproduce NAME --scale paper` uses the paper's own sizes. The line below the title names "
+        "the scale.",
     ]
     for reference, theirs in papers.items():
         links = [f"- [{each.name}](#{each.name}): {_plain(each.title)}" for each in theirs]

@@ -66,8 +66,8 @@ def reproduce(
         out: the folder to write to; by default one with the figure's name, in the current folder.
         workers: threads; by default one for each core.
         progress: called with the rounds played so far and in total.
-        device: "cpu", "cuda" or "auto", as for `bl.simulate`; with "auto" the CPU plays whatever a
-            GPU cannot.
+        device: "cpu", "cuda" or "auto", as for `bl.simulate`; with "auto" the CPU plays policies
+            that a GPU cannot.
 
     Returns:
         The text, the files and the results.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from balaclava.environments.base import Environment, environment
-from balaclava.papers.harness.figure_registry import Paper
+from balaclava.papers.harness.figure_registry import Paper, by_scale
 from balaclava.papers.harness.figure_run import FigureRun, RunSize
 
 WANG_2024 = Paper(
@@ -13,11 +13,7 @@ WANG_2024 = Paper(
     "bandits. JMLR 2024",
     seed=2024,
     sizes={
-        "regret": {
-            "quick": RunSize(200_000, 5),
-            "paper": RunSize(1_000_000, 100),
-            "tiny": RunSize(300, 2),
-        }
+        "regret": by_scale(RunSize(200_000, 5), RunSize(1_000_000, 100), tiny=RunSize(300, 2)),
     },
 )
 # Means as the paper prints them.

@@ -1,4 +1,4 @@
-// Hovering and highlighting. All else works without it.
+// Hovering and highlighting; the rest of the page works without it.
 "use strict";
 (() => {
   const tip = document.getElementById("tip");
@@ -8,7 +8,7 @@
   const dataOf = key =>
     (cache[key] ??= JSON.parse(document.getElementById(key + "-data").textContent));
 
-  // [kind, low, high] and a place from 0 to 1, as in scales.py.
+  // [kind, low, high] and a place from 0 to 1, as in chart_scales.py.
   const scaleOf = text => {
     const [kind, low, high] = text.split(",").map((part, i) => (i ? Number(part) : part));
     const clip = value => Math.min(Math.max(value, low), high);
@@ -83,7 +83,7 @@
     item.addEventListener("pointerleave", () => highlight(figure, null));
   }
 
-  // On paper nothing can be opened.
+  // Print every <details> open.
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
   });

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from balaclava.reporting.svg_charts import LineLook
+from balaclava.reporting.report_charts import LineLook
 
 
 def test_fifty_policies_look_different() -> None:

@@ -212,7 +212,7 @@ class IntervalRow:
         return mean if np.isnan(self.high) else f"{mean} ± {significant(self.high - self.mean)}"
 
     def shapes(self, scale: Scale) -> list[Shape]:
-        """What is drawn of it on a scale."""
+        """Its drawing on a scale."""
         grid = "".join(f"M{_x(scale, tick)} 0V10" for tick in scale.ticks())
         paths = {"spread": "M{} 5H{}".format(*(_x(scale, value) for value in self.quantiles))}
         if not np.isnan(self.high):
