@@ -127,7 +127,7 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
                 "restore it with the version that saved it"
             )
         _fill(name, array, base64.b64decode(saved["data"], validate=True))
-    _require_invariants(policy, state, decisions)
+    require_invariants(policy, state, decisions)
 
 
 def state_bytes(state: Any) -> bytes:
@@ -156,7 +156,7 @@ def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> 
     for name, array in arrays.items():
         _fill(name, array, content[start : start + array.nbytes])
         start += array.nbytes
-    _require_invariants(policy, state, decisions)
+    require_invariants(policy, state, decisions)
 
 
 def _outline(arrays: dict[str, np.ndarray]) -> bytes:
@@ -186,7 +186,7 @@ def _require_numbers(name: str, values: np.ndarray, fresh: np.ndarray) -> None:
             raise DamageError(f"{name} holds a number out of its range")
 
 
-def _require_invariants(policy: Policy, state: Any, decisions: int) -> None:
+def require_invariants(policy: Policy, state: Any, decisions: int) -> None:
     """Ask every part of the state that knows its own invariants, and the policy."""
     for fault in itertools.chain(_faults(state, decisions), policy.faults(state, decisions)):
         raise DamageError(fault)  # at once: the next look rests on this one

@@ -1,0 +1,136 @@
+"""Random orders of ask, tell, give up, save and restore, with a model of where each reward is.
+
+A reward is a whole number that no other has, so that a sum tells which rewards are in it. The model
+keeps the rewards by arm and phase; a frame may release each of these groups once, and whole.
+"""
+
+import json
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import balaclava as bl
+from balaclava.agents.saving import fill_state, pack_state, require_invariants
+from balaclava.frames.pools import UNLEARNED
+
+LARGEST = 2**20  # a reward: sums of thousands are exact
+
+
+class Params(NamedTuple):
+    """What the frames ask of a policy's parameters."""
+
+    arms: int
+    explore: float
+    holdout: float
+
+
+class Group:
+    """The decisions of an arm in one batch or epoch."""
+
+    def __init__(self) -> None:
+        self.total, self.rewards, self.open, self.released = 0.0, 0, 0, False
+
+
+class FrameMachine(RuleBasedStateMachine):
+    """Ask, tell, give up, save and restore; a subclass plays a frame."""
+
+    arms: int
+    state: Any
+    luck: np.random.Generator  # choices that need not be shrunk
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decisions = self.releases = 0
+        self.open: list[tuple[int, int]] = []
+        self.groups: dict[tuple[int, int], Group] = defaultdict(Group)
+
+    def begin(self) -> Any:
+        """A fresh state."""
+        raise NotImplementedError
+
+    def choose(self) -> tuple[int, int]:
+        """The next decision."""
+        raise NotImplementedError
+
+    def learn(self, arm: int, phase: int, reward: float | None) -> None:
+        """Tell a reward, or, with None, give the decision up."""
+        raise NotImplementedError
+
+    def is_kept(self, arm: int, phase: int) -> bool:
+        """Whether the frame may still learn from such a decision."""
+        return phase != UNLEARNED
+
+    def is_over(self) -> bool:
+        """Whether nothing more is released, ever."""
+        return False
+
+    def pick(self, options: Any) -> Any:
+        """One of the options, alike."""
+        return options[self.luck.integers(len(options))]
+
+    @rule(times=st.integers(1, 12))
+    def ask(self, times: int) -> None:
+        for _ in range(times):
+            self.decisions += 1
+            arm, phase = map(int, self.choose())
+            assert 0 <= arm < self.arms
+            if self.is_kept(arm, phase):
+                assert not self.groups[arm, phase].released
+                self.groups[arm, phase].open += 1
+            self.open.append((arm, phase))
+
+    @precondition(lambda self: self.open)
+    @rule(times=st.integers(1, 12), lost=st.sampled_from((0.0, 0.0, 0.2, 1.0)))
+    def tell(self, times: int, lost: float) -> None:
+        """Tell in any order; give up a share of the decisions."""
+        for _ in range(min(times, len(self.open))):
+            arm, phase = self.open.pop(self.luck.integers(len(self.open)))
+            reward = float(self.luck.integers(1, LARGEST))
+            self.close(arm, phase, None if self.luck.random() < lost else reward)
+
+    def close(self, arm: int, phase: int, reward: float | None) -> None:
+        if self.is_kept(arm, phase):
+            group = self.groups[arm, phase]
+            assert not group.released
+            group.open -= 1
+            if reward is not None:
+                group.total += reward
+                group.rewards += 1
+        self.learn(arm, phase, reward)
+
+    def release(self, arm: int, phase: int, total: float, rewards: int) -> None:
+        """A sum is released: all of one group, and for the first time."""
+        group = self.groups[arm, phase]
+        assert not group.released
+        assert group.open == 0
+        assert (group.total, group.rewards) == (total, rewards)
+        group.released = True
+        self.releases += 1
+
+    @rule()
+    def restore(self) -> None:
+        packed = json.loads(json.dumps(pack_state(self.state)))
+        self.state = self.begin()
+        fill_state(bl.policy("ucb1", arms=self.arms), self.state, packed, self.decisions)
+
+    def teardown(self) -> None:
+        """Nothing jams: once all rewards have come, releases go on."""
+        if not self.decisions:
+            return
+        self.tell(len(self.open), 0.0)
+        before, last = self.releases, self.decisions + 400
+        while self.releases < before + 8 and self.decisions < last and not self.is_over():
+            self.ask(1)
+            self.tell(1, 0.0)
+        assert self.releases >= before + 8 or self.is_over()
+
+    @invariant()
+    def has_no_fault(self) -> None:
+        require_invariants(bl.policy("ucb1", arms=self.arms), self.state, self.decisions)
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(seed))
