@@ -132,36 +132,25 @@ class AnyMechanism:
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(AnyMechanism):
-    """A bit reported truly with odds e^epsilon to 1: the worst pure mechanism."""
+class PureMechanism(AnyMechanism):
+    """A decision with delta = 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.delta != 0:
             raise ParameterError(
-                f"delta = {self.delta!r} is not allowed; randomized response has delta = 0"
+                f"delta = {self.delta!r} is not allowed; {type(self).__name__} has delta = 0"
             )
 
 
 @dataclass(frozen=True)
-class LaplaceNoise:
+class RandomizedResponse(PureMechanism):
+    """A bit reported truly with odds e^epsilon to 1: the worst pure mechanism."""
+
+
+@dataclass(frozen=True)
+class LaplaceNoise(PureMechanism):
     """A value with Laplace noise of scale sensitivity / epsilon."""
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_claim(self.epsilon, 0.0)[0])
-
-    @property
-    def scale(self) -> float:
-        return self.epsilon
-
-    @property
-    def lost(self) -> float:
-        return 0.0
-
-    def alone(self, delta: float) -> tuple[float, float]:
-        return self.epsilon, 0.0
 
     def closed_forms(self, n: int, delta: float) -> list[Bound]:
         # Many releases have no closed form but two bounds: Laplace noise is epsilon-DP, and its

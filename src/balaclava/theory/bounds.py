@@ -10,7 +10,8 @@ For rewards with a moment of order 1 + v of at most 1: `heavy_tailed_pair`, `hea
 and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
 for rewards that are reported privately. Their instances are in
 `balaclava.environments.hard_instances`.
-`contaminated_order` has no constants. For losses: `early_commitment`.
+`contaminated_order` has no constants. For losses: `early_commitment`. All return the regret, and
+raise `ParameterError` if an argument is out of range.
 
 >>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)
 104.8
@@ -139,12 +140,6 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
         horizon: T.
         epsilon: privacy loss of the whole trajectory.
 
-    Returns:
-        The bound.
-
-    Raises:
-        ParameterError: if an argument is out of range.
-
     Example:
         >>> round(minimax(arms=101, horizon=10_000, epsilon=0.001), 2)
         763.36
@@ -169,12 +164,6 @@ def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: floa
         means: means of the arms.
         horizon: T.
         epsilon: privacy loss of the whole trajectory.
-
-    Returns:
-        The bound.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
@@ -203,12 +192,6 @@ def private_kl_instance(
         horizon: T.
         epsilon: privacy loss of the whole trajectory.
 
-    Returns:
-        The bound.
-
-    Raises:
-        ParameterError: if an argument is out of range.
-
     Example:
         >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
         140.84
@@ -235,9 +218,6 @@ def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon:
 
     Returns:
         The bound, or 0 if the theorem does not apply.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(heavy_tailed_pair(0.1, moment_order=2.0, horizon=10**17, epsilon=0.1), 2)
@@ -267,9 +247,6 @@ def heavy_tailed_arms(
 
     Returns:
         The bound, or 0 if the theorem does not apply.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> bound = heavy_tailed_arms([0.16, 0.08], moment_order=1.5, horizon=10**18, epsilon=0.1)
@@ -320,12 +297,6 @@ def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilo
         horizon: T.
         epsilon: privacy loss of the whole trajectory, at most 1.
 
-    Returns:
-        The bound.
-
-    Raises:
-        ParameterError: if an argument is out of range.
-
     Example:
         >>> round(heavy_tailed_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=0.1), 1)
         53.1
@@ -364,9 +335,6 @@ def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float)
     Returns:
         The bound, or 0 if the theorem does not apply.
 
-    Raises:
-        ParameterError: if an argument is out of range.
-
     Example:
         >>> round(local_pair(0.1, moment_order=2.0, horizon=10**12, epsilon=1.0), 4)
         2.1386
@@ -392,9 +360,6 @@ def local_arms(
 
     Returns:
         The bound, or 0 if the theorem does not apply.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(local_arms([0.2, 0.15], moment_order=2.0, horizon=10**12, epsilon=1.0), 3)
@@ -430,12 +395,6 @@ def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: floa
         moment_order: 1 + v, order of the moment.
         horizon: T.
         epsilon: privacy loss of a report.
-
-    Returns:
-        The bound.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(local_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=1.0), 1)
@@ -474,12 +433,6 @@ def contaminated_order(
         horizon: T.
         epsilon: privacy loss of the whole trajectory.
         contamination: alpha, share of outliers.
-
-    Returns:
-        The order, without its constant.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> round(contaminated_order(arms=4, moment_order=2.0, horizon=10**4, epsilon=1.0,
@@ -524,9 +477,6 @@ def early_commitment(
 
     Returns:
         The bound, or 0 unless 2 gamma tau <= p <= gamma (T - tau).
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> bound = early_commitment(horizon=10_000, epsilon=0.1, share=0.01, changed=5.0,

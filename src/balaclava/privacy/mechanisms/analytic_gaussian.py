@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 from balaclava.privacy.exact_noise import (
@@ -38,7 +37,7 @@ from balaclava.privacy.exact_noise import (
     discrete_gaussian,
     vector_to_steps,
 )
-from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
 # Epsilon, and relative delta, that the discrete Gaussian of an element may cost more than the
 # rounded one; the proof above needs 2.4e-6 at the least scale.
@@ -124,11 +123,9 @@ def gaussian_loss(apart: float, terms: Terms) -> Loss:
 
 def gaussian_law(terms: Terms) -> Any:
     """The law of a number's answer, or of the noise in each element of an array."""
-    require_extra("scipy", "the law of a mechanism")
-    from scipy import stats
-
     centre = 0.0 if isinstance(terms.value, tuple) else terms.value
-    return stats.norm(centre, terms.sensitivity / gaussian_shift(terms.epsilon, terms.delta))
+    deviation = terms.sensitivity / gaussian_shift(terms.epsilon, terms.delta)
+    return scipy_law("norm", centre, deviation)
 
 
 @mechanism(

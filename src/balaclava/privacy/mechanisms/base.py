@@ -25,6 +25,7 @@ import numpy as np
 
 from balaclava._core import kernels as _kernel
 from balaclava._core.declared import ReleaseEpsilon, Sensitivity, check, check_claim
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError, PrivacyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -182,6 +183,14 @@ def mechanism_of(function: Callable[..., Any]) -> Mechanism:
             "with `mechanism` of balaclava.authoring"
         )
     return _TABLE[body]
+
+
+def scipy_law(name: str, *parameters: float) -> Any:
+    """A distribution of scipy."""
+    require_extra("scipy", "the law of a mechanism")
+    from scipy import stats
+
+    return getattr(stats, name)(*parameters)
 
 
 def check_budget(epsilon: float, delta: float = 0.0, sensitivity: float = 1.0) -> None:

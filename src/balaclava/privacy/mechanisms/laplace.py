@@ -31,10 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.privacy.exact_noise import discrete_laplace, to_steps, vector_to_steps
-from balaclava.privacy.mechanisms.base import Terms, mechanism, proportional_loss
+from balaclava.privacy.mechanisms.base import Terms, mechanism, proportional_loss, scipy_law
 
 
 def exact_laplace(terms: Terms) -> float:
@@ -53,11 +52,8 @@ def exact_laplace_vector(terms: Terms) -> list[float]:
 
 def laplace_law(terms: Terms) -> Any:
     """The law of a number's answer, or of the noise in each element of an array."""
-    require_extra("scipy", "the law of a mechanism")
-    from scipy import stats
-
     centre = 0.0 if isinstance(terms.value, tuple) else terms.value
-    return stats.laplace(centre, terms.sensitivity / terms.epsilon)
+    return scipy_law("laplace", centre, terms.sensitivity / terms.epsilon)
 
 
 @mechanism("Laplace", exact_laplace, loss=proportional_loss, law=laplace_law, borrows=True)

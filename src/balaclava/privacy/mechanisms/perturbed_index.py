@@ -53,7 +53,7 @@ from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 from balaclava.privacy.exact_noise import LARGEST_EXPONENT, fresh_generator
-from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
 # Largest epsilon of the proof for the Beta index; larger ones count as this one.
 _BETA_EPSILON = 20.0
@@ -141,10 +141,7 @@ def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
 
 def gaussian_index_law(terms: Terms) -> Any:
     """The law of the index."""
-    require_extra("scipy", "the law of a mechanism")
-    from scipy import stats
-
-    return stats.norm(terms.value, math.sqrt(2.0 * terms.sensitivity))
+    return scipy_law("norm", terms.value, math.sqrt(2.0 * terms.sensitivity))
 
 
 def beta_index_law(terms: Terms) -> Any:

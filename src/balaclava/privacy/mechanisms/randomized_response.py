@@ -16,10 +16,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.privacy.exact_noise import bernoulli, randomized_bit, to_unit_grid
-from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism
+from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
 
 @kernel(borrows=True)
@@ -49,10 +48,7 @@ def response_loss(one: Terms, other: Terms) -> Loss:
 
 def response_law(terms: Terms) -> Any:
     """The law of the report."""
-    require_extra("scipy", "the law of a mechanism")
-    from scipy import stats
-
-    return stats.bernoulli(report_probability(float(terms.value), terms.epsilon))
+    return scipy_law("bernoulli", report_probability(float(terms.value), terms.epsilon))
 
 
 @mechanism(
