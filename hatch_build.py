@@ -12,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class StubHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write them into the source tree, from where the wheel takes them."""
-        sys.path.insert(0, str(Path(self.root) / "src"))
-        from balaclava.testing import stubs
+        sys.path[:0] = [self.root, str(Path(self.root) / "src")]
+        import build_stubs
 
-        stubs.write()
+        build_stubs.write()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import balaclava as bl
+import build_stubs as stubs
 from balaclava import policies
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES
-from balaclava.testing import stubs
 
 ROOT = Path(__file__).parents[2]
 CALLS = """

@@ -1,6 +1,6 @@
 """Write the stubs that tell type checkers the names and parameters of policies and environments.
 
-    python -m balaclava.testing.stubs
+    python build_stubs.py
 
 The build and `make lint` run it; git ignores the stubs. With them `bl.policy("dp-imed",
 epsilom=1.0)` and `bl.environment("bernouli")` are errors before anything runs. Pass a name that is
@@ -22,8 +22,8 @@ from balaclava._core.registry import Registry
 from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.policies.base import POLICIES, Policy
 
-PACKAGE = Path(__file__).parents[1]
-STUB_HEADER = '"""{}; written by balaclava.testing.stubs."""\n\n'
+PACKAGE = Path(__file__).parent / "src" / "balaclava"
+STUB_HEADER = '"""{}; written by build_stubs.py."""\n\n'
 
 
 def own(registry: Registry[Any]) -> dict[str, type[Declared]]:
