@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import build_stubs as stubs
 import pytest
 
 import balaclava as bl
-import build_stubs as stubs
 from balaclava import policies
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES
