@@ -110,7 +110,7 @@ def test_a_policy_of_a_user_is_rehearsed_before_a_device_plays_it():
 
 def test_what_the_driver_says_is_an_error_of_ours():
     with (
-        pytest.raises(DeviceError, match="the GPU failed: no memory; device = 'cpu'"),
+        pytest.raises(DeviceError, match="the GPU failed: no memory; use device = 'cpu'"),
         device_errors(),
     ):
         raise CudaDriverError("no memory")

@@ -178,7 +178,7 @@ def game_batches(
 def consecutive_ranges(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Split ascending numbers into ranges of consecutive ones: first and count.
 
-    >>> list(stretches([0, 1, 2, 5, 6]))
+    >>> list(consecutive_ranges([0, 1, 2, 5, 6]))
     [(0, 3), (5, 2)]
     """
     first = 0
@@ -330,7 +330,7 @@ def _rehearse(batch: GameBatch) -> None:
 def thread_stride(games: int) -> int:
     """Threads per game: a power of two, at most the 32 of a warp.
 
-    >>> apart_of(90), apart_of(2_000)
+    >>> thread_stride(90), thread_stride(2_000)
     (8, 1)
     """
     stride = 1
