@@ -72,7 +72,7 @@ def overhead(quick: bool) -> list[Line]:
     many, is set beside the time to play it.
     """
     cells = plan(3, 100_000 if quick else 1_000_000, 20 if quick else 50)
-    (experiment,) = cells.experiments
+    (experiment,) = cells.settings
     folders = map(str, itertools.count())
     with tempfile.TemporaryDirectory() as room:
         seconds = in_turns(
@@ -177,8 +177,8 @@ def cluster(quick: bool) -> list[Line]:
             time.perf_counter,
         )
     here, beyond = (statistics.median(seconds[who]) for who in ("here", "there"))
-    each = [1e3 * s / len(tasks.experiments[0].policies) for s in small["there"]]
-    at_home = [1e3 * s / len(tasks.experiments[0].policies) for s in small["here"]]
+    each = [1e3 * s / len(tasks.settings[0].policies) for s in small["there"]]
+    at_home = [1e3 * s / len(tasks.settings[0].policies) for s in small["here"]]
     return [
         Line(
             "two worker processes, over two threads",

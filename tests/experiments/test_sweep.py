@@ -39,7 +39,7 @@ from balaclava.experiments.experiment_file import (
     read_experiment,
     read_plan,
 )
-from balaclava.experiments.grids import expand, values_of
+from balaclava.experiments.grids import expand, range_values
 from balaclava.experiments.sweep import open_sweep, plan_sweep
 from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.simulation.gpu.device import gpu_fault
@@ -105,7 +105,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_ranges(given: Any, values: list[Any] | None) -> None:
-    assert values_of("x", given) == values
+    assert range_values("x", given) == values
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_ranges(given: Any, values: list[Any] | None) -> None:
 )
 def test_odd_ranges_are_refused(given: Any) -> None:
     with pytest.raises(ExperimentFileError, match=r"x = \{ \w+ = .* \} is not a "):
-        values_of("x", given)
+        range_values("x", given)
 
 
 def test_a_section_with_grids_stands_for_every_combination() -> None:
@@ -153,9 +153,9 @@ def test_a_list_for_one_number_is_told_of_grids(tmp_path: Path) -> None:
 
 
 def test_a_file_asks_for_every_combination(plan: ExperimentPlan) -> None:
-    settings = [(e.environment_label, e.horizon, e.seed) for e in plan.experiments]
+    settings = [(e.environment_label, e.horizon, e.seed) for e in plan.settings]
     assert settings == [(w, t, 1) for w in ("close", FIRST, SECOND) for t in (300, 1000)]
-    for experiment in plan.experiments:
+    for experiment in plan.settings:
         labels = ["ucb1", "bold(radius_scale=0.25)", "bold(radius_scale=0.5)"]
         assert list(experiment.policies) == labels
         assert {policy.arms for policy in experiment.policies.values()} == {
@@ -166,7 +166,7 @@ def test_a_file_asks_for_every_combination(plan: ExperimentPlan) -> None:
 
 def test_a_policy_gets_the_horizon_of_its_cell(tmp_path: Path) -> None:
     plan = read_plan(written(tmp_path, SWEEP + "[policies.dp-se]\nepsilon = { log = [1, 2, 2] }"))
-    for experiment in plan.experiments:
+    for experiment in plan.settings:
         policy = experiment.policies["dp-se(epsilon=2)"]
         assert policy.parameters["horizon"] == experiment.horizon
         assert policy.parameters["epsilon"] == 2
@@ -174,7 +174,7 @@ def test_a_policy_gets_the_horizon_of_its_cell(tmp_path: Path) -> None:
 
 def test_checkpoints_of_several_horizons(tmp_path: Path) -> None:
     listed = SWEEP.replace("checkpoints = 5", "checkpoints = [100, 300, 900, 1000]")
-    rounds = {e.horizon: e.checkpoints for e in read_plan(written(tmp_path, listed)).experiments}
+    rounds = {e.horizon: e.checkpoints for e in read_plan(written(tmp_path, listed)).settings}
     assert rounds == {300: [100, 300], 1000: [100, 300, 900, 1000]}
     with pytest.raises(ExperimentFileError, match="horizon = 300"):
         read_plan(written(tmp_path, SWEEP.replace("checkpoints = 5", "checkpoints = [100, 1000]")))
@@ -182,7 +182,7 @@ def test_checkpoints_of_several_horizons(tmp_path: Path) -> None:
 
 def test_the_example_is_readable() -> None:
     plan = read_plan(Path(__file__).parents[2] / "examples" / "sweep.toml")
-    assert [len(experiment.policies) for experiment in plan.experiments] == [12] * 4
+    assert [len(experiment.policies) for experiment in plan.settings] == [12] * 4
 
 
 def test_one_experiment_is_not_many(tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_one_experiment_is_not_many(tmp_path: Path) -> None:
         ("horizon = [300, 1000]", "horizon = []", r"horizon = \[\].*once"),
         ("horizon = [300, 1000]", "horizon = [300, -1]", r"horizon = -1"),
         ("horizon = [300, 1000]", "horizon = { log = [1, 10, 3] }", r"horizon = 3\.16"),
-        ("repetitions = 4", "repetitions = [4, 5]", r"repetitions: several"),
+        ("repetitions = 4", "repetitions = [4, 5]", r"repetitions has several"),
         ("[environments.close]", "[environment]", r"both \[environment\] and \[environments\]"),
-        ("[policies.ucb1]", '[policies."bold(radius_scale=0.5)"]\nname="ucb1"', r"there twice"),
+        ("[policies.ucb1]", '[policies."bold(radius_scale=0.5)"]\nname="ucb1"', r"appears twice"),
         ("[0.25, 0.5]", "[]", r"\[policies.bold\]: radius_scale = \{ grid = \[\] \} is not a grid"),
         ("[[0.1, 0.9], ", "[[0.1, 9], ", r"\[environments.wide\]: bernoulli: means\[1\] = 9"),
     ],
@@ -221,7 +221,8 @@ def test_all_invalid_cells_are_named_before_anything_is_played(tmp_path: Path) -
     everywhere = f"close, {FIRST}, {SECOND} at horizon 300, 1000"
     for value in (-1, -2):
         assert f"(bold(radius_scale={value}) on {everywhere})" in told
-    assert f"three: arms = 3, but bernoulli has 2 arms (three on close, {FIRST} at horizon" in told
+    assert "three: arms = 3, but bernoulli has 2 arms; give" in told
+    assert f"(three on close, {FIRST} at horizon" in told
     answer = CliRunner().invoke(main, ["simulate", str(path), "--out", str(tmp_path / "out")])
     assert answer.exit_code == 2
     assert "16 cells" in answer.stderr
@@ -241,7 +242,7 @@ def test_a_sweep_is_what_simulate_gives_to_the_last_bit(
     assert found.name == "small"
     assert len(found.cells) == 18
     assert all(cell.done and cell.path.is_file() for cell in found.cells)
-    for experiment in plan.experiments:
+    for experiment in plan.settings:
         results = found.results(experiment.environment_label, experiment.horizon)
         plain = experiment.run()
         assert results.labels == plain.labels
@@ -357,7 +358,7 @@ def test_a_key_of_a_gpu_depends_on_its_compiler(monkeypatch: pytest.MonkeyPatch)
     cpu, cuda = alone(device="cpu"), alone(device="cuda")
     keys = only_key(cpu), only_key(cuda)
     assert keys[0] == only_key(alone())
-    monkeypatch.setattr(sweep, "compiler_version", lambda: "0.1")
+    monkeypatch.setattr(sweep, "numba_cuda_version", lambda: "0.1")
     assert only_key(cpu) == keys[0]
     assert only_key(cuda) != keys[1]
 
@@ -472,7 +473,7 @@ def test_a_damaged_cell_is_played_again(plan: ExperimentPlan, tmp_path: Path) ->
     cell, other = open_sweep(out).cells[:2]
     for content in (b"", cell.path.read_bytes()[:-9], other.path.read_bytes()):
         cell.path.write_bytes(content)
-        with pytest.warns(DamageWarning, match="was damaged: .* is played again"):
+        with pytest.warns(DamageWarning, match="was damaged; .* is played again"):
             run_sweep(plan, out)
         assert tree(out) == before
 
@@ -525,7 +526,7 @@ def test_a_folder_is_for_one_run_at_a_time(plan: ExperimentPlan, tmp_path: Path)
     pytest.importorskip("fcntl")
 
     def second(*_: int) -> None:
-        with pytest.raises(ResultsFileError, match="another run is at work"):
+        with pytest.raises(ResultsFileError, match="is in use by another run"):
             run_sweep(plan, tmp_path / "out")
         refused.append(True)
 
@@ -537,21 +538,21 @@ def test_a_folder_is_for_one_run_at_a_time(plan: ExperimentPlan, tmp_path: Path)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is not a manifest"),
-        ("[]", "is not a manifest"),
+        ("{", "is not a sweep's manifest"),
+        ("[]", "is not a sweep's manifest"),
         ('{"schema": 99}', "has format 99, but this version reads 1; upgrade balaclava"),
-        ('{"schema": 1, "name": "x"}', "is not a manifest"),
+        ('{"schema": 1, "name": "x"}', "is not a sweep's manifest"),
     ],
 )
 def test_odd_folders(plan: ExperimentPlan, tmp_path: Path, content: str, message: str) -> None:
-    with pytest.raises(ResultsFileError, match="holds no sweep"):
+    with pytest.raises(ResultsFileError, match="does not contain a sweep"):
         open_sweep(tmp_path)
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ResultsFileError, match=message):
         open_sweep(tmp_path)
     with pytest.raises(ResultsFileError):
         run_sweep(plan, tmp_path)
-    with pytest.raises(ResultsFileError, match="cannot be made"):
+    with pytest.raises(ResultsFileError, match="cannot be created"):
         run_sweep(plan, tmp_path / "manifest.json")
 
 
@@ -562,7 +563,7 @@ def test_odd_arguments(plan: ExperimentPlan, tmp_path: Path) -> None:
     mismatched = SimulationSetting(alone().policies, other, 100, 2, seed=1)
     with pytest.raises(IncompatibleError, match="arms = 2, but bernoulli has 3 arms"):
         run_sweep(ExperimentPlan("x", (mismatched,)), tmp_path / "out")
-    with pytest.raises(ParameterError, match="no experiment"):
+    with pytest.raises(ParameterError, match="no setting"):
         run_sweep(ExperimentPlan("empty", ()), tmp_path / "out")
 
 
@@ -583,7 +584,9 @@ def test_a_full_disk_loses_nothing(
         return write(self, data)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(ResultsFileError, match=r"No space left on device.*what was finished is k"):
+    with pytest.raises(
+        ResultsFileError, match=r"No space left on device.*finished repetitions are k"
+    ):
         run_sweep(plan, tmp_path / "out")
     monkeypatch.undo()
     kept = tree(tmp_path / "out" / "cells")
@@ -684,7 +687,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, out = written(tmp_path), tmp_path / "out"
     answer = invoke("simulate", path, "--out", out, "--list")
     assert answer.stdout.count("\n") == 19
-    assert "0 of 18 cells are done; 4.68e+04 rounds are to be played" in answer.stdout
+    assert "0 of 18 cells are done; 4.68e+04 rounds are left to play" in answer.stdout
     assert not out.exists()
     answer = invoke("simulate", path, "--out", out)
     assert answer.exit_code == 0, answer.output
@@ -789,10 +792,10 @@ def test_workers_with_other_software_are_refused(
     said = {**module.software(), "numba": "0.1"}
     monkeypatch.setattr(module, "versions", lambda: said)
     with pytest.raises(
-        ClusterError, match=r"the worker at .* has numba .*, and this is numba 0\.1"
+        ClusterError, match=r"the worker at .* has numba .*, but this machine has numba 0\.1"
     ):
         run_sweep(plan, tmp_path / "out", scheduler=cluster.scheduler_address)
-    with pytest.raises(ClusterError, match="that was given a cell has numba"):
+    with pytest.raises(ClusterError, match="of this task has numba"):
         module._require_same(said, {**said, "numba": "0.2"})
 
 
@@ -820,9 +823,9 @@ def test_what_goes_wrong_on_a_worker_is_told() -> None:
     (cell,) = plan_sweep(ExperimentPlan("x", (alone(),)), "nowhere").cells
     with pytest.raises(PolicyError, match="a on bernoulli at horizon 100: chose badly"):
         _result(Future(PolicyError("chose badly")), cell)
-    with pytest.raises(ClusterError, match=r"horizon 100: the workers that tried it died.*again"):
+    with pytest.raises(ClusterError, match=r"horizon 100: every worker that played it died.*again"):
         _result(Future(distributed.KilledWorker("task", None, 3)), cell)
-    with pytest.raises(ClusterError, match=r"the scheduler is gone.*again"):
+    with pytest.raises(ClusterError, match=r"lost the connection to the scheduler.*again"):
         _result(Future(distributed.CancelledError("task")), cell)
 
 
@@ -830,7 +833,7 @@ def test_no_scheduler_no_worker(plan: ExperimentPlan, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"no scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1", timeout=0.5)
     for address in ("nonsense://", "nonsense", "tcp://nowhere.invalid:8786"):
-        with pytest.raises(ClusterError, match=f"'{address}' is no address of a scheduler"):
+        with pytest.raises(ClusterError, match=f"'{address}' is not the address of a scheduler"):
             run_sweep(plan, tmp_path / "out", scheduler=address, timeout=0.5)
     with (
         distributed.LocalCluster(

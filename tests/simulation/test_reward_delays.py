@@ -293,7 +293,7 @@ def test_files_and_sweeps(tmp_path: Path):
     assert keys[0] != keys[1]
 
     path.write_text(FILE.replace("{mean}", "{ grid = [1, 8] }"))
-    labels = [each.environment_label for each in read_plan(path).experiments]
+    labels = [each.environment_label for each in read_plan(path).settings]
     assert labels == ["bernoulli, delay(mean=1)", "bernoulli, delay(mean=8)"]
     path.write_text(FILE.replace("{mean}", "-8"))
     with pytest.raises(ExperimentFileError, match="mean = -8"):

@@ -1,8 +1,7 @@
-"""A sweep on the workers of a dask cluster.
+"""Play a sweep on the workers of a dask cluster.
 
-A task is some repetitions of a cell. Its worker sends them back, and the client keeps them: no
-file system is shared. A worker that dies costs no more than the tasks it was at, which the
-scheduler hands to another.
+A task is some repetitions of a cell. Workers return them and the client writes them, so that no
+file system is shared. The scheduler gives the tasks of a worker that dies to another one.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from balaclava.simulation.gpu.device import device_error, gpu_fault
 from balaclava.simulation.results import Run
 from balaclava.simulation.results_file import versions
 
-TASK_ROUNDS = 100_000_000  # a few seconds: long beside a message, short beside a mishap
-GPU_TASK_ROUNDS = 50_000_000_000  # the same there, and thousands of games at once
-_AT_ONCE = 1000  # tasks that the scheduler knows of
-_CHATTER = ("distributed.client", "distributed.core", "distributed.utils")
-_AGAIN = "what was finished is kept: run the same command again to go on"
+TASK_ROUNDS = 100_000_000  # rounds of a task: seconds, so that messages cost little
+GPU_TASK_ROUNDS = 50_000_000_000  # the same on a GPU
+_MOST_SCHEDULED_TASKS = 1000  # tasks that the scheduler holds at once: bounds its memory
+_DASK_LOGGERS = ("distributed.client", "distributed.core", "distributed.utils")
+_RESUME = "finished repetitions are kept: run the same command again to resume"
 
 
 def software(gpu: bool = True) -> dict[str, str]:
-    """What must be the same on every machine for the numbers to be."""
+    """Versions and sources that must agree on all machines."""
     return {**versions(), "sources": sources(), **(gpu_software() if gpu else {})}
 
 
@@ -50,7 +49,7 @@ def play_part(
     repetitions: list[int],
     expected: dict[str, str],
 ) -> list[Run]:
-    """The task: runs on a worker."""
+    """Play repetitions of a cell; runs on a worker."""
     _require_same(expected, software())
     if chosen_device(device, feedback, winners, environment) == "cuda":
         from balaclava.simulation.gpu.launches import play_repetitions
@@ -63,14 +62,14 @@ def play_part(
     return [play(repetition, np.zeros(2, np.int64)) for repetition in repetitions]
 
 
-def play_there(
+def play_on_cluster(
     work: list[tuple[Cell, list[int]]],
     address: str,
     timeout: float,
     rounds: int,
     progress: Progress,
 ) -> Generator[tuple[Cell, list[Run]]]:
-    """Have the repetitions played by the workers of the scheduler at `address`."""
+    """Play the repetitions on the workers of the scheduler at `address`."""
     if not work:
         return
     with _connected(address, timeout) as client:
@@ -84,7 +83,7 @@ def play_there(
         def submit(cell: Cell, repetitions: list[int]) -> Any:
             world = cell.environment
             if id(world) not in worlds:
-                # A task of its own: sent once, and made again if the worker that has it dies.
+                # A task of its own: sent once, and sent again if its worker dies.
                 worlds[id(world)] = client.submit(_same, world, pure=False)
             return client.submit(
                 play_part,
@@ -101,7 +100,7 @@ def play_there(
             )
 
         tasks = iter(_tasks(work))
-        known = {submit(*task): task for task in itertools.islice(tasks, _AT_ONCE)}
+        known = {submit(*task): task for task in itertools.islice(tasks, _MOST_SCHEDULED_TASKS)}
         rounds_so_far = 0
         progress(rounds_so_far, rounds)
         completed = _distributed().as_completed(known, loop=client.loop)
@@ -117,7 +116,7 @@ def play_there(
 
 
 def _tasks(work: list[tuple[Cell, list[int]]]) -> Iterator[tuple[Cell, list[int]]]:
-    """The work in pieces of a few seconds."""
+    """Split the work into tasks of a few seconds."""
     for cell, repetitions in work:
         most = GPU_TASK_ROUNDS if cell.device == "cuda" else TASK_ROUNDS
         size = max(1, most // cell.horizon)
@@ -138,11 +137,10 @@ def _result(future: Any, cell: Cell) -> list[Run]:
         raise type(error)(f"{cell}: {error}") from error
     except distributed.KilledWorker as error:
         raise ClusterError(
-            f"{cell}: the workers that tried it died, one after another, as if short of memory; "
-            f"{_AGAIN}"
+            f"{cell}: every worker that played it died, perhaps for lack of memory; {_RESUME}"
         ) from error
     except (distributed.CancelledError, OSError) as error:
-        raise ClusterError(f"the scheduler is gone; {_AGAIN}") from error
+        raise ClusterError(f"lost the connection to the scheduler; {_RESUME}") from error
 
 
 def _distributed() -> Any:
@@ -153,11 +151,11 @@ def _distributed() -> Any:
 @contextmanager
 def _connected(address: str, timeout: float) -> Iterator[Any]:
     distributed = _distributed()
-    try:  # first: a client that is given no proper address cannot be closed
+    try:  # a client with an invalid address could not be closed
         importlib.import_module("distributed.comm").resolve_address(address)
     except (OSError, ValueError) as error:
         raise ClusterError(
-            f"{address!r} is no address of a scheduler ({error}); give the one that `dask "
+            f"{address!r} is not the address of a scheduler ({error}); give the one that `dask "
             "scheduler` prints, such as tcp://host:8786"
         ) from error
     with _silenced():
@@ -176,8 +174,8 @@ def _connected(address: str, timeout: float) -> Iterator[Any]:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Without dask's pages about a lost connection: one line of ours says what to do."""
-    loggers = [logging.getLogger(name) for name in ("distributed", *_CHATTER)]
+    """Silence dask's logs of a lost connection; our error says what to do."""
+    loggers = [logging.getLogger(name) for name in ("distributed", *_DASK_LOGGERS)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
@@ -189,7 +187,7 @@ def _silenced() -> Iterator[None]:
 
 
 def _require_workers(client: Any, address: str, timeout: float, expected: dict[str, str]) -> None:
-    """At least one worker, and none whose numbers could differ."""
+    """Require a worker, and the same software on all of them."""
     try:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError as error:
@@ -214,7 +212,7 @@ def _require_gpus(client: Any) -> None:
 
 
 def _require_same(
-    expected: dict[str, str], worker_versions: dict[str, str], worker: str = "that was given a cell"
+    expected: dict[str, str], worker_versions: dict[str, str], worker: str = "of this task"
 ) -> None:
     differing = [name for name in expected if expected[name] != worker_versions.get(name)]
     if differing:
@@ -224,6 +222,6 @@ def _require_same(
         )
         where = f"at {worker}" if worker.count(":") else worker
         raise ClusterError(
-            f"the worker {where} has {there}, and this is {here}; the numbers could differ: "
-            "install the same versions on every machine"
+            f"the worker {where} has {there}, but this machine has {here}; install the same "
+            "versions everywhere, since numbers could differ"
         )

@@ -1,4 +1,4 @@
-"""An experiment in a file: which policies, on what, for how long.
+"""Experiment files: policies, environments and horizons in TOML.
 
 ::
 
@@ -16,11 +16,11 @@
     name = "ucb1"
     radius_scale = 0.5
 
-`arms` comes from the environment and `horizon` from the file where a policy wants them.
+A policy takes `arms` from the environment and `horizon` from the file.
 
-A file may ask for many of each. Every combination is then played::
+A file may list several values. Every combination is played::
 
-    horizon = [10000, 100000]                        # the same goes for `seed`
+    horizon = [10000, 100000]                        # also: seed
 
     [environments.close]                             # instead of [environment]
     name = "bernoulli"
@@ -29,13 +29,13 @@ A file may ask for many of each. Every combination is then played::
     [environments.heavy]
     name = "pareto"
     means = [0.4, 0.8]
-    shape = { grid = [1.5, 2.5] }                    # a value each
+    shape = { grid = [1.5, 2.5] }                    # one environment per value
 
     [policies.dp-se]
-    epsilon = { log = [0.01, 10, 4] }                # from, to, how many: 0.01, 0.1, 1, 10
+    epsilon = { log = [0.01, 10, 4] }                # first, last, count: 0.01, 0.1, 1, 10
     radius_scale = { linear = [0.2, 1, 5] }          # 0.2, 0.4, 0.6, 0.8, 1
 
-Rewards may come late, or never::
+Rewards may arrive late, or never::
 
     patience = 5000                                  # also: settle = "window", missing = 0.0
 
@@ -44,10 +44,10 @@ Rewards may come late, or never::
     law = "geometric"                                # or "fixed", "uniform"; or values = [...]
     lost = 0.02
 
-With `device = "cuda"` a GPU plays, from streams of its own; with "auto", if there is one.
+`device = "cuda"` plays on a GPU, "auto" does so if there is one.
 
-With `winners = true` what was released is recorded at the checkpoints, and tables and pages say how
-many runs name the right arm, and when. It takes a policy that offers estimates, such as dp-imed.
+`winners = true` records releases at the checkpoints. Tables and pages then show how many runs name
+the right arm, and when. At least one policy must offer estimates, such as dp-imed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from typing import Annotated, Any, NamedTuple
 from balaclava._core.declared import Range, brief, check
 from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
-from balaclava.experiments.grids import expand, values_of
+from balaclava.experiments.grids import expand, range_values
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.engine import (
     Device,
@@ -77,15 +77,15 @@ from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.gpu.device import device_error, gpu_refusal
 from balaclava.simulation.results import Results
 
-_NUMBERS = {"horizon": 1, "repetitions": 1, "seed": 0}  # each with the smallest allowed
+_LEAST_VALUES = {"horizon": 1, "repetitions": 1, "seed": 0}  # keys with whole numbers
 _SETTLING = ("patience", "settle", "missing")
 _SECTIONS = ("delay", "environment", "environments", "policies")
-_KEYS = (*_NUMBERS, "checkpoints", "workers", "winners", "device", *_SETTLING, *_SECTIONS)
+_FILE_KEYS = (*_LEAST_VALUES, "checkpoints", "workers", "winners", "device", *_SETTLING, *_SECTIONS)
 
 
 @dataclass(frozen=True)
 class SimulationSetting:
-    """Policies in one environment, with one horizon and one seed: what `bl.simulate` plays."""
+    """Policies in one environment, with one horizon and one seed: arguments of `bl.simulate`."""
 
     policies: dict[str, Policy]
     environment: Environment
@@ -100,7 +100,15 @@ class SimulationSetting:
     device: Device = "cpu"
 
     def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
-        """Simulate it; `workers` overrides the file's."""
+        """Simulate the setting.
+
+        Args:
+            workers: threads; by default those of the file, or one per available core.
+            progress: called with the rounds played and the total.
+
+        Returns:
+            The results of all policies.
+        """
         return simulate(
             self.policies,
             self.environment,
@@ -119,62 +127,60 @@ class SimulationSetting:
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """What an experiment file says: an experiment for each environment, horizon and seed."""
+    """The content of an experiment file: a setting per environment, horizon and seed."""
 
     name: str
-    experiments: tuple[SimulationSetting, ...]
+    settings: tuple[SimulationSetting, ...]
     workers: int | None = None
 
     def with_feedback(self, **changes: Any) -> ExperimentPlan:
-        """The same with other delays or patience; `changes` are those of `Feedback.create`."""
-        if len({each.feedback for each in self.experiments}) > 1:
+        """A copy with other delays or patience; `changes` are those of `Feedback.create`."""
+        if len({each.feedback for each in self.settings}) > 1:
             raise ExperimentFileError(
-                f"{self.name} asks for several delays; leave out --delay, --law, --lost and "
-                "--patience, or the grid in [delay]"
+                f"{self.name} has several delays; leave out --delay, --law, --lost and --patience, "
+                "or the grid in [delay]"
             )
         changed = (
             replace(each, feedback=Feedback.create(**{**each.feedback.description, **changes}))
-            for each in self.experiments
+            for each in self.settings
         )
-        return replace(self, experiments=tuple(changed))
+        return replace(self, settings=tuple(changed))
 
     def with_winners(self) -> ExperimentPlan:
-        """The same, with what was released recorded at the checkpoints."""
-        _require_estimates(policy for each in self.experiments for policy in each.policies.values())
-        return replace(
-            self, experiments=tuple(replace(each, winners=True) for each in self.experiments)
-        )
+        """A copy that records releases at the checkpoints."""
+        _require_estimates(policy for each in self.settings for policy in each.policies.values())
+        return replace(self, settings=tuple(replace(each, winners=True) for each in self.settings))
 
     def with_device(self, device: Device) -> ExperimentPlan:
-        """The same on another device."""
+        """A copy for another device."""
         check("device", device, Device)
-        changed = tuple(replace(each, device=device) for each in self.experiments)
+        changed = tuple(replace(each, device=device) for each in self.settings)
         for each in changed:
-            require_played(each)
-        return replace(self, experiments=changed)
+            require_playable(each)
+        return replace(self, settings=changed)
 
 
-def require_played(experiment: SimulationSetting) -> None:
-    """Refuse what no GPU plays, whether there is one or not."""
-    if experiment.device == "cuda":
-        fault = gpu_refusal(experiment.environment, experiment.feedback, experiment.winners)
+def require_playable(setting: SimulationSetting) -> None:
+    """Refuse a setting that a GPU cannot play, whether or not there is one."""
+    if setting.device == "cuda":
+        fault = gpu_refusal(setting.environment, setting.feedback, setting.winners)
         if fault:
-            raise device_error(f"{fault} ({experiment.environment_label})")
+            raise device_error(f"{fault} ({setting.environment_label})")
 
 
 def _require_estimates(policies: Iterable[Policy]) -> None:
-    """Refuse to look for winners where no policy could name one."""
+    """Refuse `winners` if no policy can name one."""
     if not any(policy.estimation for policy in policies):
         raise ExperimentFileError(
-            "winners: none of the policies offers estimates, so that none could name a winner; "
-            "add one that does, such as dp-imed or imed, or leave winners out"
+            "winners = true, but no policy offers estimates; add one that does, such as dp-imed or "
+            "imed, or leave winners out"
         )
 
 
 class _Section(NamedTuple):
-    """A policy or an environment of the file, its grids filled in."""
+    """A policy or an environment of the file, with its grids expanded."""
 
-    place: str  # where it stands in the file
+    place: str  # its heading in the file
     label: str
     name: Any
     parameters: dict[str, Any]
@@ -187,28 +193,45 @@ class _Problem(NamedTuple):
 
 
 def read_experiment(path: str | os.PathLike[str]) -> SimulationSetting:
-    """The experiment in a TOML file that describes one."""
+    """Read an experiment file with a single setting.
+
+    Raises:
+        ExperimentFileError: if the file is malformed, or has several settings.
+    """
     plan = read_plan(path)
-    if len(plan.experiments) > 1:
+    if len(plan.settings) > 1:
         raise ExperimentFileError(
-            f"{path} describes {len(plan.experiments)} combinations of environment, horizon and "
-            "seed, not one; run it with `balaclava simulate`"
+            f"{path} has {len(plan.settings)} combinations of environment, horizon and seed; give "
+            "one of each here, or run the file with `balaclava simulate`"
         )
-    return plan.experiments[0]
+    return plan.settings[0]
 
 
 def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
-    """Everything that a TOML file asks for. All that cannot be played is named at once."""
+    """Read an experiment file.
+
+    Args:
+        path: a TOML file.
+
+    Returns:
+        The plan, with every policy and environment built and checked.
+
+    Raises:
+        ExperimentFileError: if the file is malformed. All combinations that cannot be played are
+            listed in one error.
+    """
     path = Path(path)
     content = _parse(path)
     with _blame(f"{path}"):
         for key in content:
-            if key not in _KEYS:
-                raise ExperimentFileError(f"unknown key {key!r}; {nearest(key, _KEYS)}")
-        numbers = {key: _numbers(key, _needed(content, key), low) for key, low in _NUMBERS.items()}
+            if key not in _FILE_KEYS:
+                raise ExperimentFileError(f"unknown key {key!r}; {nearest(key, _FILE_KEYS)}")
+        numbers = {
+            key: _numbers(key, _needed(content, key), low) for key, low in _LEAST_VALUES.items()
+        }
         horizons, seeds = numbers["horizon"], numbers["seed"]
         if len(numbers["repetitions"]) > 1:
-            raise ExperimentFileError("repetitions: several are given; give one number")
+            raise ExperimentFileError("repetitions has several values; give one number")
         rounds = {t: _checkpoints(content.get("checkpoints", 200), t, horizons) for t in horizons}
         workers = content.get("workers")
         if workers is not None:
@@ -237,7 +260,7 @@ def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
     if problems:
         raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
     (repetitions,) = numbers["repetitions"]
-    experiments = tuple(
+    settings = tuple(
         SimulationSetting(
             policies_at[where, t],
             world,
@@ -253,7 +276,7 @@ def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
             environments.items(), feedbacks.items(), horizons, seeds
         )
     )
-    plan = ExperimentPlan(path.stem, experiments, workers)
+    plan = ExperimentPlan(path.stem, settings, workers)
     with _blame(f"{path}"):
         plan = plan.with_winners() if winners else plan
         return plan.with_device(content.get("device", "cpu"))
@@ -274,7 +297,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _blame(place: str) -> Iterator[None]:
-    """Errors inside say where in the file they come from."""
+    """Add the place in the file to errors inside."""
     try:
         yield
     except BalaclavaError as error:
@@ -285,7 +308,7 @@ def _blame(place: str) -> Iterator[None]:
 def _noted(
     problems: list[_Problem], place: str, cell: tuple[str, str, int] | None
 ) -> Iterator[None]:
-    """Errors inside are written down, so that all of them can be told."""
+    """Collect errors inside, so that all can be reported."""
     try:
         yield
     except BalaclavaError as error:
@@ -293,7 +316,7 @@ def _noted(
 
 
 def _refusal(path: Path, problems: list[_Problem], *, alone: bool) -> ExperimentFileError:
-    """One error for all problems: the same one in many cells is told once, with the cells."""
+    """One error for all problems; a problem of many cells is listed once, with the cells."""
     cells_by_text: dict[str, list[tuple[str, str, int]]] = {}
     for problem in problems:
         cells = cells_by_text.setdefault(f"{problem.place}: {problem.error}", [])
@@ -307,13 +330,13 @@ def _refusal(path: Path, problems: list[_Problem], *, alone: bool) -> Experiment
     if len(lines) == 1:
         message = lines[0]
     else:
-        what = f"{count} cells cannot be played" if count else "environments cannot be made"
+        what = f"{count} cells cannot be played" if count else "environments cannot be built"
         message = "\n  ".join([f"{what}:", *(f"- {line}" for line in lines)])
     return ExperimentFileError(f"{path}: {message}")
 
 
 def _named(cells: list[tuple[str, str, int]]) -> str:
-    """The cells in a few words where they are all combinations of their parts."""
+    """Name cells briefly if they are all combinations of their parts."""
     parts = [[str(word) for word in dict.fromkeys(part)] for part in zip(*cells, strict=True)]
     spelt = [tuple(map(str, cell)) for cell in cells]
     groups = [parts]
@@ -332,8 +355,8 @@ def _whole(key: str, value: Any, low: int) -> int:
 
 
 def _numbers(key: str, value: Any, low: int) -> list[int]:
-    """One number, a list of them, or a range."""
-    values = values_of(key, value) or (value if isinstance(value, list) else [value])
+    """The values of a number, a list or a range."""
+    values = range_values(key, value) or (value if isinstance(value, list) else [value])
     numbers = [_whole(key, item, low) for item in values]
     if not numbers or len(set(numbers)) < len(numbers):
         raise ExperimentFileError(f"{key} = {brief(value)} is not allowed; give each number once")
@@ -341,7 +364,7 @@ def _numbers(key: str, value: Any, low: int) -> list[int]:
 
 
 def _checkpoints(checkpoints: Any, horizon: int, horizons: Sequence[int]) -> int | list[int]:
-    """Those of one horizon: with several, a list of rounds is cut at each, and must hold it."""
+    """The checkpoints of one horizon; with several horizons a list is cut at each of them."""
     if isinstance(checkpoints, list) and len(horizons) > 1:
         checkpoints = [t for t in checkpoints if not isinstance(t, int) or t <= horizon]
     checkpoint_rounds(checkpoints, horizon)
@@ -349,7 +372,7 @@ def _checkpoints(checkpoints: Any, horizon: int, horizons: Sequence[int]) -> int
 
 
 def _feedbacks(content: dict[str, Any]) -> dict[str, Feedback]:
-    """How rewards come: as often as the grids of [delay] ask for, by label."""
+    """The feedback of every combination in [delay], by label."""
     settling = {key: content[key] for key in _SETTLING if key in content}
     if "delay" not in content:
         return {"": Feedback.create(**settling)}
@@ -372,14 +395,14 @@ def _table(name: str, value: Any) -> dict[str, Any]:
 
 
 def _sections(path: Path, kind: str, tables: dict[str, Any]) -> list[_Section]:
-    """The sections [kind.label], each as often as its grids ask for."""
+    """The sections [kind.label], with grids expanded."""
     sections: dict[str, _Section] = {}
     for label, table in tables.items():
         place = f"[{kind}.{label}]"
         with _blame(f"{path}: {place}"):
             for full, parameters in expand(label, _table(label, table)).items():
                 if full in sections:
-                    raise ExperimentFileError(f"{full!r} is there twice; choose another label")
+                    raise ExperimentFileError(f"{full!r} appears twice; choose another label")
                 sections[full] = _section(place, full, parameters, label)
     return list(sections.values())
 
@@ -394,7 +417,7 @@ def _worlds(path: Path, content: dict[str, Any]) -> list[_Section]:
         with _blame(f"{path}"):
             if "environment" in content:
                 raise ExperimentFileError(
-                    "both [environment] and [environments] are there; keep one of them"
+                    "the file has both [environment] and [environments]; keep one of them"
                 )
             tables = _table("environments", content["environments"])
             if not tables:
@@ -414,13 +437,13 @@ def _worlds(path: Path, content: dict[str, Any]) -> list[_Section]:
 def _environment(section: _Section, path: Path) -> Environment:
     if not isinstance(section.name, str):
         raise ExperimentFileError(
-            f"the name is missing; write name = ... with one of {', '.join(ENVIRONMENTS.classes())}"
+            f"name is missing; write name = ... with one of {', '.join(ENVIRONMENTS.classes())}"
         )
     return ENVIRONMENTS.create(section.name, _beside(section.parameters, path.parent))
 
 
 def _beside(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Paths in a file are relative to the file, also in an environment inside another."""
+    """Resolve paths relative to the file, also in nested environments."""
     absolute: dict[str, Any] = {
         key: _beside(value, folder) if isinstance(value, dict) else value
         for key, value in table.items()
@@ -447,7 +470,7 @@ def _policy(section: _Section, environment: Environment, horizon: int) -> Policy
 
 
 def _with_grid(error: ParameterError, section: _Section) -> ParameterError:
-    """The same error; where a list stands for one number, it says how to give several."""
+    """Explain grids in an error for a list in place of one number."""
     for key, value in section.parameters.items():
         if isinstance(value, list) and f" {key} = [" in str(error):
             return ParameterError(f"{error}; for several values write {key} = {{ grid = {value} }}")

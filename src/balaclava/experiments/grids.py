@@ -1,8 +1,8 @@
-"""Grids: one section of an experiment file that stands for many.
+"""Grids in an experiment file: one section that stands for many.
 
-A value may be a range: `{ grid = [0.1, 1, 10] }` lists values, `{ log = [0.01, 1, 5] }` and
-`{ linear = [0, 1, 5] }` go from the first number to the second in that many steps of equal ratio
-or of equal length. A section with ranges stands for every combination of their values.
+A value may be a range. `{ grid = [0.1, 1, 10] }` lists values. `{ log = [0.01, 1, 5] }` and
+`{ linear = [0, 1, 5] }` give a first value, a last value and a count, spaced by equal ratios or
+equal differences. A section with ranges stands for every combination of their values.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from balaclava._core.declared import brief
 from balaclava.errors import ExperimentFileError
 
 RANGES = ("grid", "log", "linear")
-_LONG = 40  # characters; a longer value goes by its place in the grid
-_DIGITS = 12  # of a number in a range: 0.3, not 0.30000000000000004
+_LONGEST_LABEL = 40  # characters of a value in a label; a longer one is shown by its number
+_RANGE_DIGITS = 12  # significant digits in a range: 0.3, not 0.30000000000000004
 
 
 def expand(label: str, table: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every section that a section stands for, by label: the values chosen are part of it."""
+    """All sections that a section stands for; labels contain the chosen values."""
     grids = dict(_grids(table))
     if not grids:
         return {label: table}
@@ -36,12 +36,12 @@ def expand(label: str, table: dict[str, Any]) -> dict[str, dict[str, Any]]:
         values = {path: value for path, (_, value) in zip(grids, point, strict=True)}
         sections[f"{label}({', '.join(words)})"] = _filled(table, values)
     if len(sections) < math.prod(map(len, grids.values())):
-        raise ExperimentFileError("a grid holds a value twice; give each once")
+        raise ExperimentFileError("a grid contains a value twice; give each value once")
     return sections
 
 
-def values_of(name: str, value: Any) -> list[Any] | None:
-    """The values of a range, None for anything else."""
+def range_values(name: str, value: Any) -> list[Any] | None:
+    """The values of a range; None if it is not a range."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, entries),) = value.items()
@@ -63,23 +63,23 @@ def values_of(name: str, value: Any) -> list[Any] | None:
             count >= 2 and low < high and (kind == "linear" or low > 0)
         ):
             return [_step(kind, low, high, i / (count - 1)) for i in range(count)]
-    lowest = "above 0 " if kind == "log" else ""
+    lowest = " (above 0)" if kind == "log" else ""
     raise ExperimentFileError(
-        f"{name} = {{ {kind} = {brief(entries)} }} is not a range; give a number {lowest}to start "
-        "from, a larger one to end at, and how many, at least 2"
+        f"{name} = {{ {kind} = {brief(entries)} }} is not a range; give the first number"
+        f"{lowest}, a larger last one, and how many, at least 2"
     )
 
 
 def _step(kind: str, low: float, high: float, share: float) -> float:
     value = low + share * (high - low) if kind == "linear" else low * (high / low) ** share
-    value = float(f"{value:.{_DIGITS}g}")
+    value = float(f"{value:.{_RANGE_DIGITS}g}")
     return int(value) if value.is_integer() else value
 
 
 def _grids(table: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    """Each range in a section, also inside its mappings, with the way to it."""
+    """Each range in a section, also in nested tables, with its path."""
     for key, value in table.items():
-        values = values_of(key, value)
+        values = range_values(key, value)
         if values is not None:
             yield (key,), values
         elif isinstance(value, dict):
@@ -103,4 +103,4 @@ def _filled(table: dict[str, Any], values: dict[tuple[str, ...], Any]) -> dict[s
 
 def _text(value: Any, place: int) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= _LONG else f"#{place + 1}"
+    return text if len(text) <= _LONGEST_LABEL else f"#{place + 1}"

@@ -1,15 +1,15 @@
-"""A sweep: the experiments of a file in a folder, one Parquet file a cell.
+"""Sweeps: the settings of an experiment file in a folder, with one Parquet file per cell.
 
-A cell is one policy in one environment, with one horizon and one seed. Its file is named by a
-digest of everything that its numbers depend on, so that what is there need not be computed again,
-and need not be opened to know that. The folder::
+A cell is one policy in one environment, with one horizon and one seed. The name of its file is a
+digest of everything its numbers depend on: parameters, versions and sources. So a finished cell is
+recognised without opening it, and numbers of different code never mix. The folder::
 
-    manifest.json            every cell, the versions, and the machines that took part
+    manifest.json            all cells, versions, and the machines that took part
     cells/<key>.parquet      finished cells: results files with one policy, under its own name
-    parts/<key>-<n>.parquet  some repetitions of a cell that is not finished yet
-    summary.txt              tables of the results, once every cell is there
+    parts/<key>-<n>.parquet  some repetitions of an unfinished cell
+    summary.txt              tables of the results, when all cells are finished
 
-Nothing in a cell's file depends on when, where or in how many attempts it was computed.
+A cell's file does not depend on when, where or in how many runs it was computed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ from balaclava.errors import (
     UnknownNameError,
     nearest,
 )
-from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, require_played
+from balaclava.experiments.experiment_file import (
+    ExperimentPlan,
+    SimulationSetting,
+    require_playable,
+)
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.engine import (
     Device,
@@ -60,11 +64,12 @@ from balaclava.simulation.results_file import (
     versions,
 )
 
-MANIFEST_SCHEMA = 1
+MANIFEST_SCHEMA = 1  # version of the format; raise it when a reader must change
 SUMMARY = "summary.txt"
-_MANIFEST = ("schema", "name", "versions", "sources", "machines", "settings")
+_MANIFEST_KEYS = ("schema", "name", "versions", "sources", "machines", "settings")
 _PACKAGE = Path(__file__).parents[1]
-_DECISIVE = (
+# Sources that numbers depend on: their digest is part of every key.
+_DECISIVE_SOURCES = (
     "_core",
     "environments",
     "estimators",
@@ -78,7 +83,7 @@ _DECISIVE = (
     "simulation/open_decisions.py",
     "theory",
 )
-_RECOMPUTE = "run the same command again, which computes it anew"
+_RECOMPUTE = "run the same command again to recompute it"
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Cell:
     done: bool
 
     def empty(self) -> Results:
-        """Results of nothing yet, with the policy under its own name."""
+        """Results without a repetition yet, with the policy under its own name."""
         results = Results.empty(
             {self.policy.name: self.policy},
             _public(self.environment),
@@ -118,7 +123,7 @@ class Cell:
 
 
 class Sweep:
-    """The cells of a folder, and the results of those that are finished.
+    """The cells of a folder and their results.
 
     Example:
         >>> import balaclava as bl, tempfile
@@ -138,41 +143,50 @@ class Sweep:
     """
 
     def __init__(
-        self, folder: Path, manifest: dict[str, Any], experiments: Iterable[SimulationSetting]
+        self, folder: Path, manifest: dict[str, Any], settings: Iterable[SimulationSetting]
     ) -> None:
         self.folder = folder
         self.manifest = manifest
-        self._experiments = tuple(experiments)
+        self._plan_settings = tuple(settings)
 
     @property
     def name(self) -> str:
-        """The name of the experiment file, without its ending."""
+        """The name of the experiment file, without its extension."""
         return str(self.manifest["name"])
 
     @property
     def cells(self) -> list[Cell]:
-        """Every cell, with whether it is finished by now."""
-        finished = {path.name for path in _entries(self.folder / "cells")}
+        """All cells; `cell.done` says whether one is finished now."""
+        finished = {path.name for path in _parquet_files(self.folder / "cells")}
         return [
             cell
-            for experiment, setting in self._settings()
-            for cell in self._cells(experiment, setting, finished)
+            for setting, entry in self._paired()
+            for cell in self._cells(setting, entry, finished)
         ]
 
     def settings(self) -> list[tuple[str, int, int]]:
-        """Every environment, horizon and seed: what `results` can be asked for."""
-        return [(e.environment_label, e.horizon, e.seed) for e in self._experiments]
+        """The environment, horizon and seed of every setting: arguments of `results`."""
+        return [(e.environment_label, e.horizon, e.seed) for e in self._plan_settings]
 
     def results(self, environment_label: str, horizon: int, seed: int | None = None) -> Results:
-        """The results of all policies in one environment with one horizon.
+        """The results of all policies in one setting.
 
-        What is not finished has fewer repetitions, or none. `seed` may be left out where there is
-        one.
+        Args:
+            environment_label: the environment's label in the experiment file.
+            horizon: one of the file's horizons.
+            seed: one of the file's seeds; needed if there are several.
+
+        Returns:
+            The results; unfinished cells have fewer repetitions, or none.
+
+        Raises:
+            UnknownNameError: if the sweep does not have this setting.
+            ResultsFileError: if a cell's file is damaged.
         """
         wishes = {"environment": environment_label, "horizon": horizon, "seed": seed}
-        settings = list(self._settings())
+        entries = list(self._paired())
         for what, value in wishes.items():
-            choices = {_facet(experiment, what): None for experiment, _ in settings}
+            choices = {_facet(setting, what): None for setting, _ in entries}
             if value is None and len(choices) == 1:
                 continue
             if value not in choices:
@@ -180,62 +194,62 @@ class Sweep:
                 if isinstance(value, str):
                     hint = nearest(value, map(str, choices))
                 raise UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
-            settings = [pair for pair in settings if _facet(pair[0], what) == value]
-        ((experiment, setting),) = settings
+            entries = [pair for pair in entries if _facet(pair[0], what) == value]
+        ((setting, entry),) = entries
         results = Results.empty(
-            experiment.policies,
-            experiment.environment,
+            setting.policies,
+            setting.environment,
             horizon=horizon,
-            seed=experiment.seed,
-            checkpoints=_rounds(experiment),
-            feedback=experiment.feedback,
+            seed=setting.seed,
+            checkpoints=_rounds(setting),
+            feedback=setting.feedback,
         )
         results.versions = self.manifest["versions"]
-        results.device = _decided(experiment.device)
-        finished = {path.name for path in _entries(self.folder / "cells")}
+        results.device = _decided(setting.device)
+        finished = {path.name for path in _parquet_files(self.folder / "cells")}
         parts = self.parts()
-        for cell in self._cells(experiment, setting, finished):
+        for cell in self._cells(setting, entry, finished):
             runs = read_cell(cell) if cell.done else self.kept(cell, parts)
             for run in runs:
                 results.add(run._replace(label=cell.policy_label))
         return results
 
     def parts(self) -> dict[str, list[Path]]:
-        """The files with some repetitions of unfinished cells, by key."""
+        """Files with repetitions of unfinished cells, by key."""
         files: dict[str, list[Path]] = {}
-        for path in sorted(_entries(self.folder / "parts")):
+        for path in sorted(_parquet_files(self.folder / "parts")):
             files.setdefault(path.name.partition("-")[0], []).append(path)
         return files
 
     def kept(self, cell: Cell, parts: dict[str, list[Path]]) -> list[Run]:
-        """The repetitions of an unfinished cell that are there."""
+        """The repetitions of an unfinished cell in these files."""
         runs = {}
         for path in parts.get(cell.key, []):
             for run in _checked(cell, path):
                 runs[run.repetition] = run
         return [runs[repetition] for repetition in sorted(runs)]
 
-    def _settings(self) -> Iterator[tuple[SimulationSetting, dict[str, Any]]]:
-        return zip(self._experiments, self.manifest["settings"], strict=True)
+    def _paired(self) -> Iterator[tuple[SimulationSetting, dict[str, Any]]]:
+        return zip(self._plan_settings, self.manifest["settings"], strict=True)
 
     def _cells(
-        self, experiment: SimulationSetting, setting: dict[str, Any], finished: set[str]
+        self, setting: SimulationSetting, entry: dict[str, Any], finished: set[str]
     ) -> Iterator[Cell]:
-        rounds, folder = _rounds(experiment), self.folder / "cells"
-        for label, policy in experiment.policies.items():
-            key = setting["policies"][label]["key"]
+        rounds, folder = _rounds(setting), self.folder / "cells"
+        for label, policy in setting.policies.items():
+            key = entry["policies"][label]["key"]
             yield Cell(
-                experiment.environment_label,
+                setting.environment_label,
                 label,
                 policy,
-                experiment.environment,
-                experiment.horizon,
-                experiment.seed,
-                experiment.repetitions,
+                setting.environment,
+                setting.horizon,
+                setting.seed,
+                setting.repetitions,
                 rounds,
-                experiment.feedback,
-                experiment.winners,
-                experiment.device,
+                setting.feedback,
+                setting.winners,
+                setting.device,
                 key,
                 folder / f"{key}.parquet",
                 f"{key}.parquet" in finished,
@@ -247,15 +261,25 @@ class Sweep:
 
 
 def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
-    """The sweep in a folder that `balaclava simulate` wrote, finished or not."""
+    """Open the folder of a sweep that `balaclava simulate` wrote, finished or not.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        The sweep; its `cells`, `settings` and `results` read the folder.
+
+    Raises:
+        ResultsFileError: if the folder does not contain a sweep, or one in a newer format.
+    """
     folder = Path(folder)
     manifest = read_manifest(folder)
     if manifest is None:
         raise ResultsFileError(
-            f"{folder} holds no sweep; give the folder that `balaclava simulate` wrote"
+            f"{folder} does not contain a sweep; give a folder that `balaclava simulate` wrote"
         )
     try:
-        return Sweep(folder, manifest, [_rebuilt(setting) for setting in manifest["settings"]])
+        return Sweep(folder, manifest, [_rebuilt(entry) for entry in manifest["settings"]])
     except UnknownNameError as error:
         raise ResultsFileError(
             f"{folder}: {error} (if it is your own, import the module that registers it first)"
@@ -265,18 +289,18 @@ def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
 
 
 def plan_sweep(plan: ExperimentPlan, folder: str | os.PathLike[str]) -> Sweep:
-    """The sweep that a plan asks for, in a folder. Nothing is written."""
-    if not plan.experiments:
-        raise ParameterError("the plan holds no experiment; give at least one")
-    for experiment in plan.experiments:
-        for label, policy in experiment.policies.items():
+    """The sweep of a plan in a folder; nothing is written."""
+    if not plan.settings:
+        raise ParameterError("the plan has no setting; give at least one")
+    for setting in plan.settings:
+        for label, policy in setting.policies.items():
             require_compatible(
-                label, policy, experiment.environment, experiment.horizon, experiment.feedback
+                label, policy, setting.environment, setting.horizon, setting.feedback
             )
-    experiments = [_on_device(_labelled(experiment)) for experiment in plan.experiments]
+    settings = [_on_device(_labelled(setting)) for setting in plan.settings]
     packages = versions()
-    settings = [_described(experiment, packages) for experiment in experiments]
-    if any(experiment.device == "cuda" for experiment in experiments):
+    entries = [_described(setting, packages) for setting in settings]
+    if any(setting.device == "cuda" for setting in settings):
         packages = versions("cuda")
     manifest = {
         "schema": MANIFEST_SCHEMA,
@@ -284,13 +308,13 @@ def plan_sweep(plan: ExperimentPlan, folder: str | os.PathLike[str]) -> Sweep:
         "versions": packages,
         "sources": sources(),
         "machines": [machine()],
-        "settings": settings,
+        "settings": entries,
     }
-    return Sweep(Path(folder), manifest, experiments)
+    return Sweep(Path(folder), manifest, settings)
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; None where there is none."""
+    """The manifest of a folder; None if there is none."""
     path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -303,21 +327,21 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         raise _odd_manifest(folder, error) from error
     if schema != MANIFEST_SCHEMA:
         raise unknown_schema(path, schema, MANIFEST_SCHEMA)
-    missing = [key for key in _MANIFEST if key not in manifest]
+    missing = [key for key in _MANIFEST_KEYS if key not in manifest]
     if missing:
         raise _odd_manifest(folder, KeyError(*missing))
     return dict(manifest)
 
 
 def write_manifest(sweep: Sweep) -> None:
-    """Put the manifest into the folder."""
+    """Write the manifest to the folder."""
     text = json.dumps(sweep.manifest, ensure_ascii=False, indent=1) + "\n"
     with atomically(sweep.folder / "manifest.json") as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_runs(cell: Cell, runs: Iterable[Run], path: Path) -> None:
-    """A file with these repetitions of a cell."""
+    """Write repetitions of a cell to a file."""
     results = cell.empty()
     for run in runs:
         results.add(run)
@@ -327,15 +351,15 @@ def write_runs(cell: Cell, runs: Iterable[Run], path: Path) -> None:
 
 
 def read_cell(cell: Cell) -> list[Run]:
-    """All repetitions of a finished cell."""
+    """Read all repetitions of a finished cell."""
     runs = _checked(cell, cell.path)
     if [run.repetition for run in runs] != list(range(cell.repetitions)):
-        raise ResultsFileError(f"{cell.path} lacks repetitions; {_RECOMPUTE}")
+        raise ResultsFileError(f"{cell.path} has too few repetitions; {_RECOMPUTE}")
     return runs
 
 
 def _checked(cell: Cell, path: Path) -> list[Run]:
-    """The repetitions in a file, which must be those of this very cell."""
+    """Read the repetitions in a file, and check that they belong to this cell."""
     try:
         header, runs = read(path)
     except ResultsFileError as error:
@@ -352,7 +376,7 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
     parameters = [each.get("parameters") for each in header["policies"].values()]
     fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
     if not fits or any(header.get(what) != value for what, value in cell_header.items()):
-        raise ResultsFileError(f"{path} holds something else than {cell}; {_RECOMPUTE}")
+        raise ResultsFileError(f"{path} does not belong to {cell}; {_RECOMPUTE}")
     return runs
 
 
@@ -389,63 +413,63 @@ def _listed(versions: dict[str, Any]) -> str:
 
 def _keys(manifest: dict[str, Any]) -> dict[str, str]:
     return {
-        policy["key"]: f"{label} on {setting['environment_label']} at horizon {setting['horizon']}"
-        for setting in manifest["settings"]
-        for label, policy in setting["policies"].items()
+        policy["key"]: f"{label} on {entry['environment_label']} at horizon {entry['horizon']}"
+        for entry in manifest["settings"]
+        for label, policy in entry["policies"].items()
     }
 
 
 def _odd_manifest(folder: Path, error: Exception) -> ResultsFileError:
     return ResultsFileError(
-        f"{folder / 'manifest.json'} is not a manifest of balaclava ({error}); use another folder"
+        f"{folder / 'manifest.json'} is not a sweep's manifest ({error}); use another folder"
     )
 
 
-def _facet(experiment: SimulationSetting, what: str) -> Any:
-    return experiment.environment_label if what == "environment" else getattr(experiment, what)
+def _facet(setting: SimulationSetting, what: str) -> Any:
+    return setting.environment_label if what == "environment" else getattr(setting, what)
 
 
-def _rounds(experiment: SimulationSetting) -> np.ndarray:
-    return checkpoint_rounds(experiment.checkpoints, experiment.horizon)
+def _rounds(setting: SimulationSetting) -> np.ndarray:
+    return checkpoint_rounds(setting.checkpoints, setting.horizon)
 
 
-def _labelled(experiment: SimulationSetting) -> SimulationSetting:
-    label = experiment.environment_label or experiment.environment.name
-    return replace(experiment, environment_label=label)
+def _labelled(setting: SimulationSetting) -> SimulationSetting:
+    label = setting.environment_label or setting.environment.name
+    return replace(setting, environment_label=label)
 
 
-def _on_device(experiment: SimulationSetting) -> SimulationSetting:
-    """With "auto" decided, as the numbers depend on it. Whether there is a GPU is asked later."""
-    require_played(experiment)
-    if experiment.device != "auto":
-        return experiment
-    device = chosen_device("auto", experiment.feedback, experiment.winners, experiment.environment)
-    return replace(experiment, device=device)
+def _on_device(setting: SimulationSetting) -> SimulationSetting:
+    """Resolve "auto", since numbers depend on the device."""
+    require_playable(setting)
+    if setting.device != "auto":
+        return setting
+    device = chosen_device("auto", setting.feedback, setting.winners, setting.environment)
+    return replace(setting, device=device)
 
 
 def _decided(device: Device) -> Literal["cpu", "cuda"]:
     return "cuda" if device == "cuda" else "cpu"
 
 
-def _described(experiment: SimulationSetting, packages: dict[str, str]) -> dict[str, Any]:
-    """An experiment as the manifest has it, with the key of each cell."""
-    world = _public(experiment.environment)
-    rounds = _rounds(experiment).tolist()
+def _described(setting: SimulationSetting, packages: dict[str, str]) -> dict[str, Any]:
+    """A setting as the manifest describes it, with the key of each cell."""
+    world = _public(setting.environment)
+    rounds = _rounds(setting).tolist()
     shared: dict[str, Any] = {
         "environment": describe_environment(world),
-        "horizon": experiment.horizon,
-        "repetitions": experiment.repetitions,
-        "seed": experiment.seed,
+        "horizon": setting.horizon,
+        "repetitions": setting.repetitions,
+        "seed": setting.seed,
         "checkpoints": rounds,
-        **described_feedback(experiment.feedback),
-        **({"winners": True} if experiment.winners else {}),
-        **({"device": "cuda"} if experiment.device == "cuda" else {}),
+        **described_feedback(setting.feedback),
+        **({"winners": True} if setting.winners else {}),
+        **({"device": "cuda"} if setting.device == "cuda" else {}),
     }
     software: list[Any] = [shared, packages, sources()]
-    if experiment.device == "cuda":
+    if setting.device == "cuda":
         software.append(gpu_software())
     digest = hashlib.sha256(_canonical(software))
-    for part in (_values(experiment.environment), *_code(experiment.environment)):
+    for part in (_values(setting.environment), *_code(setting.environment)):
         digest.update(part)
     policies = {
         label: {
@@ -453,9 +477,9 @@ def _described(experiment: SimulationSetting, packages: dict[str, str]) -> dict[
             "parameters": policy.parameters,
             "key": _key(digest.copy(), policy),
         }
-        for label, policy in experiment.policies.items()
+        for label, policy in setting.policies.items()
     }
-    label = experiment.environment_label or experiment.environment.name
+    label = setting.environment_label or setting.environment.name
     return {"environment_label": label, **shared, "policies": policies}
 
 
@@ -467,7 +491,7 @@ def _key(digest: Any, policy: Policy) -> str:
 
 
 def _code(thing: Policy | Environment) -> Iterator[bytes]:
-    """What a policy or an environment runs: by name if it is ours, else the code itself."""
+    """Fingerprints of the kernels: names for the package's own, code for others."""
     functions = (
         (*thing.kernels, thing.prepare())
         if isinstance(thing, Policy)
@@ -482,10 +506,10 @@ def _canonical(value: Any) -> bytes:
 
 
 def _values(world: Environment) -> bytes:
-    """A digest of what an environment draws from.
+    """A digest of the numbers that an environment draws from.
 
-    Keys stand in files that are passed on. Somebody's rewards, if they are few or clicks, could be
-    found from a digest by trying them all (14 clicks took a second): this one is slow.
+    Keys are in files that users share. A few rewards, or clicks, could be recovered from a fast
+    digest by trying all combinations, so the digest of data is slow.
     """
     digest = hashlib.sha256()
     for part in value_bytes(world.constants()):
@@ -495,12 +519,12 @@ def _values(world: Environment) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _slowly(digest: bytes) -> bytes:
-    """A digest that takes 32 MB of memory and a fraction of a second."""
+    """A digest that takes 32 MB of memory and a tenth of a second (scrypt)."""
     return hashlib.scrypt(digest, salt=b"balaclava", n=2**15, r=8, p=1, maxmem=2**26)
 
 
 def _public(world: Environment) -> Environment:
-    """The environment as files know it: without rewards, and without the folder of a log."""
+    """The environment as files describe it: without data, and without the folder of a log."""
     if not world.holds_data:
         return world
     known = _without_folders(describe_environment(world))
@@ -518,27 +542,27 @@ def _without_folders(value: Any) -> Any:
     return value
 
 
-def _rebuilt(setting: dict[str, Any]) -> SimulationSetting:
+def _rebuilt(entry: dict[str, Any]) -> SimulationSetting:
     return SimulationSetting(
         {
             label: POLICIES.create(saved["name"], saved["parameters"])
-            for label, saved in setting["policies"].items()
+            for label, saved in entry["policies"].items()
         },
-        described_environment(setting["environment"]),
-        setting["horizon"],
-        setting["repetitions"],
-        setting["seed"],
-        setting["checkpoints"],
+        described_environment(entry["environment"]),
+        entry["horizon"],
+        entry["repetitions"],
+        entry["seed"],
+        entry["checkpoints"],
         None,
-        setting["environment_label"],
-        Feedback.create(**setting.get("feedback", {})),
-        setting.get("winners", False),
-        setting.get("device", "cpu"),
+        entry["environment_label"],
+        Feedback.create(**entry.get("feedback", {})),
+        entry.get("winners", False),
+        entry.get("device", "cpu"),
     )
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    """The Parquet files of a folder that may not be there; what is being written is hidden."""
+def _parquet_files(folder: Path) -> Iterator[Path]:
+    """The Parquet files of a folder, if it exists; files still being written are hidden."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -549,13 +573,13 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def gpu_software() -> dict[str, str]:
-    """What numbers from a GPU depend on besides."""
+    """Versions and sources that numbers from a GPU depend on."""
     return {"numba-cuda": numba_cuda_version(), "sources for a GPU": sources(("simulation/gpu",))}
 
 
 @functools.cache
-def sources(patterns: tuple[str, ...] = _DECISIVE) -> str:
-    """A digest of the sources that decide about numbers."""
+def sources(patterns: tuple[str, ...] = _DECISIVE_SOURCES) -> str:
+    """A digest of the sources that numbers depend on."""
     digest = hashlib.sha256()
     for pattern in patterns:
         paths = _PACKAGE.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
@@ -567,7 +591,7 @@ def sources(patterns: tuple[str, ...] = _DECISIVE) -> str:
 
 @functools.cache
 def machine() -> dict[str, Any]:
-    """The machine, as far as it may matter for numbers and speed."""
+    """The machine, as far as it may affect numbers and speed."""
     processor = platform.processor()
     try:
         match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)

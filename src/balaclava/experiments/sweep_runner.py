@@ -1,4 +1,4 @@
-"""Running a sweep: what is missing is played, here or on a cluster, and kept as it comes."""
+"""Run a sweep: play the missing repetitions, here or on a cluster, and keep them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from balaclava.simulation.gpu.device import device_error, gpu_fault
 from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.results import Run
 
-KEEP_EVERY = 10.0  # seconds of work that a power cut may cost
-_GAMES_AT_ONCE = 1 << 16  # on a GPU: enough to fill it; what is played is lost if it is stopped
+KEEP_EVERY = 10.0  # seconds between two writes: the most work that a power cut loses
+_GAMES_AT_ONCE = 1 << 16  # games of a GPU batch: they fill it, and an interrupt loses one batch
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp\.\w+")
 
-# Rounds played, rounds in all, cells finished, cells in all.
+# Rounds played, total rounds, finished cells, total cells.
 SweepProgress = Callable[[int, int, int, int], None]
-Work = list[tuple[Cell, list[int]]]  # cells with the repetitions that they lack
+Work = list[tuple[Cell, list[int]]]  # cells with their missing repetitions
 
 
 def run_sweep(
@@ -57,21 +57,26 @@ def run_sweep(
     progress: SweepProgress | None = None,
     keep_every: float = KEEP_EVERY,
 ) -> Sweep:
-    """Play what a plan asks for and the folder lacks.
+    """Play the cells of a plan that a folder lacks.
 
-    However often it is stopped, the files in the end are the same, byte for byte.
+    The final files are the same, byte for byte, however often the run was interrupted.
 
     Args:
-        plan: what to play: `read_plan(path)` of an experiment file.
-        folder: where the cells are kept; it is made if need be.
-        workers: threads; by default one for each core that this process may use.
-        scheduler: the address of a dask scheduler whose workers play instead of this process.
+        plan: what to play, from `read_plan(path)`.
+        folder: where cells are kept; it is created if necessary.
+        workers: threads; by default one per available core.
+        scheduler: address of a dask scheduler whose workers play instead of this process.
         timeout: seconds to wait for the scheduler, and for its first worker.
-        extend: take over a folder of another plan: cells that both ask for are not played again.
-        progress: called with rounds played, rounds in all, cells finished and cells in all.
-        keep_every: seconds between writing down the repetitions of unfinished cells.
+        extend: add to the folder of another plan; cells that both have are not played again.
+        progress: called with rounds played, total rounds, finished cells and total cells.
+        keep_every: seconds between two writes of unfinished cells.
+
+    Returns:
+        The finished sweep.
 
     Raises:
+        ResultsFileError: if the folder holds another sweep, is locked or cannot be written.
+        ClusterError: if the scheduler or its workers cannot be used.
         KeyboardInterrupt: on Ctrl-C; every finished repetition is kept.
     """
     sweep = plan_sweep(plan, folder)
@@ -96,17 +101,17 @@ def run_sweep(
         if scheduler is None:
             source = _play_here(work, threads, rounds, report)
         else:
-            from balaclava.experiments.cluster import play_there
+            from balaclava.experiments.cluster import play_on_cluster
 
-            source = play_there(work, scheduler, timeout, rounds, report)
+            source = play_on_cluster(work, scheduler, timeout, rounds, report)
         try:
             with closing(source):
                 for cell, runs in source:
                     keeper.add(cell, runs)
         except ResultsFileError as error:
             raise ResultsFileError(
-                f"{error}; what was finished is kept: make room or fix the folder, and run the "
-                "same command again"
+                f"{error}; finished repetitions are kept: make room or fix the folder, then run "
+                "the same command again"
             ) from error
         except BaseException:  # Ctrl-C above all
             keeper.keep()
@@ -116,7 +121,7 @@ def run_sweep(
 
 
 def _require_gpu(sweep: Sweep) -> None:
-    """Refuse, before anything is written, what is still to be played where no GPU is."""
+    """Refuse unfinished GPU cells before anything is written, if there is no GPU."""
     if all(setting.get("device") != "cuda" for setting in sweep.manifest["settings"]):
         return
     fault = gpu_fault()
@@ -125,17 +130,17 @@ def _require_gpu(sweep: Sweep) -> None:
 
 
 def _discard_damaged(sweep: Sweep) -> None:
-    """A finished cell that cannot be read is none: it is played again."""
+    """Delete finished cells that cannot be read, so that they are played again."""
     for cell in sweep.cells:
         if cell_state(cell) == "damaged":
             cell.path.unlink(missing_ok=True)
             warnings.warn(
-                f"{cell.path} was damaged: {cell} is played again", DamageWarning, stacklevel=4
+                f"{cell.path} was damaged; {cell} is played again", DamageWarning, stacklevel=4
             )
 
 
 def cell_state(cell: Cell) -> Literal["done", "damaged", "-"]:
-    """Whether a cell is finished, as its file reads; the digest in it is checked."""
+    """Whether a cell is finished and its file intact."""
     if not cell.done:
         return "-"
     try:
@@ -148,7 +153,7 @@ def cell_state(cell: Cell) -> Literal["done", "damaged", "-"]:
 def _play_here(
     work: Work, workers: int, rounds: int, progress: Progress
 ) -> Generator[tuple[Cell, list[Run]]]:
-    """On a GPU, then on threads of this process, where one cell's end plays the next already."""
+    """Play GPU cells first, then the others on threads, without a pause between cells."""
     rounds_so_far = 0
 
     def report(further: int) -> None:
@@ -184,7 +189,7 @@ def _play_here(
 
 
 def _batches(work: Work) -> Iterator[Work]:
-    """Cells that a GPU plays at once: as many as fill it."""
+    """Group cells into batches that fill a GPU."""
     batch: Work = []
     games = 0
     for cell, repetitions in work:
@@ -198,7 +203,7 @@ def _batches(work: Work) -> Iterator[Work]:
 
 
 def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[Cell, list[Run]]]:
-    """These repetitions of cells, side by side; `report` is told of further rounds."""
+    """Play these repetitions concurrently; `report` gets the number of further rounds."""
     from balaclava.simulation.gpu.launches import game_batches, play_batches
 
     cells, orders = [], []
@@ -218,7 +223,7 @@ class _CellJob(RepetitionJob):
 
 @dataclass
 class _Open:
-    """A cell that is not finished."""
+    """An unfinished cell."""
 
     cell: Cell
     runs: dict[int, Run] = field(default_factory=dict)
@@ -227,7 +232,7 @@ class _Open:
 
 
 class _Keeper:
-    """Puts repetitions into files: a cell's own when it is finished, parts before that."""
+    """Writes repetitions: parts of unfinished cells, and whole finished cells."""
 
     def __init__(self, sweep: Sweep, every: float) -> None:
         self._sweep = sweep
@@ -235,7 +240,7 @@ class _Keeper:
         self._last = time.monotonic()
         self._parts = sweep.folder / "parts"
         parts = sweep.parts()
-        self._open: dict[str, _Open] = {}  # by key: equal cells under two labels are played once
+        self._open: dict[str, _Open] = {}  # by key: equal cells with two labels are played once
         keys = set()
         for cell in sweep.cells:
             keys.add(cell.key)
@@ -248,18 +253,18 @@ class _Keeper:
 
     @property
     def finished(self) -> int:
-        """How many cells are."""
+        """The number of finished cells."""
         return self.cells - len(self._open)
 
     def missing(self) -> Work:
-        """What is to be played."""
+        """The missing repetitions of each cell."""
         return [
             (state.cell, [i for i in range(state.cell.repetitions) if i not in state.runs])
             for state in self._open.values()
         ]
 
     def add(self, cell: Cell, runs: Iterable[Run]) -> None:
-        """Take in repetitions that were just played."""
+        """Add finished repetitions."""
         state = self._open[cell.key]
         for run in runs:
             state.runs[run.repetition] = run
@@ -269,7 +274,7 @@ class _Keeper:
             self.keep()
 
     def keep(self) -> None:
-        """Write down what no file has yet."""
+        """Write the repetitions that are in no file yet."""
         for state in self._open.values():
             if state.unsaved:
                 first = min(run.repetition for run in state.unsaved)
@@ -281,7 +286,7 @@ class _Keeper:
         self._last = time.monotonic()
 
     def tidy(self) -> None:
-        """Remove what only an interrupted run leaves behind."""
+        """Remove the parts of interrupted runs."""
         for path in (path for paths in self._sweep.parts().values() for path in paths):
             path.unlink()
         if self._parts.exists():
@@ -296,7 +301,7 @@ class _Keeper:
 
 
 def _intact_parts(sweep: Sweep, cell: Cell, parts: dict[str, list[Path]]) -> list[Run]:
-    """The repetitions in a cell's parts; a damaged part costs no more than its repetitions."""
+    """The repetitions in a cell's parts; damaged parts are deleted."""
     try:
         return sweep.kept(cell, parts)
     except ResultsFileError:
@@ -307,17 +312,16 @@ def _intact_parts(sweep: Sweep, cell: Cell, parts: dict[str, list[Path]]) -> lis
 
 @contextmanager
 def _claimed(sweep: Sweep, extend: bool) -> Iterator[None]:
-    """The folder, for this process alone, with the sweep's manifest in it."""
+    """Lock the folder for this process, and write the sweep's manifest."""
     folder = sweep.folder
     try:
         (folder / "cells").mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
+        lock = _locked(folder)
     except OSError as error:
         raise ResultsFileError(
-            f"{folder} cannot be made or written to: {error.strerror}; choose another folder"
+            f"{folder} cannot be created or written: {error.strerror}; choose another folder"
         ) from error
     try:
-        _lock(lock, folder)
         old = read_manifest(folder)
         if old is not None and not extend and (why := differences(old, sweep.manifest)):
             raise ResultsFileError(
@@ -337,19 +341,24 @@ def _claimed(sweep: Sweep, extend: bool) -> Iterator[None]:
             write_manifest(sweep)
         yield
     finally:
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
-def _lock(handle: int, folder: Path) -> None:
+def _locked(folder: Path) -> int | None:
+    """Lock the folder; the handle to close, or None on Windows, where two runs only work twice."""
     try:
         import fcntl
-    except ImportError:  # not on this system: two runs at once only do work twice
-        return
+    except ImportError:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        os.close(handle)
         raise ResultsFileError(
-            f"another run is at work in {folder}; wait for it, or choose another folder"
+            f"{folder} is in use by another run; wait for it, or choose another folder"
         ) from None
     except OSError:
         pass  # a file system without locks
+    return handle

@@ -131,7 +131,7 @@ def _calibrate_file(
     from balaclava.experiments.experiment_file import read_plan
 
     plan = read_plan(file)
-    experiments = (plan.with_feedback(**late) if late else plan).experiments
+    experiments = (plan.with_feedback(**late) if late else plan).settings
     first = experiments[0]
     worlds = {each.environment_label: each.environment for each in experiments}
     if len(worlds) < len(experiments) or len({each.feedback for each in experiments}) > 1:
