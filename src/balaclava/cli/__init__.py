@@ -1,6 +1,6 @@
 """The `balaclava` command.
 
-Only click is imported here, so that help is there at once; each command imports what it needs.
+Only click is imported here, so that help is fast; each command imports what it needs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from balaclava.cli.commands.reproduce_command import reproduce
 from balaclava.cli.commands.serve_command import serve
 from balaclava.cli.commands.simulate_command import simulate
 from balaclava.cli.commands.summary_command import example, summary
+from balaclava.cli.terminal import INTERRUPTED_STATUS
 from balaclava.errors import BalaclavaError, DamageWarning, MomentWarning, PlugInWarning
 
-_NOT_ABOUT_CODE = (DamageWarning, MomentWarning, PlugInWarning)
-INTERRUPTED = 130  # what a shell reports after Ctrl-C
+# Warnings about data, printed in one line; others keep Python's format.
+_USER_WARNINGS = (DamageWarning, MomentWarning, PlugInWarning)
 
 
 class _Refused(click.ClickException):
-    """An error that a user can fix: no traceback, one line, or one for each of a list."""
+    """An error that a user can fix: one line without a traceback."""
 
     exit_code = 2
 
@@ -44,18 +45,18 @@ class _Refused(click.ClickException):
 class _Group(click.Group):
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # an ε must not end a run on an ASCII terminal
+            if hasattr(stream, "reconfigure"):  # an ε must not crash an ASCII terminal
                 stream.reconfigure(errors="replace")
         return super().main(*arguments, **keywords)
 
     def invoke(self, context: click.Context) -> Any:
-        elsewhere = warnings.showwarning
+        usual_format = warnings.showwarning
 
         def show(message: Any, category: Any, *where: Any) -> None:
-            if issubclass(category, _NOT_ABOUT_CODE):
+            if issubclass(category, _USER_WARNINGS):
                 click.echo(f"balaclava: warning: {message}", err=True)
             else:
-                elsewhere(message, category, *where)
+                usual_format(message, category, *where)
 
         try:
             with warnings.catch_warnings():
@@ -65,7 +66,7 @@ class _Group(click.Group):
             raise _Refused(str(error)) from error
         except KeyboardInterrupt:
             click.echo("balaclava: interrupted", err=True)
-            context.exit(INTERRUPTED)
+            context.exit(INTERRUPTED_STATUS)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,25 +76,25 @@ class _Group(click.Group):
     "modules",
     metavar="MODULE",
     multiple=True,
-    help="Import a Python module first: one that registers policies of your own.",
+    help="Import a Python module first, such as one that registers your policies.",
 )
 def main(modules: tuple[str, ...]) -> None:
     """Differentially private multi-armed bandits.
 
     \b
-    See it work:              balaclava demo
-    See what there is:        balaclava policies
-    See what one does:        balaclava policies ucb1
+    See a demo:               balaclava demo
+    List the policies:        balaclava policies
+    Describe one:             balaclava policies ucb1
     Find one that fits:       balaclava choose
-    Try some on your log:     balaclava compare log.csv --arm page --reward clicked
-    Begin an experiment:      balaclava example > experiment.toml
+    Rank some on your log:    balaclava compare log.csv --arm page --reward clicked
+    Start an experiment:      balaclava example > experiment.toml
     Run it:                   balaclava simulate experiment.toml
-    Choose a scale by trial:  balaclava calibrate plausible.toml --policy dp-se
-    See it in a browser:      balaclava report quickstart-results
+    View the results:         balaclava report experiment-results
+    Tune a policy's scale:    balaclava calibrate experiment.toml --policy dp-se
+    Audit a guarantee:        balaclava audit dp-se --epsilon 1
     Write for a review board: balaclava report --assessment trial.toml
-    Try to refute a claim:    balaclava audit dp-se --epsilon 1
-    Run a figure again:       balaclava reproduce wang2024-fig1
-    Decide over HTTP:         balaclava serve --demo
+    Reproduce a figure:       balaclava reproduce wang2024-fig1
+    Serve decisions:          balaclava serve --demo
     """
     if modules:
         sys.path.insert(0, os.getcwd())

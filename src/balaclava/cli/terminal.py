@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+INTERRUPTED_STATUS = 130  # exit status after Ctrl-C: 128 + SIGINT, as shells report it
 _COLUMN_GAP = 2  # spaces between the columns of a table
 _LINE_WIDTH = 96  # characters of a line of prose, if the terminal is wide enough
 _LABEL_WIDTH = 10  # characters of "policy:" and other labels, with the space after them

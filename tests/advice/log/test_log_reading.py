@@ -29,7 +29,7 @@ def test_a_range_makes_it_bounded(tmp_path: Path) -> None:
     log = summarise_log(path, arm="page", reward="paid", reward_range=(0.0, top))
     assert log.kind == "bounded"
     assert log.reward_range == (0.0, top)
-    with pytest.raises(ParameterError, match="does not hold all rewards"):
+    with pytest.raises(ParameterError, match="does not contain all rewards"):
         summarise_log(path, arm="page", reward="paid", reward_range=(0.0, 1.5))
     with pytest.raises(ParameterError, match="is empty"):
         summarise_log(path, arm="page", reward="paid", reward_range=(2.0, 1.0))

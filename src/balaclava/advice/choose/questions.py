@@ -64,8 +64,8 @@ def derive_moment(typical: float, largest: float, one_in: float) -> DerivedMomen
     if order < low:
         raise ParameterError(
             f"one in {one_in:g} above {largest:g} beside a typical {typical:g} is a tail of index "
-            f"{index:.2f}, whose average is nearly infinite; clip rewards (bounded, with a range), "
-            "or choose unknown-tails"
+            f"{index:.2f}, whose average is infinite or nearly so; clip rewards (bounded, with "
+            "a range), or choose unknown-tails"
         )
     scale = typical / 2 ** (1 / index)
     moment = index * scale**order / (index - order)

@@ -263,6 +263,9 @@ def recommend(
         "experts": check("experts", experts, Experts | None),
     }
     parameters = {name: value for name, value in parameters.items() if value is not None}
+    low, high = parameters["reward_range"]
+    if not low < high:
+        raise ParameterError(f"reward_range = ({low:g}, {high:g}) is empty; give the smaller first")
     if rewards == "unknown-tails":
         # The baseline needs a moment; the policy does not.
         parameters = {"moment_order": 1.5, "moment_bound": 3.0} | parameters

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.declared import Outside, RewardRange, check
+from balaclava._core.number_format import counted
 from balaclava.advice.log.clipping import CLIP_QUANTILES, public_limits
 from balaclava.advice.log.drift import read_times
 from balaclava.advice.log.feature_columns import read_features
@@ -102,7 +103,7 @@ def summarise_log(
     if "range" in limits and outside == "refuse" and log.clipped:
         low, high = limits["range"]
         raise ParameterError(
-            f"range = ({low:g}, {high:g}) does not hold all rewards of {source}; widen it, or "
+            f"range = ({low:g}, {high:g}) does not contain all rewards of {source}; widen it, or "
             "clip the others to it with --outside clip"
         )
     if log.clip is not None and log.kind == "bounded" and log.given_range is None:
@@ -165,8 +166,10 @@ def _with_enough_rows(
             rewards=rows.rewards[kept],
         )
     if len(rows.by_arm) < 2:
-        names = "one arm only" if len(labels) == 1 else "fewer than two arms with enough rows"
-        raise ParameterError(f"{source}: column {arm!r} names {names}; a bandit needs at least two")
+        names, advice = "one arm only", "give a log with at least two"
+        if len(labels) > 1:
+            names, advice = "fewer than two arms with enough rows", "lower --min-rows"
+        raise ParameterError(f"{source}: column {arm!r} names {names}; {advice}")
     return rows, kept, tuple(sentences)
 
 
@@ -190,7 +193,7 @@ def _require_arms(
         )
     if len(labels) > 1 and min_rows is None and counts[rare] < MIN_ROWS_PER_ARM:
         raise ParameterError(
-            f"{source}: arm {labels[rare]!r} has {counts[rare]} rows; give at least "
+            f"{source}: arm {labels[rare]!r} has {counted(counts[rare], 'row')}; give at least "
             f"{MIN_ROWS_PER_ARM} for each arm, leave out rare arms with --min-rows "
             f"{MIN_ROWS_PER_ARM}, or accept wide intervals with --min-rows 2"
         )

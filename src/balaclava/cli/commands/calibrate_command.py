@@ -36,7 +36,7 @@ _PROBLEM_QUESTIONS = {
 }
 
 
-@click.command()
+@click.command(short_help="Choose a policy's scale by simulation.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="[FILE.toml]", required=False)
 @click.option(
     "--policy",

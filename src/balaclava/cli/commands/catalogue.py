@@ -34,12 +34,12 @@ def complete_environment(
 @click.option(
     "--rewards",
     type=click.Choice(["bounded", "real", "loss", "any"]),
-    help="Only those that take such rewards.",
+    help="Only policies that take such rewards.",
 )
 @click.option(
     "--scope",
     type=click.Choice(["decision", "trajectory", "report", "none"]),
-    help="Only those that protect this.",
+    help="Only policies that protect this.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def policies(

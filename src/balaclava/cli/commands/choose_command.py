@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)
 
 
-@click.command()
+@click.command(short_help="Recommend a policy.")
 @answer_options
 @click.option(
     "--simulate/--no-simulate",

@@ -32,7 +32,7 @@ _DELAY_OPTIONS = ("delay", "law", "lost", "patience")
 _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
 
 
-@click.command()
+@click.command(short_help="Rank the policies that fit a log.")
 @click.argument("log", metavar="LOG.csv")
 @click.option("--arm", required=True, metavar="COLUMN", help="The column that names the arm.")
 @click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")

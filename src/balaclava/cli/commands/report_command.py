@@ -9,7 +9,7 @@ import click
 from balaclava.cli.terminal import progress_bar, waiting
 
 
-@click.command()
+@click.command(short_help="Write an HTML page of results.")
 @click.argument("source", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--assessment",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from balaclava.simulation.engine import Device
 
 
-@click.command()
+@click.command(short_help="Run published figures again.")
 @click.argument("figures", nargs=-1, metavar="[FIGURE]...")
 @click.option(
     "--scale",

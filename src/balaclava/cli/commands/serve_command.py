@@ -31,11 +31,11 @@ import click
 )
 @click.option(
     "--ledger",
-    help="Path or URL of the privacy ledger; keep it off the database's disk. [default: beside it]",
+    help="Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
 )
 @click.option(
     "--secrets",
-    help="File with the key that pseudonymises persons; by default beside the database.",
+    help="File with the key that pseudonymises persons. [DATABASE.key]",
 )
 @click.option("--root-path", default="", help="Path prefix behind a proxy, such as /decisions.")
 @click.option(

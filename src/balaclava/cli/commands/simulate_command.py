@@ -10,7 +10,7 @@ import click
 
 from balaclava.cli.commands.summary_command import print_summary, results_json
 from balaclava.cli.options import delay_arguments, delay_options, device_option, workers_option
-from balaclava.cli.terminal import print_json, progress_bar
+from balaclava.cli.terminal import INTERRUPTED_STATUS, print_json, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
@@ -106,7 +106,7 @@ def simulate(
             run_sweep(plan, out, progress=progress, **run_options)
     except KeyboardInterrupt:
         _report_interruption(sweep)
-        context.exit(130)
+        context.exit(INTERRUPTED_STATUS)
     finished = (out / SUMMARY).exists()
     words = f"{out} was finished before; nothing was played"
     if not finished:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 
-@click.command()
+@click.command(short_help="Print the tables of results.")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def summary(source: Path, as_json: bool) -> None:
