@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import itertools
 import json
 import os
 import random
@@ -851,3 +853,26 @@ def test_without_dask(
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPartError, match=r"a cluster needs distributed.*balaclava\[sweep\]"):
         run_sweep(plan, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
+
+
+def test_rewards_cannot_be_tried_out_on_the_keys_of_a_sweep() -> None:
+    """A quick digest of eight clicks gives them away; one that costs memory and time is in use."""
+    from balaclava._core.cache import value_bytes
+    from balaclava.environments.empirical import World
+
+    clicks = [0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
+    world = bl.environment("empirical", samples=[clicks, [0.0, 1.0]])
+    used = sweep._values(world)
+
+    def quick(guess):
+        digest = hashlib.sha256()
+        for part in value_bytes(World(np.array([*guess, 0.0, 1.0]), np.array([0, 8, 10]))):
+            digest.update(part)
+        return digest.digest()
+
+    assert used not in map(quick, itertools.product((0.0, 1.0), repeat=8))
+    sweep._slowly.cache_clear()
+    assert used == sweep._slowly(quick(clicks))  # and it is still theirs
+    assert used == sweep._values(bl.environment("empirical", samples=[clicks, [0.0, 1.0]]))
+    other = bl.environment("empirical", samples=[clicks[::-1], [0.0, 1.0]])
+    assert used != sweep._values(other)

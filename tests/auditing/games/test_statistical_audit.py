@@ -1,0 +1,50 @@
+"""Bounds and bets from games: tight where they can be, and without false alarms."""
+
+from __future__ import annotations
+
+import pytest
+
+from balaclava.auditing.games.attacks import choose_attack, find_stream_pair
+from balaclava.auditing.games.statistical_audit import audit_by_betting, audit_statistically, bet
+from tests.oracles.violators import PROVED_CONTROLS
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_a_tight_claim_is_found_tight():
+    """One release, seen plainly: the bound must come within a tenth of the claim."""
+    policy = PROVED_CONTROLS["one-release"].policy
+    found = audit_statistically(policy, 1.0, 0.0, rounds=16, trials=60_000, seed=2, confidence=0.95)
+    assert 0.9 < found.epsilon_lower <= 1.0
+    assert found.verdict == "consistent"
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("bets", "allowed"), [(60, 1), pytest.param(1_000, 5, marks=pytest.mark.slow)]
+)
+def test_no_false_alarm_in_many_bets(bets, allowed):
+    """Each fails with probability at most 1e-3.
+
+    More than 1 in 60 then has probability 1.7e-3, more than 5 in 1,000 6e-4.
+    """
+    policy = PROVED_CONTROLS["one-release"].policy
+    neighbours = find_stream_pair(policy, 0.0, 16, 1_000, seed=3)
+    attack = choose_attack(policy, neighbours, 0.0, 16, 16_000, 1_000, seed=3)
+    alarms = sum(
+        bet(policy, attack, 1.0, 0.0, pairs=1_000, seed=seed).verdict == "violated"
+        for seed in range(bets)
+    )
+    assert alarms <= allowed
+
+
+@pytest.mark.slow
+def test_no_false_alarm_in_a_thousand_quick_audits():
+    """Whole audits, search included, of correct policies; the same allowance."""
+    alarms = 0
+    for seed in range(500):
+        for name in ("honest", "one-release"):
+            policy = PROVED_CONTROLS[name].policy
+            found = audit_by_betting(policy, 1.0, 0.0, rounds=32, pairs=2_000, seed=seed)
+            alarms += found.verdict == "violated"
+    assert alarms <= 5

@@ -1,0 +1,27 @@
+"""Recorded runs, and their replay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import balaclava as bl
+from balaclava.auditing.replay.recorded_run import record, replay_all
+from balaclava.auditing.scenario import Neighbour, plain_scenario
+from tests.oracles.violators import UNUSUAL_CONTROLS
+
+
+def test_a_neighbour_whose_reward_never_comes_moves_nothing():
+    policy = UNUSUAL_CONTROLS["truncated"].policy
+    scenario = plain_scenario(policy, np.ones((24, 2)))
+    scenario.event_items[3] = -4  # the fourth decision is given up
+    run = record(policy, scenario, seed=0)
+    ((_, outcome),) = replay_all(policy, run, [Neighbour(3, -5.0)])
+    assert outcome == ([], "", None, (0, 0))
+
+
+def test_a_recorded_run_keeps_no_copies_of_its_states():
+    """Copies would take gigabytes with room for many open decisions."""
+    policy = bl.policy("dp-htinf", arms=3, horizon=10**6, epsilon=1.0, outstanding=65_536)
+    run = record(policy, plain_scenario(policy, np.full((40, 3), 0.5)), seed=1)
+    assert len(run.fingerprints) >= 16
+    assert sum(map(len, run.fingerprints.values())) < 10_000
