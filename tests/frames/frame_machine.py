@@ -116,15 +116,25 @@ class FrameMachine(RuleBasedStateMachine):
         self.state = self.begin()
         fill_state(bl.policy("ucb1", arms=self.arms), self.state, packed, self.decisions)
 
+    def checks(self) -> None:
+        """All invariants."""
+        self.has_no_fault()
+
     def teardown(self) -> None:
-        """Nothing jams: once all rewards have come, releases go on."""
-        if not self.decisions:
+        """Go on at random for long; then, once all rewards have come, releases go on."""
+        if not hasattr(self, "state"):
             return
+        for _ in range(20):
+            self.ask(self.luck.integers(1, 15))
+            self.tell(self.luck.integers(1, 15), self.pick((0.0, 0.0, 0.3, 1.0)))
+            self.checks()
+        self.restore()
         self.tell(len(self.open), 0.0)
         before, last = self.releases, self.decisions + 400
         while self.releases < before + 8 and self.decisions < last and not self.is_over():
             self.ask(1)
             self.tell(1, 0.0)
+        self.checks()
         assert self.releases >= before + 8 or self.is_over()
 
     @invariant()

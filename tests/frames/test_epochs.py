@@ -100,6 +100,12 @@ class EpochsMachine(FrameMachine):
     def the_best_arm_stays(self):
         assert self.state.active.any()
 
+    def checks(self):
+        super().checks()
+        self.rows_hold_what_was_told()
+        self.awaited_decisions_add_up()
+        self.the_best_arm_stays()
+
 
 TestEpochs = EpochsMachine.TestCase
-TestEpochs.settings = settings(max_examples=60, stateful_step_count=30)
+TestEpochs.settings = settings(max_examples=40, stateful_step_count=30)

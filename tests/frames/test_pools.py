@@ -89,6 +89,10 @@ class PoolsMachine(FrameMachine):
                 held += group.total
         assert state.sums.sum() == held
 
+    def checks(self):
+        super().checks()
+        self.rows_hold_what_was_told()
+
     def teardown(self):
         """With no decision open, only a batch that is not fully asked is without its release."""
         super().teardown()
@@ -100,4 +104,4 @@ class PoolsMachine(FrameMachine):
 
 
 TestPools = PoolsMachine.TestCase
-TestPools.settings = settings(max_examples=60, stateful_step_count=30)
+TestPools.settings = settings(max_examples=40, stateful_step_count=30)
