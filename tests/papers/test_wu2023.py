@@ -80,9 +80,9 @@ def test_contamination_figure(tmp_path: Path, fixed_scales: None) -> None:
 def test_prae_removes_no_arm_under_contamination() -> None:
     """With the constants of the proofs, by ten million rounds, from a share of 3 % on."""
     arms = wu2023.StudentArms(5.0, contamination=0.03)
-    policy = wu2023.PRAE_RAW.make(arms, 10**7, 0.5, 10.0, 1.0)
+    policy = wu2023.PRAE_RAW.make(wu2023.WuSetting(arms), 10**7)
     assert min(radius for _, radius in policy.batches(10**7)) > wu2023.STUDENT_GAP / 2
-    central = wu2023.PRAE_CENTRAL.make(arms, 10**7, 0.5, 10.0, 1.0)
+    central = wu2023.PRAE_CENTRAL.make(wu2023.WuSetting(arms), 10**7)
     assert min(radius for _, radius in central.batches(10**7)) > wu2023.STUDENT_GAP / 2
 
 

@@ -77,7 +77,7 @@ SLOW_POLICY_RUNS = {"dpr-ucb": 8}  # at most: its runs take ten times as long
 # Endings of file names, and the remark in the title.
 TITLE_REMARKS = {"": "with the constants of the proofs", "-calibrated": "with calibrated radii"}
 _TAO_POLICIES = ("dpr-ucb", "dpr-se")
-_OTHER_POLICIES = ("dpr-batch-ucb", "robust-ucb")
+_SCALED_POLICIES = (*_TAO_POLICIES, "dpr-batch-ucb", "robust-ucb")
 
 
 def run_size(run: FigureRun, purpose: str) -> RunSize:
@@ -154,13 +154,13 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
     questions = {
         (letter, name): scale_question(run, name, setting.v, shorter[letter])
         for letter, setting in settings.items()
-        for name in (*_TAO_POLICIES, *_OTHER_POLICIES)
+        for name in _SCALED_POLICIES
     }
     scales = find_scales(questions, run.workers, run.device)
     panels, sizes = {}, {}
     for letter, setting in settings.items():
         parameters = setting.parameters(run_size(run, "proved").horizon)
-        names = (*_TAO_POLICIES, *_OTHER_POLICIES, "dpr-adaptive-ucb")
+        names = (*_SCALED_POLICIES, "dpr-adaptive-ucb")
         panels[letter] = FigurePanel(
             {name: make_policy(name, **parameters) for name in names}, setting.world
         )
@@ -168,7 +168,7 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
     for letter, setting in settings.items():
         parameters = shorter[letter]
         policies: dict[str, Any] = {}
-        for name in (*_TAO_POLICIES, *_OTHER_POLICIES):
+        for name in _SCALED_POLICIES:
             policies |= scaled_policy(name, scales[letter, name], **parameters)
         policies["dpr-adaptive-ucb"] = make_policy("dpr-adaptive-ucb", **parameters)
         panels[f"{letter}-calibrated"] = FigurePanel(policies, setting.world)
@@ -244,7 +244,7 @@ def _central(run: FigureRun, number: int) -> FigureText:
         named: dict[str, Any] = {
             unscaled_label(label): policy for label, policy in policies.items()
         }
-        by_name = {name: named[name].radius_scale for name in (*_TAO_POLICIES, *_OTHER_POLICIES)}
+        by_name = {name: named[name].radius_scale for name in _SCALED_POLICIES}
         scales.append(f"({letter}) {list_scales(by_name)}.")
     size, paper = run_size(run, "calibrated"), TAO_2022.sizes["proved"]["paper"]
     return FigureText(
@@ -459,7 +459,7 @@ RATE_V = 1.0
 RATE_MOMENT = 0.7  # bounds the moment of the pair and of its alternative, for every v
 RATE_GAPS = [0.2 * 2.0 ** (-i / 3) for i in range(6, -1, -1)]  # two steps of ldpr-se's staircase
 BOUND_GAPS = [0.2 * 2.0 ** (-i / 3) for i in range(9, -1, -1)]
-RATE_HORIZON = 10**18  # rounds; below about that, the lower bound is trivial at small gaps
+RATE_HORIZON = 10**18  # rounds; long enough that the lower bound is not trivial at small gaps
 
 
 def printed_exponent(v: float) -> float:

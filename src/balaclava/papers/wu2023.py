@@ -17,6 +17,7 @@ from balaclava.papers.harness.figure_calibration import (
     find_scales,
     list_scales,
     scaled_label,
+    unscaled_label,
 )
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
@@ -95,6 +96,14 @@ class StudentArms(NamedTuple):
         return self.clean().moment(self.order, central=True)
 
 
+class WuSetting(NamedTuple):
+    """The setting at one value of the varied quantity."""
+
+    arms: StudentArms
+    epsilon: float = 0.5
+    mean_range: float = 10.0
+
+
 class Contender(NamedTuple):
     """A policy by name, with a raw or a central moment."""
 
@@ -105,33 +114,24 @@ class Contender(NamedTuple):
     def label(self) -> str:
         return f"{self.name} central" if self.central and self.name != "prae-central" else self.name
 
-    def make(
-        self, arms: StudentArms, horizon: int, epsilon: float, mean_range: float, scale: float
-    ) -> Any:
+    def make(self, setting: WuSetting, horizon: int, scale: float = 1.0) -> Any:
+        arms = setting.arms
         parameters = {
             "arms": STUDENT_ARMS,
             "horizon": horizon,
-            "epsilon": epsilon,
+            "epsilon": setting.epsilon,
             "moment_order": arms.order,
             "moment_bound": arms.central if self.central else arms.raw,
             "contamination": arms.contamination,
             "radius_scale": scale,
         }
         if self.central:
-            parameters["mean_range"] = mean_range
+            parameters["mean_range"] = setting.mean_range
         return make_policy(self.name, **parameters)
 
 
 PRAE_RAW, PRAE_CENTRAL = Contender("prae-raw"), Contender("prae-central", central=True)
 BATCH_RAW, BATCH_CENTRAL = Contender("dpr-batch-ucb"), Contender("dpr-batch-ucb", central=True)
-
-
-class WuSetting(NamedTuple):
-    """The setting at one value of the varied quantity."""
-
-    arms: StudentArms
-    epsilon: float = 0.5
-    mean_range: float = 10.0
 
 
 class FigurePlan(NamedTuple):
@@ -153,12 +153,12 @@ def chosen_scales(run: FigureRun, plan: FigurePlan) -> dict[str, float]:
     """The scale of each contender, the same at all values."""
     if plan.scale is not None:
         return {contender.label: plan.scale for contender in plan.contenders}
-    point, size = plan.at(plan.chosen_at), WU_2023.sizes["calibration"][run.scale]
-    worlds = tuple(point.arms.world(gap) for gap in CALIBRATION_GAPS)
-    questions = {}
-    for contender in plan.contenders:
-        policy = contender.make(point.arms, size.horizon, point.epsilon, point.mean_range, 1.0)
-        questions[contender.label] = ScaleQuestion(policy, worlds, size)
+    setting, size = plan.at(plan.chosen_at), WU_2023.sizes["calibration"][run.scale]
+    worlds = tuple(setting.arms.world(gap) for gap in CALIBRATION_GAPS)
+    questions = {
+        contender.label: ScaleQuestion(contender.make(setting, size.horizon), worlds, size)
+        for contender in plan.contenders
+    }
     return find_scales(questions, run.workers, run.device)
 
 
@@ -168,14 +168,11 @@ def regret_against(
     """Regret against the varied quantity, with these scales; without any, the proofs' constants."""
 
     def policies(value: float) -> dict[str, Any]:
-        point = plan.at(value)
         by_label = {}
         for contender in plan.contenders:
             scale = scales.get(contender.label, 1.0)
             label = scaled_label(contender.label, scale) if scales else contender.label
-            by_label[label] = contender.make(
-                point.arms, size.horizon, point.epsilon, point.mean_range, scale
-            )
+            by_label[label] = contender.make(plan.at(value), size.horizon, scale)
         return by_label
 
     values = plan.values[::2] if run.scale == "tiny" else plan.values
@@ -189,17 +186,20 @@ def regret_against(
 
 
 class WuCurves(NamedTuple):
-    """The curves of a figure, with the proofs' constants and with smaller radii."""
+    """The curves of a figure: (a) with the proofs' constants, (b) with smaller radii."""
 
-    proved: dict[str, FinalRegretCurve]
-    tuned: dict[str, FinalRegretCurve]
+    curves: dict[str, dict[str, FinalRegretCurve]]  # by letter, then by label
     studies: dict[str, RegretStudy]
     notes: list[str]
 
     def by_letter(self, contender: Contender) -> dict[str, FinalRegretCurve]:
         """Both curves of a policy."""
-        tuned = {label.split(" × ")[0]: curve for label, curve in self.tuned.items()}
-        return {"a": self.proved[contender.label], "b": tuned[contender.label]}
+        return {
+            letter: next(
+                c for label, c in curves.items() if unscaled_label(label) == contender.label
+            )
+            for letter, curves in self.curves.items()
+        }
 
 
 def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
@@ -231,7 +231,7 @@ def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
         "holds; the regret bound does not.",
         "All policies protect the whole trajectory of observed rewards, outliers included.",
     ]
-    return WuCurves(curves["a"], curves["b"], studies, notes)
+    return WuCurves(curves, studies, notes)
 
 
 def unlearned_values(curve: FinalRegretCurve) -> list[float]:
@@ -246,7 +246,7 @@ def unlearned_values(curve: FinalRegretCurve) -> list[float]:
 def _unlearned(outcome: WuCurves) -> list[str]:
     """The values at which each policy learned nothing, for both kinds of constants."""
     lines = []
-    for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
+    for letter, curves in outcome.curves.items():
         parts = []
         for label, curve in curves.items():
             where = ", ".join(f"{value:g}" for value in unlearned_values(curve)) or "none"
@@ -262,7 +262,7 @@ def _unlearned(outcome: WuCurves) -> list[str]:
 def _misled(outcome: WuCurves) -> list[str]:
     """How often each policy was misled, over all values."""
     lines = []
-    for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
+    for letter, curves in outcome.curves.items():
         runs = outcome.studies[letter].size.repetitions * len(outcome.studies[letter].values)
         counts = "; ".join(f"{label} {curve.misled.sum()}" for label, curve in curves.items())
         lines.append(
@@ -277,7 +277,7 @@ def _ranges(outcome: WuCurves) -> list[str]:
     return [
         f"({letter}) Regret from {outcome.studies['a'].symbol} = {first:g} to {last:g}: "
         f"{describe_ranges(curves)}."
-        for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
+        for letter, curves in outcome.curves.items()
     ]
 
 
@@ -295,11 +295,11 @@ def alpha(run: FigureRun) -> FigureText:
     horizon = WU_2023.sizes["proved"][run.scale].horizon
     radii = []
     for value in outcome.studies["a"].values:
-        policy = PRAE_RAW.make(plan.at(value).arms, horizon, 0.5, 10.0, 1.0)
+        policy = PRAE_RAW.make(plan.at(value), horizon)
         least = min(radius for _, radius in policy.batches(horizon // STUDENT_ARMS))
         radii.append(f"{2 * least:.2f} at α={value:g}")
     most = outcome.studies["a"].values[-1]
-    levels = BATCH_RAW.make(plan.at(most).arms, horizon, 0.5, 10.0, 1.0).schedule.levels
+    levels = BATCH_RAW.make(plan.at(most), horizon).schedule.levels
     return FigureText(
         "wu2023-alpha: regret against the share of outliers",
         {
@@ -350,7 +350,7 @@ def epsilon(run: FigureRun) -> FigureText:
     slopes = [
         f"({letter}) {label}: {curve.slope(0, 3):.2f} at the three smallest ε, "
         f"{curve.slope(-3):.2f} at the three largest."
-        for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
+        for letter, curves in outcome.curves.items()
         for label, curve in curves.items()
     ]
     claims = [
@@ -397,11 +397,9 @@ def epsilon(run: FigureRun) -> FigureText:
 
 def _first_batches(plan: FigurePlan, i: int) -> float:
     """The regret of one batch of each arm by dpr-batch-ucb."""
-    point = plan.at(plan.values[i])
-    policy = BATCH_RAW.make(
-        point.arms, WU_2023.sizes["proved"]["quick"].horizon, point.epsilon, point.mean_range, 1.0
-    )
-    return float(policy.schedule.sizes[0] * point.arms.clean().gaps.sum())
+    setting = plan.at(plan.values[i])
+    policy = BATCH_RAW.make(setting, WU_2023.sizes["proved"]["quick"].horizon)
+    return float(policy.schedule.sizes[0] * setting.arms.clean().gaps.sum())
 
 
 @figure("wu2023-moment", "Regret against the order of the known moment", WU_2023)
@@ -417,7 +415,7 @@ def moment(run: FigureRun) -> FigureText:
     )
     outcome = play_figure(run, plan)
     best = []
-    for letter, curves in (("a", outcome.proved), ("b", outcome.tuned)):
+    for letter, curves in outcome.curves.items():
         least = {label: int(curve.means.argmin()) for label, curve in curves.items()}
         stated = [f"{label} {curves[label].values[at]:g}" for label, at in least.items()]
         best.append(f"({letter}) Least regret at k: {'; '.join(stated)}.")
@@ -487,7 +485,7 @@ def mean_range(run: FigureRun) -> FigureText:
     growth = [
         f"({letter}) {label}: regret grows {curve.means[-1] / curve.means[0]:.2g}-fold from D="
         f"{curve.values[0]:g} to {curve.values[-1]:g}."
-        for letter, curves in (("a", outcome.proved), ("b", outcome.tuned))
+        for letter, curves in outcome.curves.items()
         for label, curve in curves.items()
     ]
     return FigureText(

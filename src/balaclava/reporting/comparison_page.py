@@ -35,20 +35,30 @@ def write_comparison(
     title = f"Policies for {Path(comparison.log.path).name}"
     panel = ResultsPanel(title, comparison.results, worlds=True)
     data = PageData(title, [panel], {}, {}, [], command or "balaclava compare")
+    log, people = comparison.log, comparison.participants
     gain, trial = comparison.feature_gain, comparison.feature_trial
+    fitting = [
+        (label, comparison.results.guarantee(label), why)
+        for label, why in comparison.fitting.items()
+    ]
     return write_page(
         data,
         out,
         template="comparison.html",
-        comparison=comparison,
+        best_arm=log.best_arm_test,
         arms=arm_table(comparison),
+        log_findings=log.findings(),
+        people_findings=[] if people is None else people.findings(),
         caps=cap_table(comparison),
-        standings=standing_table(comparison),
+        feature_findings=[] if gain is None else gain.findings(),
         values=None if gain is None else value_table(gain),
-        with_features=None if trial is None else feature_table(trial),
-        feature_advice=[] if gain is None else feature_advice(gain, trial),
+        findings=comparison.findings(),
+        fitting=fitting,
         how_played=how_played(comparison),
+        standings=standing_table(comparison),
         prices=price_sentences(comparison),
+        feature_advice=[] if gain is None else feature_advice(gain, trial),
+        with_features=None if trial is None else feature_table(trial),
         steps=next_steps(comparison),
     )
 
