@@ -61,8 +61,8 @@ def checked_level(level: Any) -> float:
             value = float(level)
     if not _LEAST_LEVEL < value < _LARGEST_LEVEL:
         raise ParameterError(
-            f"the level (a {type(level).__name__}) is not a positive finite number; pass the level "
-            "of the decision (agent.report_level) as the second argument"
+            f"the level (of type {type(level).__name__}) is not a positive finite number; pass the "
+            "level of the decision (agent.report_level) after the reward"
         )
     return value
 

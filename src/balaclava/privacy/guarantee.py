@@ -207,7 +207,7 @@ class Guarantee:
             epsilon=epsilon,
             delta=delta,
             rewards=k * self.rewards,
-            neighbours=f"{k} changes one after the other, each between {self.neighbours}",
+            neighbours=f"reward streams {k} changes apart, each between {self.neighbours}",
         )
 
     def _composed(self, n: int, target: float | None, law: Law | None) -> Guarantee:
@@ -219,9 +219,9 @@ class Guarantee:
             one = compose(law, 1, self.delta).best.epsilon
             if abs(one - self.epsilon) > 1e-6 * self.epsilon:
                 raise PrivacyError(
-                    f"{law} leaks epsilon = {one:.8g} in one decision, "
+                    f"{law} has epsilon = {one:.8g} in one decision, "
                     f"{'more' if one > self.epsilon else 'less'} than the guarantee's "
-                    f"{self.epsilon!r}; give the law that the guarantee was made from"
+                    f"{self.epsilon!r}; give the law of this guarantee's mechanism"
                 )
         if target is None:
             target = n * self.delta
