@@ -20,7 +20,7 @@ import numpy as np
 
 from balaclava._core.declared import MOST_ROUNDS, Epsilon, Horizon, Range
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_PLANNED, range_faults
+from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.errors import ParameterError
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import (
@@ -57,6 +57,7 @@ class Conversion(NamedTuple):
     base: Any  # parameters of the base's kernels
 
 
+@stored_as(awaited="left", remaining="rest", held_out="held")
 class Converted(NamedTuple):
     """State of the base, and the open batches: batch m is in row m mod rows."""
 
@@ -64,20 +65,22 @@ class Converted(NamedTuple):
     numbers: np.ndarray  # [row]: number of the batch, 0 for none
     arms: np.ndarray  # [row]: arm that the base chose for the batch
     phases: np.ndarray  # [row]: the base's own phase of that choice
-    left: np.ndarray  # [row]: decisions without a loss that were not given up
+    awaited: np.ndarray  # [row]: decisions without a loss that were not given up
     lost: np.ndarray  # [row]: decisions that were given up
     sums: np.ndarray  # [row]: sum of the losses, raw: read only to be released
     number: np.ndarray  # one element: number of the newest batch, from 1
-    rest: np.ndarray  # one element: decisions that the newest batch still takes
+    remaining: np.ndarray  # one element: decisions that the newest batch still takes
     opened: np.ndarray  # one element: whether the last decision opened the newest batch
-    held: np.ndarray  # one element: whether the last decision was held out
+    held_out: np.ndarray  # one element: whether the last decision was held out
 
     def faults(self, decisions: int) -> Iterator[str]:
         """Values that are impossible after this many decisions."""
         yield from range_faults(
             0, decisions, numbers=self.numbers, lost=self.lost, number=self.number
         )
-        yield from range_faults(0, MOST_PLANNED, left=self.left, rest=self.rest, arms=self.arms)
+        yield from range_faults(
+            0, MOST_PLANNED, awaited=self.awaited, remaining=self.remaining, arms=self.arms
+        )
 
 
 @kernel(borrows=True)
@@ -103,13 +106,13 @@ def converted(
             numbers=np.zeros(params.rows, np.int64),
             arms=np.zeros(params.rows, np.int64),
             phases=np.zeros(params.rows, np.int64),
-            left=np.zeros(params.rows, np.int64),
+            awaited=np.zeros(params.rows, np.int64),
             lost=np.zeros(params.rows, np.int64),
             sums=np.zeros(params.rows),
             number=np.zeros(1, np.int64),
-            rest=np.zeros(1, np.int64),
+            remaining=np.zeros(1, np.int64),
             opened=np.zeros(1, np.bool_),
-            held=np.zeros(1, np.bool_),
+            held_out=np.zeros(1, np.bool_),
         )
 
     @kernel(borrows=True)
@@ -117,26 +120,26 @@ def converted(
         params: Any, state: Converted, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
         row = (state.number[0] + 1) & (params.rows - 1)
-        state.opened[0] = state.rest[0] == 0 and state.numbers[row] == 0
+        state.opened[0] = state.remaining[0] == 0 and state.numbers[row] == 0
         if state.opened[0]:
             number = state.number[0] + 1
             arm, phase = choose(params.base, state.base, number, None, rng)
             state.arms[row], state.phases[row] = arm, phase
             state.number[0], state.numbers[row] = number, number
-            state.left[row], state.rest[0] = params.batch, params.batch
-        state.held[0] = params.holdout > 0.0 and rng.random() < params.holdout
-        if state.held[0]:
+            state.awaited[row], state.remaining[0] = params.batch, params.batch
+        state.held_out[0] = params.holdout > 0.0 and rng.random() < params.holdout
+        if state.held_out[0]:
             return int(rng.random() * params.arms), UNLEARNED
-        if state.rest[0] == 0:  # no free row for the next batch
+        if state.remaining[0] == 0:  # no free row for the next batch
             return arm_of_batch(state), UNLEARNED
-        state.rest[0] -= 1
+        state.remaining[0] -= 1
         return arm_of_batch(state), state.number[0]
 
     @kernel(borrows=True)
     def settle(params: Any, state: Converted, row: int, rng: Any) -> None:
         """Let the base learn the noisy mean of the losses received, if at least half were."""
-        state.left[row] -= 1
-        if state.left[row] > 0:
+        state.awaited[row] -= 1
+        if state.awaited[row] > 0:
             return
         received = params.batch - state.lost[row]
         number, arm, phase = state.numbers[row], state.arms[row], state.phases[row]

@@ -11,7 +11,7 @@ import numpy as np
 from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava._core.number_format import rounded_up
-from balaclava._core.states import MOST_PLANNED, range_faults
+from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.estimators.expert_weights import (
     ExpertWeights,
     begin_weights,
@@ -57,11 +57,12 @@ class Params(NamedTuple):
 EXP4_OPEN_BATCHES = 4
 
 
+@stored_as(awaited="left")
 class State(NamedTuple):
     """The weights, which change when a batch settles, and the open batches by row."""
 
     weights: ExpertWeights
-    left: np.ndarray  # [row]: decisions without a loss that were not given up
+    awaited: np.ndarray  # [row]: decisions without a loss that were not given up
     lost: np.ndarray  # [row]: decisions that were given up
     sums: np.ndarray  # [row, N]: in grid steps, raw: read only to be released
     released: np.ndarray  # [N]: the last release
@@ -69,14 +70,14 @@ class State(NamedTuple):
     def faults(self, decisions: int) -> Iterator[str]:
         """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, lost=self.lost)
-        yield from range_faults(0, MOST_PLANNED, left=self.left)
+        yield from range_faults(0, MOST_PLANNED, awaited=self.awaited)
 
 
 @kernel
 def begin(params: Params) -> State:
     return State(
         weights=begin_weights(params.experts, params.outstanding),
-        left=np.zeros(EXP4_OPEN_BATCHES, np.int64),
+        awaited=np.zeros(EXP4_OPEN_BATCHES, np.int64),
         lost=np.zeros(EXP4_OPEN_BATCHES, np.int64),
         sums=np.zeros((EXP4_OPEN_BATCHES, params.experts)),
         released=np.zeros(params.experts),
@@ -91,7 +92,7 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
     arm = draw_advised(state.weights, context, params.mixing, rng)
     number = note_arm(state.weights, context, params.mixing, arm)
     if (number - 1) % params.batch == 0:
-        state.left[batch_row(params, number)] = params.batch
+        state.awaited[batch_row(params, number)] = params.batch
     return arm, number
 
 
@@ -128,8 +129,8 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 @kernel(borrows=True)
 def settle(params: Params, state: State, row: int, rng: Any) -> None:
     """Count a settled decision; release the complete batch if half of its losses arrived."""
-    state.left[row] -= 1
-    if state.left[row] > 0:
+    state.awaited[row] -= 1
+    if state.awaited[row] > 0:
         return
     received = params.batch - state.lost[row]
     if 2 * received >= params.batch:

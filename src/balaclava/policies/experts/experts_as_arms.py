@@ -99,7 +99,7 @@ def with_experts(
         params: Params, state: Following, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
         expert, phase = choose(params.inner, state.inner, t, None, rng)
-        if state.inner.held[0]:
+        if state.inner.held_out[0]:
             arm = int(rng.random() * params.arms)
         else:
             arm = draw_arm(context[expert], rng)
