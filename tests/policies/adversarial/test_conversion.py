@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -186,6 +187,14 @@ def test_without_noise_and_batches_it_is_the_base(name) -> None:
         learn(params, mine, t, arm, loss, phase, rng)
         base.kernels.learn(base.constants(), theirs, t, again, loss, number, twin)
     np.testing.assert_allclose(mine.base.losses, theirs.losses, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*CONVERSIONS, "dp-exp3-experts", "dp-htinf-experts"])
+def test_shared_sections_are_in_the_docstring(name: str) -> None:
+    text = next(entry.policy.__doc__ for entry in bl.list_policies() if entry.name == name) or ""
+    assert not re.search(r"\{(rule|privacy|parameters|base)\}", text)
+    for section in ("Privacy", "Parameters", "Example", "References", "See Also"):
+        assert f"\n    {section}:\n" in text
 
 
 def test_lengths_of_batches() -> None:

@@ -172,22 +172,21 @@ def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta
 
 
 class IndexLaw(Protocol):
-    """The law of an arm's index, vectorised like scipy's frozen distributions."""
+    """The law of an arm's index, vectorised like scipy's frozen distributions.
 
-    def cdf(self, x: Any) -> Any:
-        """The probability of at most x."""
+    `sf` is 1 - `cdf`, accurate for small values; `ppf` and `isf` are their inverses; `support` has
+    the smallest and the largest index, infinite if unbounded.
+    """
 
-    def sf(self, x: Any) -> Any:
-        """The probability of more than x, accurate where it is small."""
+    def cdf(self, x: Any) -> Any: ...
 
-    def ppf(self, p: Any) -> Any:
-        """The x with cdf p."""
+    def sf(self, x: Any) -> Any: ...
 
-    def isf(self, p: Any) -> Any:
-        """The x with sf p."""
+    def ppf(self, p: Any) -> Any: ...
 
-    def support(self) -> tuple[float, float]:
-        """The smallest and the largest index, infinite if unbounded."""
+    def isf(self, p: Any) -> Any: ...
+
+    def support(self) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
