@@ -54,7 +54,7 @@ def main() -> None:
                 text=True,
                 check=True,
             )
-        label = f"{name} = {value:g}" if name else "as they are"
+        label = f"{name} = {value:g}" if name else "default"
         print(f"| {label} | {played.stdout}".rstrip(), flush=True)
 
 

@@ -175,7 +175,7 @@ def test_decisions_are_those_of_the_plain_rule_on_the_same_noise(name: str, epsi
     assert arms == plain.tolist()
 
 
-def plain_careful_index(
+def plain_rechecking_index(
     n: float, x: float, top: float, epsilon: float, m: int, arms: int, t: int
 ) -> float:
     """dp-imed's own index: the exponent on a grid of s, its curvature by differences."""
@@ -196,7 +196,7 @@ def plain_careful_index(
     return paper + math.log(n)
 
 
-def plain_careful_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[int]:
+def plain_rechecking_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[int]:
     """The arms of a run of dp-imed with its defaults, batch by batch."""
     horizon, arms = coins.shape
     played: list[int] = []
@@ -215,13 +215,13 @@ def plain_careful_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[int]
     while len(played) < horizon:
         top, x, t = min(max((total / n).max(), 0.0), 1.0), total / n, len(played) + 1
         indices = [
-            plain_careful_index(n[a], x[a], top, epsilon, m[a], arms, t) for a in range(arms)
+            plain_rechecking_index(n[a], x[a], top, epsilon, m[a], arms, t) for a in range(arms)
         ]
         arm = int(np.argmin(indices))
         low, high = 1.25 * n[arm], 2.0 * n[arm]
         for _ in range(12 if x[arm] < top else 0):
             middle = (low + high) / 2
-            index = plain_careful_index(middle, x[arm], top, epsilon, m[arm] + 1, arms, t)
+            index = plain_rechecking_index(middle, x[arm], top, epsilon, m[arm] + 1, arms, t)
             low, high = (middle, high) if index < math.log(t) + 0.5 else (low, middle)
         size = math.ceil(high) - int(n[arm])
         rewards = coins[len(played) : len(played) + size, arm]
@@ -239,7 +239,7 @@ def test_dp_imed_decides_as_its_own_rule_written_again(epsilon: float) -> None:
         decision = agent.ask()
         agent.tell(decision, coins[t, decision.arm])
         arms.append(decision.arm)
-    assert arms == plain_careful_play(epsilon, coins, seeded(11))
+    assert arms == plain_rechecking_play(epsilon, coins, seeded(11))
 
 
 @pytest.mark.oracle

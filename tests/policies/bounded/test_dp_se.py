@@ -10,6 +10,7 @@ import pytest
 import balaclava as bl
 from balaclava.errors import ParameterError
 from balaclava.policies.bounded.dp_se import epoch_length, log_terms
+from balaclava.privacy.randomness import seeded
 from balaclava.testing.conformance import played
 
 
@@ -95,7 +96,6 @@ def test_compiled_equals_interpreted_through_several_epochs():
     world = bl.environment("bernoulli", means=[0.45, 0.5, 0.55])
     results = bl.simulate(policy, world, horizon=3_000, repetitions=1, seed=4, checkpoints=3_000)
     params, place = policy.constants(), world.constants()
-    from balaclava.privacy.randomness import seeded
 
     begin, choose, learn, _ = policy.kernels
     state, rng, env_rng = begin(params), seeded(4, 0, 0), seeded(4, 0, 1)
@@ -136,3 +136,20 @@ def test_horizon_or_failure_probability_is_needed():
 def test_bad_epsilon(epsilon):
     with pytest.raises(ParameterError, match="epsilon"):
         make(epsilon=epsilon)
+
+
+def test_the_bound_of_dp_se_by_hand() -> None:
+    world, T = bl.environment("bernoulli", means=[0.75, 0.25, 0.5]), 10**6
+    policy = bl.policy("dp-se", arms=3, epsilon=1.0, horizon=T)
+    log = [math.log(8 * 3 * e**2 * T) for e in (1, 2)]
+    lengths = [math.ceil(32 * log[e - 1] * 4**e + 1) for e in (1, 2)]
+    pulls = lengths[0] * 0.5 + sum(lengths) * 0.25  # gaps of 1/2 and 1/4
+    assert policy.regret_bound(world, T) == pytest.approx(pulls + math.pi**2 / 12 * 0.5)
+    assert (
+        bl.policy("dp-se", arms=3, epsilon=1.0, horizon=T, radius_scale=0.5).regret_bound(world, T)
+        is None
+    )
+    regret = bl.simulate(policy, world, horizon=50_000, repetitions=20, seed=1).final_regret(
+        "dp-se"
+    )
+    assert 0 < regret.max() < policy.regret_bound(world, 50_000)

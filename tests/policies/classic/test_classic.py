@@ -5,17 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 import balaclava as bl
-from balaclava.errors import IncompatibleError, ParameterError, RewardError
-from balaclava.estimators.kl import kl, kl_exceeds, kl_upper, private_kl, private_kl_upper
-from balaclava.frames.tally import begin_tally, learn_tally, unknown_arm
-from balaclava.policies.classic import kl_ucb, successive_elimination
+from balaclava.errors import IncompatibleError, RewardError
 
 FAILURE = {"failure_probability": 0.01}
 POLICIES: dict[str, dict[str, float]] = {
@@ -27,108 +21,10 @@ POLICIES: dict[str, dict[str, float]] = {
     "successive-elimination": FAILURE,
 }
 INDEX_POLICIES = ["ucb1", "kl-ucb", "imed"]
-unit = st.floats(0.0, 1.0)
-levels = st.floats(1e-12, 100.0)
 
 
 def make(name: str, arms: int, **more: float) -> bl.Policy:
     return bl.policy(name, arms=arms, **POLICIES[name], **more)
-
-
-# Divergences
-
-
-def exact_upper(p: float, level: float) -> float:
-    """The root of kl(p, q) = level in 50 digits, by bisection in v = log((1-p)/(1-q))."""
-    with mpmath.workdps(50):
-        P, low, high = mpmath.mpf(p), mpmath.mpf(0), mpmath.mpf(2000)
-        high = (level - P * mpmath.log(P)) / (1 - P) + 1
-        for _ in range(160):
-            v = (low + high) / 2
-            q = 1 - (1 - P) * mpmath.exp(-v)
-            divergence = (1 - P) * v + P * mpmath.log(P / q)
-            low, high = (v, high) if divergence < level else (low, v)
-        return float(1 - (1 - P) * mpmath.exp(-low))
-
-
-@pytest.mark.parametrize("level", [1e-14, 1e-9, 1e-4, 0.03, 0.5, 3.0, 40.0])
-@pytest.mark.parametrize("p", [1e-12, 1e-4, 0.1, 0.25, 0.5, 0.8, 0.999, 1 - 1e-9])
-def test_kl_upper_solves_to_high_precision(p: float, level: float) -> None:
-    assert kl_upper(p, level) == pytest.approx(exact_upper(p, level), rel=0, abs=1e-12)
-
-
-def test_kl_upper_at_the_ends() -> None:
-    assert kl_upper(0.0, 0.7) == pytest.approx(1 - math.exp(-0.7), abs=1e-15)
-    assert kl_upper(1.0, 0.7) == 1.0
-    assert kl_upper(0.3, 0.0) == 0.3
-    assert kl_upper(0.3, 5e-324) == 0.3
-    assert kl_upper(5e-324, 0.7) == pytest.approx(1 - math.exp(-0.7), abs=1e-15)
-    assert kl_upper(0.5, 1e6) == 1.0
-
-
-def test_kl_values() -> None:
-    assert kl(0.25, 0.75) == pytest.approx(0.5 * math.log(3), abs=1e-15)
-    assert kl(0.4, 0.4) == kl(0.0, 0.0) == kl(1.0, 1.0) == 0.0
-    assert kl(0.0, 0.5) == kl(1.0, 0.5) == pytest.approx(math.log(2), abs=1e-15)
-    assert kl(0.5, 0.0) == kl(0.5, 1.0) == kl(0.0, 1.0) == kl(1.0, 0.0) == math.inf
-
-
-@given(p=unit, q=unit)
-@example(p=1.0, q=1.0 - 2.0**-53)  # where 1 - m would round to 0
-def test_kl_exceeds_agrees_with_kl(p: float, q: float) -> None:
-    divergence = kl(p, q)
-    assert not kl_exceeds(p, q, divergence * (1 + 1e-9) + 1e-12)
-    if 0 < divergence < math.inf:
-        assert kl_exceeds(p, q, divergence * (1 - 1e-9) - 1e-12)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "value"),
-    [
-        (0.1, 0.049046982523044465),
-        (0.5, 0.22470217488719435),
-        (1.0, 0.39262598049121145),
-        (5.0, 0.5493061443340548),
-    ],
-)
-def test_private_kl_golden(epsilon: float, value: float) -> None:
-    assert private_kl(0.25, 0.75, epsilon) == pytest.approx(value, rel=1e-14)
-    assert private_kl(0.75, 0.25, epsilon) == pytest.approx(value, rel=1e-14)
-
-
-@pytest.mark.parametrize("x", [0.0, 0.02, 0.4, 0.9, 1.0])
-@pytest.mark.parametrize("y", [0.01, 0.3, 0.7, 0.95])
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.0, 1000.0])
-def test_private_kl_is_the_minimum(x: float, y: float, epsilon: float) -> None:
-    grid = np.linspace(min(x, y), max(x, y), 20_001)
-    least = min(epsilon * abs(float(z) - x) + kl(float(z), y) for z in grid)
-    # The grid misses the minimiser by at most half a step, where kl is flat to second order
-    # unless z is next to 0 or 1.
-    assert private_kl(x, y, epsilon) <= least + 1e-12
-    assert private_kl(x, y, epsilon) == pytest.approx(least, abs=1e-5)
-
-
-def test_private_kl_limits() -> None:
-    assert private_kl(0.3, 1.0, 0.5) == private_kl(0.7, 0.0, 0.5) == pytest.approx(0.35)
-    assert private_kl(0.3, 0.3, 0.5) == private_kl(0.0, 0.0, 2.0) == private_kl(1.0, 1.0, 2.0) == 0
-    assert private_kl(0.3, 0.6, 1e4) == kl(0.3, 0.6)
-
-
-@given(x=unit, level=levels, epsilon=st.floats(1e-3, 800.0))
-def test_private_kl_upper_inverts(x: float, level: float, epsilon: float) -> None:
-    y = private_kl_upper(x, level, epsilon)
-    assert x <= y <= 1
-    assert private_kl(x, max(y - 1e-9, x), epsilon) <= level * (1 + 1e-6)
-    if y + 1e-9 < 1:
-        assert private_kl(x, y + 1e-9, epsilon) >= level * (1 - 1e-6)
-
-
-def test_private_kl_upper_limits() -> None:
-    assert private_kl_upper(0.3, 0.2, 1e4) == kl_upper(0.3, 0.2)
-    assert private_kl_upper(0.3, 0.35, 0.5) == 1.0  # y = 1 costs epsilon (1 - x)
-    assert private_kl_upper(1.0, 0.1, 0.5) == 1.0
-    closed = (1 - math.exp(-0.2)) / (1 - math.exp(-0.5))
-    assert private_kl_upper(0.0, 0.2, 0.5) == pytest.approx(closed, rel=1e-14)
 
 
 # The rules, against plain numpy
@@ -225,34 +121,6 @@ def test_agrees_with_a_plain_implementation(name: str) -> None:
     assert played.pulls(name).sum(axis=0).argmax() == 2
 
 
-def test_kl_ucb_finds_the_same_arm_as_all_the_roots() -> None:
-    rng = np.random.default_rng(3)
-    params = make("kl-ucb", 8).constants()
-    ties = 0
-    for _ in range(2000):
-        state = begin_tally(params)
-        n = rng.integers(1, rng.choice([3, 50, 3000]), size=8)
-        state.pulls[:], state.sums[:] = n, rng.binomial(n, rng.choice([0.05, 0.5, 0.95], size=8))
-        level = float(rng.uniform(0.5, 15))
-        indices = [kl_upper(state.sums[a] / n[a], level / n[a]) for a in range(8)]
-        ties += indices.count(max(indices)) > 1
-        assert kl_ucb.highest_index(state, level) == indices.index(max(indices))
-    assert ties > 100
-
-
-def test_kl_ucb_with_log_log_term_explores_more() -> None:
-    def pulls_of_the_worse(c: float) -> int:
-        agent = make("kl-ucb", 2, c=c).agent(seed=0)
-        worse = 0
-        for _ in range(300):
-            decision = agent.ask()
-            worse += decision.arm == 0
-            agent.tell(decision, (0.3, 0.7)[decision.arm])
-        return worse
-
-    assert pulls_of_the_worse(0.0) < pulls_of_the_worse(3.0) < 150
-
-
 def test_thompson_beta_keeps_binary_rewards_and_flips_the_others() -> None:
     params = make("thompson-beta", 1).constants()
     kernels = make("thompson-beta", 1).kernels
@@ -285,55 +153,6 @@ def test_thompson_gauss_scale() -> None:
         # 4.5 standard errors; the seed is fixed.
         slack = 4.5 * math.sqrt(p * (1 - p) / 20_000)
         assert abs(draws_of_the_worse(scale) / 20_000 - p) < slack
-
-
-# Successive elimination
-
-
-def test_elimination_radius_golden() -> None:
-    params = bl.policy("successive-elimination", arms=5, horizon=1000).constants()
-    with mpmath.workdps(30):
-        expected = float(mpmath.sqrt(mpmath.log(4 * 5 * 7**2 * 1000) / 14))
-    assert successive_elimination.radius(params, 7) == pytest.approx(expected, rel=1e-14)
-    half = bl.policy("successive-elimination", arms=5, horizon=1000, radius_scale=0.5).constants()
-    assert successive_elimination.radius(half, 7) == pytest.approx(expected / 2, rel=1e-14)
-
-
-def test_elimination_happens_in_the_first_round_that_allows_it() -> None:
-    policy = make("successive-elimination", 2)
-    agent = policy.agent(seed=0)
-    n = next(n for n in range(1, 500) if math.sqrt(math.log(800 * n**2) / (2 * n)) < 0.4)
-    arms = []
-    for _ in range(2 * n + 3):
-        decision = agent.ask()
-        arms.append(decision.arm)
-        agent.tell(decision, (0.9, 0.1)[decision.arm])
-    assert all(sorted(arms[i : i + 2]) == [0, 1] for i in range(0, 2 * n, 2))
-    assert arms[2 * n :] == [0] * 3
-
-
-def test_elimination_failure_probability() -> None:
-    name = "successive-elimination"
-    with pytest.raises(ParameterError, match=r"horizon and failure_probability"):
-        bl.policy(name, arms=2)
-    by_horizon = bl.policy(name, arms=2, horizon=100)
-    assert by_horizon.constants() == bl.policy(name, arms=2, failure_probability=0.01).constants()
-    both = bl.policy(name, arms=2, horizon=10, failure_probability=0.01)
-    assert both.constants() == by_horizon.constants()
-    assert bl.policy(name, arms=1, horizon=1).agent(seed=0).ask().arm == 0
-
-
-def test_elimination_counts_late_and_lost_rewards_by_arm() -> None:
-    agent = make("successive-elimination", 3).agent(seed=0)
-    batch = [agent.ask() for _ in range(9)]
-    for start in (0, 3, 6):
-        assert sorted(decision.arm for decision in batch[start : start + 3]) == [0, 1, 2]
-    for decision in reversed(batch[1:]):
-        agent.tell(decision, 1.0)
-    agent.cancel(batch[0])
-    expected = [2 if arm == batch[0].arm else 3 for arm in range(3)]
-    assert agent._runner.state.pulls.tolist() == expected
-    assert agent._runner.state.sums.tolist() == expected
 
 
 # Limits that all share
@@ -423,47 +242,3 @@ def test_a_planned_horizon_binds() -> None:
     policy = bl.policy("successive-elimination", arms=3, horizon=50)
     with pytest.raises(IncompatibleError, match="horizon"):
         bl.simulate(policy, world, horizon=51, repetitions=1, seed=0)
-
-
-# The tally
-
-
-def test_unknown_arm_follows_the_rewards_not_the_asks() -> None:
-    params = make("ucb1", 3).constants()
-    state = begin_tally(params)
-    assert state.unknown.tolist() == [3]
-    state.asked[:] = [2, 1, 1]
-    assert unknown_arm(state) == 1
-    for arm in (1, 1, 2):
-        learn_tally(params, state, 1, arm, 0.5, 0, None)
-    assert state.unknown.tolist() == [1]
-    assert unknown_arm(state) == 0
-    learn_tally(params, state, 1, 0, 0.5, 0, None)
-    assert unknown_arm(state) == -1
-
-
-def test_playing_at_random_is_even_and_takes_all_rewards():
-    """60,000 decisions of 3 arms: shares within 4 standard errors, 1 in 5,000 by chance."""
-    policy = bl.policy("random", arms=3)
-    world = bl.environment("pareto", means=[1.0, 2.0, 4.0], shape=1.5)
-    results = bl.simulate(policy, world, horizon=60_000, repetitions=1, seed=4)
-    assert np.abs(results.pulls("random")[0] / 60_000 - 1 / 3).max() < 4 * 0.4714 / 60_000**0.5
-    assert policy.regret_bound(world, 600) == pytest.approx(600 * 5 / 3)
-    losses = bl.environment("stochastic-losses", means=[0.2, 0.8, 0.5])
-    bl.simulate(policy, losses, horizon=100, repetitions=1, seed=4)
-    assert policy.regret_bound(losses, 600) is None
-    agent = policy.agent()
-    for reward in (0.0, -1e300, 7.5):
-        agent.tell(agent.ask(), reward)
-    assert (agent.guarantee.epsilon, agent.guarantee.delta) == (0.0, 0.0)
-    with pytest.raises(ParameterError, match="epsilon = 0 with delta = 0"):
-        Promising(arms=2).guarantee  # noqa: B018
-
-
-class Promising(bl.Policy):
-    "A policy that forgot its epsilon: it may not claim 0 by that."
-
-    name = "promising"
-    model = "central"
-    scope = "trajectory"
-    kernels = bl.policy("ucb1", arms=2).kernels

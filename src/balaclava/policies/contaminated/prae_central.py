@@ -37,7 +37,8 @@ from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import located_threshold, located_width, mixed_terms
 
 _MOST_BINS = 10**6  # of the histogram: each takes memory and a draw of noise per arm and batch
-# From this share of outliers on, they may fill a bin as well as the mean does (Theorem 6.12).
+# From this share of outliers on, they may fill a bin as well as the mean does: `located_width`
+# needs o below 1/4.
 _BREAKDOWN = 0.25
 
 

@@ -28,7 +28,7 @@ from balaclava.privacy.mechanisms.counters import (
 from balaclava.theory.elimination_regret import most_regret
 
 begin_indices = ucb1.begin
-_BONUS = 18.0  # the factor of the paper's bonus (Algorithm 2); `error` shows that it suffices
+_BONUS = 18.0  # the factor of the paper's bonus; `error` shows that it suffices
 
 
 class Params(NamedTuple):

@@ -35,7 +35,7 @@ from balaclava.theory.elimination_regret import (
 )
 
 LOG_2 = math.log(2.0)
-# Epochs that the worst-case bound counts: gaps below 2^-60 cost less than any horizon shows.
+# Epochs that the worst-case bound counts: gaps below 2^-60 cost less than 1 in 10^18 rounds.
 COUNTED_EPOCHS = 60
 
 

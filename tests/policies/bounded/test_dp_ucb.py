@@ -11,10 +11,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
-from balaclava.auditing.tape import Recorder
-from balaclava.errors import IncompatibleError, ParameterError
-from balaclava.privacy.accounting import interval_epsilon
-from balaclava.privacy.guarantee import Guarantee
+from balaclava.errors import ParameterError
 from balaclava.privacy.randomness import seeded
 from balaclava.testing.conformance import interpreted_arms
 from tests.effort import looks
@@ -198,93 +195,10 @@ def test_decisions_see_rewards_through_mechanisms_only(name: str, pairs: int) ->
     assert 0 < audit.epsilon <= 4.0 * (1 + 1e-9)
 
 
-def test_a_split_epsilon_spends_less() -> None:
-    policy = make("private-ucb", split_epsilon=True)
-    audit = audit_by_replay(policy, policy.guarantee, rounds=100, pairs=60, seed=2)
-    assert audit.verdict == "consistent"
-    assert audit.epsilon <= 1 / 3 + 1e-9
-
-
-def test_the_papers_interval_is_too_short() -> None:
-    """f = ceil(1 / epsilon) = 1 does not keep epsilon = 1, and the auditor sees it."""
-    policy = make("dp-ucb-int", epsilon=22.0)
-    assert policy.interval == 1
-    claim = Guarantee(epsilon=1.0, delta=0.01)
-    assert audit_by_replay(policy, claim, rounds=200, pairs=200, seed=1).verdict == "unproved"
-
-
-@pytest.mark.parametrize(
-    ("f", "v", "epsilon"),
-    [(1, 1.1, 21.9), (10, 1.1, 3.65), (66, 1.1, 1.09), (100, 1.1, 0.85), (10, 1.5, 0.96)],
-)
-def test_interval_accountant_golden(f: int, v: float, epsilon: float) -> None:
-    cost = interval_epsilon(f, 0.01, v)
-    assert cost == pytest.approx(epsilon, abs=0.05 if f == 1 else 0.005)
-    assert make("dp-ucb-int", epsilon=cost * 1.000001, v=v).interval == f
-    assert make("dp-ucb-int", epsilon=cost * 0.999999, v=v).interval == f + 1
-
-
 # dp-ucb-int: when its indices change
 
 
-def test_refreshes_once_an_interval() -> None:
-    policy = make("dp-ucb-int", epsilon=4.0)
-    f = policy.interval
-    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
-    state, recorder = begin(params), Recorder(4)
-    order, pulls = [], [0, 0, 0]
-    for t in range(1, 201):
-        arm, phase = choose(params, state, t, None, recorder)
-        before, released = state.indices.copy(), len(recorder.tape)
-        learn(params, state, t, arm, float(arm == 1), phase, recorder)
-        order.append(arm)
-        pulls[arm] += 1
-        due = pulls[arm] % f == 0
-        assert len(recorder.tape) - released == due
-        if not due:
-            assert np.array_equal(state.indices, before)
-    assert order[: 3 * f] == [0, 1, 2] * f
-    assert f > 5
-
-
-def test_late_rewards_refresh_once_too() -> None:
-    policy = make("dp-ucb-int", epsilon=4.0)
-    f = policy.interval
-    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
-    state, recorder = begin(params), Recorder(4)
-    asked = [choose(params, state, t, None, recorder)[0] for t in range(1, 5 * f)]
-    assert np.ptp(np.bincount(asked)) <= 1  # nothing is known: all arms in turn
-    for t in reversed(range(1, 5 * f)):
-        learn(params, state, t, asked[t - 1], 1.0, 0, recorder)
-    assert len(recorder.tape) == 3
-    assert np.isfinite(state.indices).all()
-
-
 # private-ucb
-
-
-def test_noise_margin() -> None:
-    # (log T)^2 log(K T log T / 0.1) / epsilon at T = 10^6, K = 9, epsilon = 0.5
-    golden = 13.815510557964274**2 * math.log(9e7 * 13.815510557964274) / 0.5
-    policy = make("private-ucb", arms=9, epsilon=0.5, horizon=10**6)
-    assert policy.noise_margin == pytest.approx(golden, rel=1e-14)
-    split = make("private-ucb", arms=9, epsilon=0.5, horizon=10**6, split_epsilon=True)
-    assert split.noise_margin == pytest.approx(9 * golden, rel=1e-14)
-    assert make("private-ucb", horizon=1).noise_margin == 0.0
-
-
-def test_rewards_beyond_the_horizon_are_dropped() -> None:
-    policy = make("private-ucb", arms=2, horizon=5)
-    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
-    state, rng = begin(params), seeded(1)
-    for t in range(1, 101):
-        arm, phase = choose(params, state, t, None, rng)
-        learn(params, state, t, arm, 1.0, phase, rng)
-    assert state.tally.pulls.tolist() == state.trees.items.tolist() == [5, 5]
-    assert state.tally.asked.sum() == 100
-    world = bl.environment("bernoulli", means=MEANS[:2])
-    with pytest.raises(IncompatibleError, match="horizon = 5"):
-        bl.simulate(policy, world, horizon=6, repetitions=1, seed=0)
 
 
 # Bad input

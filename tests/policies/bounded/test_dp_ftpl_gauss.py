@@ -10,7 +10,6 @@ from scipy import stats
 
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
-from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.mechanisms.perturbed_index import (
     beta_index,
@@ -26,7 +25,6 @@ from balaclava.privacy.mechanisms.truncated_laplace import (
 )
 from balaclava.privacy.randomness import SystemRandomness, seeded
 from balaclava.testing.conformance import round_of
-from balaclava.theory.gaussian_index_regret import missed_best
 from tests.effort import looks
 
 MILLION = 10**6
@@ -104,28 +102,6 @@ def test_the_law_on_arrays_is_the_law_of_the_noise(epsilon, delta):
     assert float(law.ppf(0.95)) - 0.4 == pytest.approx(
         truncated_laplace_magnitude(0.9, 0.1, epsilon, delta)
     )
-
-
-def test_phases_of_gdp_elim_new():
-    def make(**given):
-        return bl.policy("gdp-elim-new", arms=9, epsilon=1.0, horizon=MILLION, **given)
-
-    assert 128 * make().constants().log_horizon == pytest.approx(1768.385351419427, rel=1e-14)
-    assert make(delta=0.01).first_phase == 1769
-    assert 8 * make().constants().noise_reach == pytest.approx(215.50299148294883, rel=1e-14)
-    t2, delta, e = 1e12, 0.01, math.e - 1
-    printed = math.log((t2 * e + t2 * delta) / (2 * e + t2 * delta))
-    assert make(delta=delta).constants().noise_reach == pytest.approx(printed, rel=1e-12)
-    assert make(delta=delta).constants().noise_delta == delta / 2
-    assert make(delta=delta, tight_delta=True).constants().noise_delta == delta
-    without = bl.policy("gdp-elim-new", arms=2, epsilon=0.0, delta=0.001, horizon=100)
-    assert 8 * without.constants().noise_reach == pytest.approx(8 * (1e4 - 2) / (1e4 * 0.001))
-    # the privacy term decides for a small epsilon, and costs half as much with the whole delta
-    pair = [
-        bl.policy("gdp-elim-new", arms=2, epsilon=0.0, delta=1e-4, horizon=9, tight_delta=tight)
-        for tight in (False, True)
-    ]
-    assert pair[0].first_phase == pytest.approx(2 * pair[1].first_phase, abs=1)
 
 
 @pytest.mark.parametrize("name", ["dp-ftpl-gauss", "dp-ftpl-beta"])
@@ -247,47 +223,6 @@ def test_without_noise_dp_ftpl_new_is_an_upper_confidence_bound():
         agent.tell(decision, reward)
         pulls[decision.arm] += 1
         sums[decision.arm] += reward
-
-
-def in_blocks(decisions, phase):
-    """Whether every three decisions are one of each arm, all of that phase."""
-    blocks = [decisions[i : i + 3] for i in range(0, len(decisions), 3)]
-    return all(sorted(block) == [(arm, phase) for arm in range(3)] for block in blocks)
-
-
-def test_gdp_elim_new_pulls_all_arms_until_it_commits():
-    policy = bl.policy("gdp-elim-new", arms=3, epsilon=1.0, delta=0.1, horizon=2000)
-    first, recorder = policy.first_phase, Recorder(5)
-    params, (begin, choose, learn, _) = policy.constants(), policy.kernels
-    state, decisions, answers, seen = begin(params), [], [0], 0
-    for t in range(1, 3 * first * 5 + 200):
-        arm, phase = choose(params, state, t, None, recorder)
-        decisions.append((arm, phase))
-        learn(params, state, t, arm, (0.1, 0.3, 0.5)[arm], phase, recorder)
-        fresh = recorder.tape[seen:]
-        seen += len(fresh)
-        answers.append(answers[-1] + sum(entry.terms is not None for entry in fresh))
-    assert in_blocks(decisions[: 3 * first], 1)
-    # a gap of 0.2 is under 2^-1, so a second phase follows; it is over 2^-2 only with luck
-    assert answers[3 * first - 1] == 0  # nothing is released before the phase is complete
-    assert answers[3 * first] == 3
-    for entry in recorder.tape:
-        if entry.terms is not None:  # the others are the order within a block
-            assert entry.terms.sensitivity == 1.0
-            assert entry.terms.delta == 0.05
-    second = math.ceil(max(128 * 4 * params.log_horizon, 16 * params.noise_reach))
-    start = 3 * first
-    assert in_blocks(decisions[start : start + 3 * second], 2)
-
-
-def test_gdp_elim_new_commits_for_ever():
-    policy = bl.policy("gdp-elim-new", arms=3, epsilon=1.0, horizon=500)
-    agent, first = policy.agent(seed=1), policy.first_phase
-    for t in range(3 * first + 300):
-        decision = agent.ask()
-        if t >= 3 * first:
-            assert (decision.arm, decision.phase) == (1, -1)
-        agent.tell(decision, reward=float(decision.arm == 1))
 
 
 @pytest.mark.parametrize(
@@ -448,62 +383,3 @@ def test_agrees_with_an_independent_implementation(name, epsilon, delta):
     error = math.sqrt((ours.var() + other.var()) / repetitions)
     assert error > 0  # the noise has a say
     assert abs(ours.mean() - other.mean()) < 4 * error
-
-
-def test_phases_compile_to_what_they_say():
-    """Through several phases and a commitment, which the short runs of the contract never see."""
-    horizon = 14_000
-    policy = bl.policy("gdp-elim-new", arms=2, epsilon=1.0, delta=0.01, horizon=horizon)
-    world = bl.environment("bernoulli", means=[0.3, 0.65])
-    results = bl.simulate(policy, world, horizon=horizon, repetitions=1, seed=2, workers=1)
-    params, kernels, prepare = policy.constants(), policy.kernels, policy.prepare()
-    rng, draws, state = seeded(2, 0, 0), seeded(2, 0, 1), kernels.begin(params)
-    pulls, phases = [0, 0], set()
-    for t in range(1, horizon + 1):
-        arm, phase = kernels.choose(params, state, t, None, rng)
-        reward = prepare(params, world.draw(world.constants(), t, arm, draws))
-        kernels.learn(params, state, t, arm, reward, phase, rng)
-        pulls[arm] += 1
-        phases.add(int(phase))
-    assert results.pulls("gdp-elim-new")[0].tolist() == pulls
-    assert phases == {1, 2, -1}
-
-
-@pytest.mark.parametrize("lam", [0.05, 0.2])
-@pytest.mark.parametrize("mean", [0.3, 0.9])
-def test_what_the_best_arm_costs_gaussian_indices(mean: float, lam: float) -> None:
-    """E[1/p - 1] of Theorem 11, summed exactly for Bernoulli arms, is below the closed form."""
-    first, total = 4, 0.0
-    for n in range(first, 400):
-        s = np.arange(n + 1)
-        p = stats.norm.sf((mean - lam - s / n) * math.sqrt(n / 2))
-        total += float(stats.binom.pmf(s, n, mean) @ (1 / p - 1))
-    assert 0 < total < missed_best(lam, first) - missed_best(lam, 400)
-
-
-def test_the_bound_of_gaussian_indices_holds_and_says_something() -> None:
-    world, T = bl.environment("bernoulli", means=[0.9, 0.2]), 10_000
-    policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
-    bound = policy.regret_bound(world, T)
-    assert bound < 0.2 * T * 0.7  # below what play at random costs, by far
-    regret = bl.simulate(policy, world, horizon=T, repetitions=50, seed=1).final_regret(policy.name)
-    assert 0 < regret.mean() < bound
-    assert policy.regret_bound(bl.environment("bernoulli", means=[0.5, 0.5]), T) == 0.0
-    assert policy.regret_bound(bl.environment("gaussian", means=[0.5, 0.4]), T) is None
-
-
-def test_the_bound_of_dp_se_by_hand() -> None:
-    world, T = bl.environment("bernoulli", means=[0.75, 0.25, 0.5]), 10**6
-    policy = bl.policy("dp-se", arms=3, epsilon=1.0, horizon=T)
-    log = [math.log(8 * 3 * e**2 * T) for e in (1, 2)]
-    lengths = [math.ceil(32 * log[e - 1] * 4**e + 1) for e in (1, 2)]
-    pulls = lengths[0] * 0.5 + sum(lengths) * 0.25  # gaps of 1/2 and 1/4
-    assert policy.regret_bound(world, T) == pytest.approx(pulls + math.pi**2 / 12 * 0.5)
-    assert (
-        bl.policy("dp-se", arms=3, epsilon=1.0, horizon=T, radius_scale=0.5).regret_bound(world, T)
-        is None
-    )
-    regret = bl.simulate(policy, world, horizon=50_000, repetitions=20, seed=1).final_regret(
-        "dp-se"
-    )
-    assert 0 < regret.max() < policy.regret_bound(world, 50_000)

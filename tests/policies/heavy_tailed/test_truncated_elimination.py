@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
-from balaclava.authoring import Epsilon
 from balaclava.environments.hard_instances import hard_arms, hard_local_arms, hard_pair
-from balaclava.errors import DecisionError, MomentWarning, ParameterError, RewardError
+from balaclava.errors import MomentWarning, ParameterError
 from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
-from balaclava.policies.local_policies import LocalRealPolicy
 from balaclava.policies.theorem_conditions import moments_hold
-from balaclava.privacy.device_report import truncated_report
-from balaclava.privacy.mechanisms.counters import tree_levels
-from balaclava.privacy.mechanisms.laplace import laplace_report
 from balaclava.privacy.mechanisms.truncation import exact_step, truncated, truncated_onto
 from balaclava.simulation.moment_warnings import warn_of_moments
-from balaclava.testing.conformance import interpreted_arms, played
+from balaclava.testing.conformance import played
 from balaclava.theory.truncation_radius import central_moment_bound, raw_moment_bound
 
 NAMES = ["dpr-ucb", "dpr-se", "ldpr-se"]
@@ -45,14 +37,6 @@ def test_moment_of_the_paper() -> None:
     for v, u in ((0.5, 5.594637409335428), (0.9, U)):
         world = bl.environment("pareto", means=S1, shape=1.05 + v)
         assert world.moment(1 + v) == pytest.approx(u, rel=1e-13)
-
-
-def test_golden_levels_of_dpr_ucb() -> None:
-    policy = make("dpr-ucb")
-    assert policy.level(1) == pytest.approx(0.3793536258270509, rel=1e-14)
-    assert policy.level(1000) == pytest.approx(14.38770775492968, rel=1e-14)
-    state = policy.kernels.begin(policy.constants())
-    assert state.trees.exact.shape == (5, 20)
 
 
 @pytest.mark.parametrize(
@@ -150,15 +134,6 @@ def releases(policy: bl.Policy, rounds: int, reward: float = 0.0) -> list[Any]:
     return [entry for entry in recorder.tape if entry.terms is not None]
 
 
-def test_a_node_has_the_noise_of_its_last_item() -> None:
-    policy = make("dpr-ucb", arms=1, horizon=100)
-    found = [entry.terms for entry in releases(policy, 100)]
-    assert len(found) == 100
-    for n, terms in enumerate(found, start=1):
-        assert terms.sensitivity == pytest.approx(2 * policy.level(n), rel=1e-14)
-        assert terms.epsilon == 1 / tree_levels(100)
-
-
 def test_rewards_beyond_the_level_count_as_0() -> None:
     policy = make("dpr-ucb", arms=1, horizon=100)
     reward = policy.level(50)
@@ -205,13 +180,6 @@ def test_without_noise_the_best_arm_wins(name: str) -> None:
         assert policy.first_epoch > 10**7
     else:
         assert np.bincount(last[-500:], minlength=3).argmax() == 1
-
-
-def test_ldpr_se_finds_the_best_arm() -> None:
-    policy = make("ldpr-se", arms=3, epsilon=5.0, moment_bound=4.0, radius_scale=0.08)
-    world = bl.environment("gaussian", means=MEANS)
-    pulls = bl.simulate(policy, world, horizon=10**6, repetitions=5, seed=1).pulls("ldpr-se")
-    assert (pulls.argmax(axis=1) == 2).all()  # seeds are fixed
 
 
 def by_hand(name: str, p: bl.Policy, horizon: int, rng: np.random.Generator) -> np.ndarray:
@@ -300,23 +268,6 @@ def test_regret_agrees_with_the_listing(name: str, scale: float, epsilon: float,
     assert abs(ours.mean() - theirs.mean()) <= 4 * error
 
 
-def test_dpr_ucb_without_noise_is_the_listing_to_the_last_decision() -> None:
-    rewards = np.random.default_rng(4).normal(MEANS, size=(300, 3))
-    policy = make("dpr-ucb", arms=3, epsilon=1e12, horizon=300, radius_scale=0.01)
-    found = interpreted_arms(policy, bl.environment("table", rewards=rewards), 0)
-    n, total, log = np.zeros(3), np.zeros(3), math.log(300)
-    for t, arm in enumerate(found, start=1):
-        expected = t - 1
-        if t > 3:
-            bonus = (math.log(2 * t**4) * log ** (1.5 + 1 / 0.9) / n) ** (0.9 / 1.9)
-            expected = (total / n + 0.18 * U ** (1 / 1.9) * bonus).argmax()
-        assert arm == expected
-        n[arm] += 1
-        x = rewards[t - 1, arm]
-        total[arm] += x if abs(x) <= (U * n[arm] / log**1.5) ** (1 / 1.9) else 0.0
-    assert n.min() > 3
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_bad_parameters(name: str) -> None:
     for parameter, values in {
@@ -339,14 +290,6 @@ def test_bad_parameters(name: str) -> None:
 # Privacy
 
 
-def test_the_tree_of_an_arm_has_the_whole_epsilon() -> None:
-    policy = make("dpr-ucb", arms=2, horizon=63, moment_bound=2.0, epsilon=0.7, radius_scale=0.01)
-    audit = audit_by_replay(policy, policy.guarantee, rounds=63, pairs=300, seed=1)
-    assert audit.verdict == "consistent", str(audit)
-    assert 0.5 < audit.declared <= 0.7 * (1 + 1e-9)  # six levels, all of which the first is in
-    assert 0.0 < audit.epsilon <= audit.declared  # later nodes are made for larger rewards
-
-
 @pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", NAMES)
@@ -360,142 +303,11 @@ def test_audit(name: str) -> None:
         assert report.epsilon_lower > 0.7
 
 
-def test_a_report_on_the_device() -> None:
-    policy = make("ldpr-se", arms=2, epsilon=1e6, horizon=1000)
-    agent = policy.agent()
-    decision = agent.ask()
-    level = agent.report_level(decision)
-    assert level == pytest.approx(
-        ldpr_se.truncation_level(policy.constants(), 2, 1, policy.first_epoch)
-    )
-    for reward, kept in ((0.3, 0.3), (-0.9 * level, -0.9 * level), (1.01 * level, 0.0)):
-        assert policy.report(reward, level) == pytest.approx(kept, abs=1e-4 * level)
-        assert truncated_report(reward, level=level, epsilon=1e6) == pytest.approx(
-            kept, abs=1e-4 * level
-        )
-    agent.tell_report(decision, policy.report(0.3, level))
-    with pytest.raises(DecisionError):
-        agent.report_level(decision)
-    with pytest.raises(ParameterError, match=r"level is missing.*agent\.report_level"):
-        policy.report(0.3)
-    other = make("dpr-se").agent()
-    asked = other.ask()
-    with pytest.raises(RewardError, match="use tell"):
-        other.report_level(asked)
-
-
-@pytest.mark.parametrize("level", [0.0, -1.0, math.inf, math.nan, "1", None, True, 1e-300, 1e300])
-def test_levels_that_are_refused(level: Any) -> None:
-    with pytest.raises(ParameterError, match="level"):
-        truncated_report(0.5, level=level, epsilon=1.0)
-    if level is not None:
-        with pytest.raises(ParameterError, match="level"):
-            make("ldpr-se").report(0.5, level)
-
-
-def test_a_report_does_not_repeat_a_reward() -> None:
-    for bad in (math.nan, math.inf, "0.7310585", None, 10**400):
-        with pytest.raises(RewardError) as error:
-            truncated_report(bad, level=1.0, epsilon=1.0)
-        assert "7310585" not in str(error.value)
-    for epsilon in (0.0, -1.0, math.inf, math.nan, "1"):
-        with pytest.raises(ParameterError, match="epsilon"):
-            truncated_report(0.5, level=1.0, epsilon=epsilon)  # type: ignore[arg-type]
-
-
-@pytest.mark.statistical
-def test_the_law_of_a_report() -> None:
-    """The mean of |noise| is its scale 2B/epsilon; 5 standard errors, once in a million."""
-    noise = np.abs([truncated_report(-1e9, level=0.5, epsilon=2.0) for _ in range(4_000)])
-    assert noise.mean() == pytest.approx(0.5, abs=5 * 0.5 / math.sqrt(noise.size))
-
-
-def test_a_device_needs_little() -> None:
-    code = (
-        "import sys, balaclava.privacy.device_report as r; "
-        "print(sorted(m for m in ('numba', 'scipy', 'opendp', 'pyarrow', "
-        " 'matplotlib', 'balaclava.policies.base') if m in sys.modules))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-
-
-def test_the_server_learns_from_reports_alone() -> None:
-    policy = make("ldpr-se", arms=2, epsilon=2.0, horizon=1000, moment_bound=4.0, radius_scale=0.02)
-    agent, phases = policy.agent(), set()
-    for _ in range(600):
-        decision = agent.ask()
-        phases.add(decision.phase)
-        report = policy.report(3.0 if decision.arm == 1 else -3.0, agent.report_level(decision))
-        agent.tell_report(decision, report)
-    assert max(phases) >= 1
-    assert -1 in phases  # an arm was dropped; the other is played for ever
-
-
-@bl.kernel
-def careless_report(params: Any, reward: float, level: float, rng: Any) -> float:
-    return laplace_report(rng, truncated(reward, level), 2.0, params.epsilon)
-
-
-class Careless(LocalRealPolicy):
-    """Private at level 1, and at no larger one."""
-
-    name = "careless"
-    report_kernel = staticmethod(careless_report)
-    kernels: ClassVar = bl.Kernels(*bl.policy("ucb1", arms=2).kernels)
-    epsilon: Epsilon
-
-
-def test_the_audit_tries_other_levels() -> None:
-    policy = Careless(arms=2, epsilon=1.0)
-    audit = audit_by_replay(policy, policy.guarantee, rounds=20, pairs=10, seed=1)
-    assert audit.verdict == "unproved"
-    assert "report" in audit.fault
-
-
 # Regret bounds
 
 
 def points(*values: float) -> bl.Environment:
     return bl.environment("two-point", values=values, probabilities=np.ones(len(values)))
-
-
-@pytest.mark.parametrize("order", [1.01, 1.5, 2.0])
-def test_the_error_of_dpr_ucb_is_below_its_bonus(order: float) -> None:
-    # At every number of levels: within one the error falls with log T, but for the rounding, which
-    # grows with T; at both ends it is below 18.
-    for levels in range(7, 56):
-        for horizon in (max(2**levels, 100), 2 ** (levels + 1) - 1):
-            assert make("dpr-ucb", horizon=horizon, moment_order=order).error < 18
-    assert make("dpr-ucb", horizon=10, moment_order=1.01).error > 18
-
-
-def test_the_error_of_dpr_ucb_by_simulation() -> None:
-    """Private means of 64 heavy-tailed rewards are rarely further off than `error` says.
-
-    At t = 64 each side may fail with probability 64^-4; none of 4,000 runs does.
-    """
-    order, T, n, t = 1.5, 1024, 64, 64
-    world = bl.environment("pareto", means=[1.0], shape=1.55)
-    policy = make("dpr-ucb", arms=1, horizon=T, moment_order=order, moment_bound=world.moment(1.5))
-    rng, L = np.random.default_rng(3), tree_levels(T)
-    x = world.least[0] * np.exp(rng.standard_exponential((4_000, n)) / 1.55)
-    B = np.array([policy.level(i) for i in range(1, n + 1)])
-    mean = (np.where(x <= B, x, 0.0).sum(axis=1) + rng.laplace(0, 2 * B[-1] * L, 4_000)) / n
-    unit = policy.constants().bonus / 18 * (math.log(2 * t**4) / n) ** (0.5 / 1.5)
-    assert np.abs(mean - 1.0).max() < policy.error * unit
-
-
-def test_regret_bound_of_dpr_ucb_by_hand() -> None:
-    world, T = points(0.0, 0.5, 1.0), 10**9
-    common = {"arms": 3, "horizon": T, "moment_order": 2.0, "moment_bound": 1.0}
-    policy = make("dpr-ucb", radius_scale=0.25, **common)
-    log = math.log(T)
-    pulls = 9**2 * math.log(2 * float(T) ** 4) * log**2.5 / np.array([1.0, 0.25]) + 2
-    assert (pulls.sum()) < T
-    expected = pulls[0] * 1.0 + pulls[1] * 0.5
-    assert policy.regret_bound(world, T) == pytest.approx(expected, rel=1e-9)
-    assert policy.regret_bound(world, 2 * T) is None  # made for T rounds
 
 
 @pytest.mark.parametrize(
@@ -557,29 +369,6 @@ def test_pulls_are_below_the_closed_forms(v: float) -> None:
         ell = math.log(8 * K * tau**2 * T)
         closed = 16 / 15 * u ** (2 / v) * (0.2 * 56 / gap) ** (2 * a) * ell / 0.25 + tau * (ell + 1)
         assert closed / 2000 < total <= closed
-
-
-@pytest.mark.parametrize("v", [0.5, 1.0])
-def test_the_printed_bound_of_ldpr_se_is_false(v: float) -> None:
-    """No constant makes Theorem 7 true of the policy, nor of any locally private one."""
-
-    def pulls(gap: float) -> float:
-        common = {"moment_order": 1 + v, "moment_bound": 1.0, "radius_scale": 0.05}
-        policy = make("ldpr-se", arms=2, **common)
-        params, tau = policy.constants(), math.ceil(math.log2(1 / gap))
-        return float(sum(ldpr_se.epoch_length(params, 2, i) for i in range(1, tau + 1)))
-
-    def printed(gap: float) -> float:
-        return gap ** (-1 / v)
-
-    gaps = [2.0**-3, 2.0**-5]
-    regret = [gap * pulls(gap) for gap in gaps]
-    growth = math.log(regret[1] / regret[0]) / math.log(gaps[0] / gaps[1])
-    assert growth == pytest.approx((2 + v) / v, rel=0.03)
-    assert growth > 2 / v
-    common = {"moment_order": 1 + v, "horizon": 10**18, "epsilon": 1.0}
-    below = [bl.bounds.local_pair(gap, **common) / printed(gap) for gap in (1e-1, 1e-2, 1e-3)]
-    assert below[2] > 10 * below[1] > 100 * below[0]
 
 
 # Lower bounds and hard instances
@@ -760,37 +549,6 @@ def test_theory_lines() -> None:
     assert curve.get_ydata()[-1] == expected
     assert (np.diff(curve.get_ydata()) > 0).all()
     assert len(results.plot().axes[0].lines) == 2
-
-
-def test_dpr_ucb_learns_whatever_horizon_is_declared() -> None:
-    """Its pulls of a worse arm grow as (log T)^(1.5 + 1/v), its sums do not get coarser.
-
-    Fixed seed. Play at random has a regret of 8,000; a grid that grows with the horizon gives that.
-    """
-    world = bl.environment("pareto", means=[0.9, 0.1], shape=1.95)
-    regrets = [
-        bl.simulate(
-            make(
-                "dpr-ucb",
-                arms=2,
-                epsilon=50.0,
-                horizon=declared,
-                moment_order=1.9,
-                moment_bound=world.moment(1.9),
-                radius_scale=0.0003,
-            ),
-            world,
-            horizon=20_000,
-            repetitions=20,
-            seed=1,
-        )
-        .final_regret("dpr-ucb")
-        .mean()
-        for declared in (20_000, 10**12)
-    ]
-    logs = math.log(10**12) / math.log(20_000)
-    assert regrets[1] < regrets[0] * logs ** (1.5 + 1 / 0.9) * 1.5
-    assert regrets[1] < 800
 
 
 @pytest.mark.parametrize("name", ["dpr-ucb", "dpr-se", "ldpr-se"])
