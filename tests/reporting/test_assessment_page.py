@@ -81,7 +81,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.invoke(main, ["assessment", "--init"]).exit_code == 0
     again = run.invoke(main, ["assessment", "--init"])
     assert again.exit_code == 2
-    assert "is there already" in again.output
+    assert "exists already" in again.output
     short = assessment_template().replace("2000", "300").replace("= 200", "= 20")
     Path("assessment.toml").write_text(short, encoding="utf-8")
     answer = run.invoke(main, ["report", "--assessment", "assessment.toml", "--no-audit"])

@@ -158,7 +158,7 @@ def test_command(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     answer = CliRunner().invoke(main, ["report", str(tmp_path / "empty")])
     assert answer.exit_code == 2
-    assert "holds no sweep" in answer.output
+    assert "does not contain a sweep" in answer.output
 
 
 def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Model = Literal["none", "central", "local"]
 Scope = Literal["none", "decision", "trajectory", "report"]
 
+AT_MOST_TWICE = "at most twice this"  # in `explain`; pages explain it in a footnote
 NEIGHBOURS = "reward streams that differ in one time step's reward"
 
 NEIGHBOURS_IN_TIME = (
@@ -303,7 +304,7 @@ class Guarantee:
         lines = ["It also holds on average over rewards drawn at random, which is weaker."]
         if self.delta == 0:
             lines.append(
-                f"A single decision, given those before it, reveals at most twice this, "
+                f"A single decision, given those before it, reveals {AT_MOST_TWICE}, "
                 f"ε={rounded_up(2 * self.epsilon)}."
             )
         lines.append("The operator sees the rewards and must be trusted with them.")

@@ -9,6 +9,7 @@ import numpy as np
 import balaclava
 from balaclava._core.html_templates import render_template
 from balaclava._core.number_format import rounded_up, significant
+from balaclava.privacy.guarantee import AT_MOST_TWICE
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
 from balaclava.reporting.nist_levels import nist_levels
 from balaclava.reporting.quick_audits import AuditSummary
@@ -71,6 +72,7 @@ def assessment_page(
         good=good,
         facts=_facts(given),
         explanation=stated.explain(),
+        at_most_twice=AT_MOST_TWICE,
         epsilon=rounded_up(stated.epsilon),
         levels=nist_levels(given.policy, given.rewards_per_person, audit, given.reward_guarantee),
         results=results,

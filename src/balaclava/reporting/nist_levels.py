@@ -91,8 +91,8 @@ def _unit(guarantee: Guarantee, count: int | None) -> NistLevel:
         return NistLevel(
             "unit",
             "Unit of privacy",
-            f"Protected from each other: {guarantee.neighbours}. No guarantee covers a person: "
-            "rewards came without one, so any number of them may belong to the same person.",
+            f"These look alike to an observer: {guarantee.neighbours}. No guarantee covers a "
+            "person: rewards came without one, so any number may belong to the same person.",
             "The software counted rewards, not people: it does not know who gives them.",
             {"cap": "How many rewards may one person give, and who counts them?", **linked},
         )
@@ -105,8 +105,8 @@ def _unit(guarantee: Guarantee, count: int | None) -> NistLevel:
     return NistLevel(
         "unit",
         "Unit of privacy",
-        "The unit is one reward, an event, not a person's whole history. Protected from each "
-        f"other: {guarantee.neighbours}. {person}",
+        "The unit is one reward, an event, not a person's whole history. These look alike to an "
+        f"observer: {guarantee.neighbours}. {person}",
         "Group privacy: epsilon is multiplied by the number of rewards, delta by a little more. "
         "The software counts rewards, not people: it cannot see who gives them.",
         {"cap": f"How do you ensure that no person gives more than {count}?", **linked},

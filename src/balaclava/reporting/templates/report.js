@@ -83,7 +83,7 @@
     item.addEventListener("pointerleave", () => highlight(figure, null));
   }
 
-  // Print every <details> open.
+  // Open every details element before printing.
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
   });
