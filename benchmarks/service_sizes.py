@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from balaclava.service.store.schema import OPEN, REWARDED
-from balaclava.service.store.sql import COUNT_PERSON, DECISIONS, SNAPSHOTS, execute_many
+from balaclava.service.store.sql import DECISIONS, SNAPSHOTS, UPSERT_PERSON, execute_many
 from balaclava.service.store.storage import Storage
 from service import EXPERIMENT, Server, cpu_of, memory_of, running, say
 
@@ -74,7 +74,7 @@ def fill(database: str, decisions: int, still_open: int) -> str:
             for number in range(start, min(start + AT_ONCE, decisions))
         ]
         with storage.writing() as connection:
-            DECISIONS.add(connection, rows)
+            DECISIONS.insert(connection, rows)
     with storage.writing() as connection:
         _fill_the_rest(connection, decisions, still_open, now)
     storage.close()
@@ -82,7 +82,7 @@ def fill(database: str, decisions: int, still_open: int) -> str:
 
 
 def _fill_the_rest(connection: Connection, decisions: int, still_open: int, now: float) -> None:
-    execute_many(connection, COUNT_PERSON, [(1, f"{n:064d}", 3) for n in range(decisions // 10)])
+    execute_many(connection, UPSERT_PERSON, [(1, f"{n:064d}", 3) for n in range(decisions // 10)])
     shown = {"counts": [1, 1, 1, 1], "means": [0.1, 0.1, 0.9, 0.1], "low": [0.0] * 4}
     content = json.dumps(shown | {"high": [1.0] * 4})
     snapshots_taken = [
@@ -94,7 +94,7 @@ def _fill_the_rest(connection: Connection, decisions: int, still_open: int, now:
         }
         for n in range(PICTURES)
     ]
-    SNAPSHOTS.add(connection, snapshots_taken)
+    SNAPSHOTS.insert(connection, snapshots_taken)
     counters = json.loads(connection.execute(text("SELECT books FROM experiments")).scalar_one())
     counters |= {"rounds": decisions, "over": decisions - still_open, "time": now}
     counters["decisions"] = counters["learning"] = [decisions // 4] * 4

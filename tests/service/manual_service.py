@@ -15,9 +15,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from balaclava.service.engine import served_experiment as experiments
-from balaclava.service.engine.clock import Clock
 from balaclava.service.engine.jobs import WriteJob
 from balaclava.service.engine.unit_of_work import UnitOfWork
+from balaclava.service.engine.writer import Clock
 from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
 

@@ -95,7 +95,7 @@ def test_an_experiment_that_a_backup_has_lost_is_charged_when_made_again(
         assert service.ledger.budgets()["us"].spent_epsilon == spent  # nothing ran again yet
         service.close()
     service = open_service()
-    with pytest.raises(Problem, match="does not fit"):
+    with pytest.raises(Problem, match="too small"):
         create(service, population="us")
 
 
@@ -113,9 +113,9 @@ def test_a_ledger_that_forgot_is_refused(open_service: Opener, tmp_path: Path, f
         (tmp_path / "ledger.db").unlink()
     else:
         put_back()
-    with pytest.raises(StartError, match="ledger does not know"):
+    with pytest.raises(StartError, match="ledger is behind"):
         open_service()
-    with pytest.raises(StartError, match="ledger does not know"):
+    with pytest.raises(StartError, match="ledger is behind"):
         open_service(restored=True)
 
 
@@ -124,7 +124,7 @@ def test_another_key_and_a_lost_one_are_refused(open_service: Opener, tmp_path: 
     key = (tmp_path / "key").read_bytes()
     assert (os.stat(tmp_path / "key").st_mode & 0o777, len(key)) == (0o600, 32)
     assert os.stat(tmp_path / "service.db").st_mode & 0o777 == 0o600
-    for content, reason in ((b"o" * 32, "is not the one"), (b"", "32 bytes"), (None, "put back")):
+    for content, reason in ((b"o" * 32, "does not match"), (b"", "32 bytes"), (None, "restore")):
         (tmp_path / "key").unlink(missing_ok=True)
         if content is not None:
             (tmp_path / "key").write_bytes(content)
@@ -141,14 +141,14 @@ def test_one_file_under_two_names(open_service: Opener, tmp_path: Path) -> None:
     for name in (str(tmp_path / "link.db"), f"sqlite:///{tmp_path / 'service.db'}"):
         with pytest.raises(StartError, match="in use by another process"):
             open_service(name)
-    with pytest.raises(StartError, match="give a path"):
+    with pytest.raises(StartError, match="give a file path"):
         open_service(f"sqlite:///file:{tmp_path / 'service.db'}?uri=true")
 
 
 def test_a_ledger_lies_outside_the_database(open_service: Opener, database: str) -> None:
-    with pytest.raises(StartError, match="outside the database"):
+    with pytest.raises(StartError, match="must not share"):
         open_service(database, ledger=database)
-    with pytest.raises(StartError, match="one writer"):
+    with pytest.raises(StartError, match="takes one worker"):
         ServerSettings(database="sqlite:///service.db", workers=2).checked()
 
 

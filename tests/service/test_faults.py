@@ -35,7 +35,7 @@ from balaclava.service.http.server import ServerSettings, serve
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.service import Service
 from balaclava.service.store.storage import make_engine
-from tests.service import process
+from tests.service import server_process
 from tests.service.conftest import postgres_process
 from tests.service.manual_service import SHOP, ManualService
 from tests.service.server_process import DEFINITIONS, Load, Server, keyless_settings
@@ -152,12 +152,12 @@ def test_a_file_that_cannot_be_written_says_so(open_service: Opener, tmp_path: P
     os.chmod(folder, 0o777)
     for file in folder.iterdir():
         os.chmod(file, 0o666 if file.suffix == ".lock" else 0o444)
-    answers = process._PROCESSES.Queue()
-    other = process._PROCESSES.Process(
+    answers = server_process._PROCESSES.Queue()
+    other = server_process._PROCESSES.Process(
         target=_open_as_nobody, args=(str(folder / "service.db"), answers)
     )
     other.start()
-    assert "cannot be written" in answers.get(timeout=60)
+    assert "cannot write" in answers.get(timeout=60)
     other.join()
     shutil.rmtree(folder)
 
@@ -187,7 +187,7 @@ def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any)
     assert (len(futures), set(refusals)) == (50, {(503, 1)})
     monkeypatch.setattr("balaclava.service.service.ANSWER_SECONDS", 0.05)
     monkeypatch.setattr(writer, "MOST_WAITING", 51)
-    with pytest.raises(Problem, match="took too long") as late:
+    with pytest.raises(Problem, match="timeout of the database") as late:
         asyncio.run(service.decide("shop", 1, None, None))
     assert (late.value.status, late.value.retry_after) == (503, 5)
     release.set()

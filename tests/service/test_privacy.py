@@ -20,7 +20,7 @@ from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.auditing.two_sample_bounds import epsilon_lower
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.engine import unit_of_work
-from balaclava.service.engine.clock import Clock
+from balaclava.service.engine.writer import Clock
 from balaclava.service.http.app import create_app
 from balaclava.service.http.server import ServerSettings
 from tests.service.manual_service import SHOP, ManualService, metrics, plain
@@ -148,7 +148,7 @@ def test_a_reward_that_never_came_looks_alike(
     manual_services: Callable[..., ManualService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction ends two windows here: those of rewards must not get ahead with it."""
-    monkeypatch.setattr(unit_of_work, "_DUE_AT_ONCE", 2)
+    monkeypatch.setattr(unit_of_work, "_MOST_CLOSED", 2)
     check(manual_services, "dp-imed", "it never came", 7)
 
 

@@ -1,1 +1,1 @@
-"""Private decisions over HTTP: storage, a writer, endpoints and a dashboard."""
+"""The decision service: private decisions over HTTP, with a dashboard."""

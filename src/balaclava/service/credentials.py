@@ -1,4 +1,4 @@
-"""What is secret: API keys, sessions, and the key under which persons are stored."""
+"""API keys, dashboard sessions, and the secret key for digests of persons."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from balaclava.service.problems import StartError
 
 Role = Literal["decide", "read", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
-_SESSION_SECONDS = 12 * 3600
+_SESSION_SECONDS = 12 * 3600  # a working day
 _DECISION_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class ApiKey(NamedTuple):
-    """Who speaks to the service. The key itself is shown once and kept nowhere."""
+    """An API key as the service knows it: without the key itself."""
 
     id: str
     role: Role
@@ -35,18 +35,18 @@ def new_key() -> str:
 
 
 def key_digest(text: str) -> str:
-    """What is stored of a key. It is random and long: a plain digest cannot be searched."""
+    """The stored digest of a key. A key has 256 random bits: it needs no salt."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def new_decision_ids(count: int) -> list[str]:
-    """22 characters each, URL-safe: 132 random bits, drawn and written for all of them at once."""
+    """Draw ids of 22 URL-safe characters (132 random bits), all at once for speed."""
     text = base64.urlsafe_b64encode(secrets.token_bytes(18 * count)).decode()
     return [text[start : start + 22] for start in range(0, 24 * count, 24)]
 
 
 def _write_key(path: Path) -> None:
-    """All of it or nothing, and never over one that another process has just written."""
+    """Write a new secret key atomically, and never over an existing one."""
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -60,46 +60,46 @@ def _write_key(path: Path) -> None:
 
 
 def is_decision_id(text: str) -> bool:
-    """Whether it could be one."""
+    """Whether a string has the form of a decision id."""
     return _DECISION_ID.fullmatch(text) is not None
 
 
 class Vault:
-    """The key that lies outside the database: digests of persons, signatures of sessions."""
+    """The secret key outside the database: digests of persons, signatures of sessions."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     @classmethod
     def open(cls, path: Path, *, new: bool = True) -> Vault:
-        """The key in a file; made, for its owner alone, if there is none and one may be `new`."""
+        """Read the key from a file, or create one that only its owner can read, if `new`."""
         try:
             if new and not path.exists():
                 _write_key(path)
             key = path.read_bytes()
         except OSError as error:
             raise StartError(
-                f"the secret key {path} cannot be used: {error.strerror}; put back the one that "
-                "belongs to the database"
+                f"cannot use the secret key {path}: {error.strerror}; restore the key that belongs "
+                "to the database"
             ) from None
         if len(key) != 32:
             raise StartError(
-                f"{path} is not a key of 32 bytes; put back the one that belongs to the database"
+                f"{path} does not contain a key of 32 bytes; restore the key of this database"
             )
         return cls(key)
 
     def digest(self, purpose: str, text: str) -> str:
-        """HMAC-SHA256 under the key; another purpose gives another digest."""
+        """HMAC-SHA256 under the key, separate for each purpose."""
         message = purpose.encode() + b"\0" + text.encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, message, "sha256").hex()
 
     def sign_session(self, key_id: str) -> str:
-        """A session of a key, for a cookie."""
+        """Sign a session of an API key, for a cookie."""
         content = f"{key_id}.{int(time.time()) + _SESSION_SECONDS}.{secrets.token_urlsafe(8)}"
         return f"{content}.{self.digest('session', content)}"
 
     def read_session(self, text: str) -> str | None:
-        """The id of the key whose session it is; None if it is none, or is over."""
+        """The id of a session's API key; None if it is invalid or expired."""
         content, _, signature = text.rpartition(".")
         if not hmac.compare_digest(
             self.digest("session", content).encode(), signature.encode("utf-8", "surrogatepass")
@@ -109,5 +109,5 @@ class Vault:
         return key_id if int(until) > time.time() else None
 
     def csrf_token(self, session: str) -> str:
-        """What the forms of a session carry."""
+        """The CSRF token of a session's forms."""
         return self.digest("csrf", session)

@@ -1,11 +1,10 @@
-"""`balaclava serve --demo`: a throw-away service, and made-up visitors who use it over HTTP.
+"""`balaclava serve --demo`: a temporary service with simulated visitors over HTTP.
 
-Everything is real but the visitors: the server, its database on the disk, the client, the noise.
-Each visitor sees one of four pages, and some of them buy. Purchases are reported seconds later, and
-one in ten is lost on the way; a visitor of whom nothing is heard in time counts as having bought
-nothing. One visitor in five gets any page: dp-imed by itself soon stops showing weak pages, and of
-a page that is not shown it cannot be told how much worse it is. So a winner is named within a
-minute or so.
+The server, its database, the client and the noise are real. Each visitor sees one of four pages,
+and some buy. Purchases are reported seconds later, and one in ten reports is lost; a visitor
+without a report counts as no purchase. One visitor in five gets a random page: dp-imed alone would
+soon stop choosing weak pages, and could not tell how much worse they are. The service names a
+winner within a minute or so.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from balaclava.service.http.middleware import is_loopback
 from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
 
 NAME = "landing-page"
-PURCHASES = {"plain": 0.1, "photo": 0.15, "video": 0.2, "map": 0.6}  # the share who buy
+PURCHASES = {"plain": 0.1, "photo": 0.15, "video": 0.2, "map": 0.6}  # share of visitors that buy
 POLICY, PARAMETERS = "dp-imed", {"epsilon": 1.0, "explore": 0.2}
-WINDOW = 2.0  # seconds that a purchase may take to be reported
-VISITORS = 100  # a second, at most
-AT_ONCE = 20  # visitors who wait for their page
-LATE, LOST = 0.5, 0.1  # mean seconds until a purchase is reported; the share that never is
+WINDOW = 2.0  # seconds in which a purchase may be reported
+VISITORS = 100  # per second, at most
+CONCURRENT_VISITORS = 20
+LATE, LOST = 0.5, 0.1  # mean delay of a report in seconds; share of lost reports
 
 
 def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve a database that is removed at the end, with visitors, until stopped."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it is removed then, too
+    """Serve a temporary database to simulated visitors, until stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to remove the files then, too
     with tempfile.TemporaryDirectory(prefix="balaclava-demo-") as folder:
         database = str(Path(folder) / "demo.db")
         settings = ServerSettings(
@@ -53,7 +52,7 @@ def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
             say(f"balaclava serves a demo at {address}/ : open it in a browser")
             if key is not None:
                 say(f"admin key: {key}")
-            say("Four pages, made-up visitors; Ctrl-C ends it and removes its files.\n")
+            say("Four pages, simulated visitors; Ctrl-C stops it and removes its files.\n")
             visitors = Visitors(address, key, say)
             visitors.start()
             try:
@@ -66,24 +65,24 @@ def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
 
 
 class Visitors(threading.Thread):
-    """People who come, look and perhaps buy, until they are stopped."""
+    """A thread of simulated visitors."""
 
     def __init__(self, address: str, key: str | None, say: Callable[[str], None]) -> None:
         super().__init__(name="visitors", daemon=True)
         self._address, self._key, self._say = address, key, say
         self._loop = asyncio.new_event_loop()
         self._visits: asyncio.Task[None] | None = None
-        self._purchases: set[asyncio.Task[None]] = set()  # that are still to be reported
+        self._purchases: set[asyncio.Task[None]] = set()  # not yet reported
 
     def run(self) -> None:
-        """In an event loop of its own."""
+        """Run the visitors in an event loop of their own."""
         self._visits = self._loop.create_task(self._come())
         with contextlib.suppress(asyncio.CancelledError, ServiceError):
             self._loop.run_until_complete(self._visits)
         self._loop.close()
 
     def stop(self) -> None:
-        """No more visitors, at once."""
+        """Stop all visitors at once."""
         if self._visits is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._visits.cancel)
         self.join()
@@ -98,19 +97,19 @@ class Visitors(threading.Thread):
                 reward_window=WINDOW,
                 default_reward=0.0,
                 owner="the demo",
-                purpose="Which page sells best, without telling who bought.",
+                purpose="Which page sells best, without revealing who bought.",
             )
             try:
-                queues = (self._queue(client, number) for number in range(AT_ONCE))
+                queues = (self._queue(client, number) for number in range(CONCURRENT_VISITORS))
                 await asyncio.gather(self._watch(client), *queues)
             finally:
                 for task in self._purchases:
                     task.cancel()
 
     async def _queue(self, client: AsyncClient, number: int) -> None:
-        """One visitor after the other."""
+        """Simulate visitors one after the other."""
         for turn in itertools.count():
-            await asyncio.sleep(random.expovariate(VISITORS / AT_ONCE))
+            await asyncio.sleep(random.expovariate(VISITORS / CONCURRENT_VISITORS))
             decision = await client.decide(NAME, f"visitor {number} of turn {turn}")
             if random.random() < PURCHASES[decision.label] and random.random() >= LOST:
                 task = asyncio.create_task(self._buy(client, decision))
@@ -119,7 +118,7 @@ class Visitors(threading.Thread):
 
     async def _buy(self, client: AsyncClient, decision: ServiceDecision) -> None:
         await asyncio.sleep(random.expovariate(1.0 / LATE))
-        with contextlib.suppress(ServiceError):  # too late, which is nobody's fault
+        with contextlib.suppress(ServiceError):  # after the window
             await client.reward(decision, 1.0)
 
     async def _watch(self, client: AsyncClient) -> None:

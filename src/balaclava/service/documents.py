@@ -1,4 +1,4 @@
-"""What the service answers about an experiment: from what was released, and from decisions."""
+"""JSON documents about an experiment, from released values and decisions only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from balaclava.service.store.ledger import Ledger
 
 
 def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as it is shown."""
+    """The document of a guarantee."""
     return {
         "epsilon": finite(guarantee.epsilon) if guarantee.private else None,
         "delta": guarantee.delta if guarantee.private else None,
@@ -34,7 +34,7 @@ def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str, Any]:
-    """What an experiment is, how far it is, and what it promises."""
+    """The definition, progress and guarantee of an experiment."""
     definition, counters = experiment.definition, experiment.counters
     created = datetime.datetime.fromtimestamp(experiment.created, datetime.UTC)
     return {
@@ -59,22 +59,19 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
 
 
 def report_document(policy: Policy) -> dict[str, Any] | None:
-    """What a browser needs to report with report.js; None where nothing is reported, or in Python.
-
-    It is public: a device has to know it.
-    """
+    """What report.js needs, for a local policy that it supports; otherwise None."""
     if not isinstance(policy, LocalPolicy):
         return None
     try:
         return policy.report_rule()
-    except ParameterError:  # a rule of its own
+    except ParameterError:  # report.js does not know the rule
         return None
 
 
 def results_document(
     experiment: ServedExperiment, confidence: float = CONFIDENCE
 ) -> dict[str, Any]:
-    """Released means with intervals, the winner if there is one, and a sentence."""
+    """Released means with intervals, the winner if there is one, and a summary."""
     counters, labels = experiment.counters, experiment.definition.arms
     total = sum(counters.decisions)
     arms: list[dict[str, Any]] = [
@@ -126,7 +123,7 @@ def results_document(
 def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[str, Any]) -> str:
     made = f"{answer['decisions']:,} decisions"
     sure = f"{100 * estimates.confidence:g} % sure"
-    served = " It is served to everybody now." if experiment.state == FINISHED else ""
+    served = " Every decision serves it now." if experiment.state == FINISHED else ""
     if answer["winner"] is not None:
         best = estimates[estimates.winner or 0]
         others = [each.interval[1] for each in estimates if each.arm != best.arm]
@@ -134,22 +131,22 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
         by = f" by at least {rounded_down(margin, '.3g')}" if others else ""
         return f"'{best.label}' is the best{by}, {sure}; {made}.{served}"
     if answer["leader"] is None:
-        return f"No release of every arm yet, so nothing can be said of them; {made}."
+        return f"Not every arm has a release yet; {made}."
     more = answer["remaining"]
-    forecast = f"; about {more:,} more decisions would tell, if nothing changes" if more else ""
+    forecast = f"; about {more:,} more decisions may decide it" if more else ""
     return (
-        f"'{answer['leader']}' leads, but it cannot be told yet whether it is the best ({sure} is "
-        f"asked for); {made}{forecast}.{served}"
+        f"'{answer['leader']}' leads, but is not yet the best at {100 * estimates.confidence:g} % "
+        f"confidence; {made}{forecast}.{served}"
     )
 
 
 def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
-    """Windows by time alone; where batches settle by arrival, what came of them as well."""
+    """Open and ended windows; decisions by state only where batches settle by arrival."""
     counters = experiment.counters
     learning = sum(counters.learning)
     over = counters.over - (counters.rounds - learning)
     answer: dict[str, Any] = {"open": learning - over, "over": over}
-    if not experiment.window:
+    if not experiment.settles_by_window:
         answer["states"] = {
             "open": learning - over,
             "rewarded": counters.rewarded,
@@ -162,7 +159,7 @@ def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
 
 
 def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, Any]:
-    """What is promised, to whom, what it cost, and what it does not cover."""
+    """The guarantee, whom it protects, its charge, and what it does not cover."""
     definition = experiment.definition
     epsilon, delta, restored = ledger.charged(definition.uid)
     guarantee = definition.guarantee(experiment.policy, restored)
@@ -184,12 +181,12 @@ def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, 
 
 def _not_covered(experiment: ServedExperiment, restored: int) -> list[str]:
     lines = [
-        "Who was decided for, and when: decisions and their times are not hidden.",
-        "What the operator stores elsewhere, and whoever can read the database or its backups.",
+        "Decisions and their times are not hidden: they reveal who took part, and when.",
+        "Data that the operator stores elsewhere, and access to the database or its backups.",
     ]
-    if not experiment.window and experiment.policy.model == "central":
+    if not experiment.settles_by_window and experiment.policy.model == "central":
         lines.append(
-            "When and whether a reward came: it is assumed not to depend on what the reward was."
+            "When and whether a reward arrived: this is assumed not to depend on its value."
         )
     if experiment.counters.anonymous:
         lines.append(
@@ -198,8 +195,8 @@ def _not_covered(experiment: ServedExperiment, restored: int) -> list[str]:
         )
     if restored:
         lines.append(
-            f"The database was put back from a backup {restored} time(s): rewards that were in "
-            f"unfinished batches then may have been released {1 + restored} times, and epsilon "
-            "and delta count that often."
+            f"The database was restored from a backup {restored} time(s): rewards in batches that "
+            f"were unfinished then may have been released {1 + restored} times, so epsilon and "
+            "delta count that often."
         )
     return lines

@@ -1,4 +1,4 @@
-"""What the service answers when it does not do what was asked: problem documents (RFC 9457)."""
+"""Errors of the service: problem documents (RFC 9457), and failures to start."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from balaclava.errors import BalaclavaError
+
 
 class Problem(Exception):  # noqa: N818  (the word of RFC 9457)
-    """A status and a sentence that says what to do. It never repeats a reward or a person."""
+    """An error answer: an HTTP status, and what to do. It never repeats a reward or a person."""
 
     def __init__(self, status: int, detail: str, *, retry_after: int | None = None) -> None:
         super().__init__(detail)
@@ -17,18 +19,18 @@ class Problem(Exception):  # noqa: N818  (the word of RFC 9457)
 
     @property
     def document(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """The JSON body."""
         title = HTTPStatus(self.status).phrase
         return {
             "type": "about:blank",
             "title": title,
             "status": self.status,
-            "detail": self.detail.encode("utf-8", "replace").decode(),  # half characters
+            "detail": self.detail.encode("utf-8", "replace").decode(),  # lone surrogates
         }
 
 
 def problem_response(problem: Problem) -> JSONResponse:
-    """A problem document."""
+    """The HTTP response for a problem."""
     headers = {"Cache-Control": "no-store"}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(problem.retry_after)
@@ -42,5 +44,5 @@ def problem_response(problem: Problem) -> JSONResponse:
 DATABASE_UNAVAILABLE = Problem(503, "the database does not answer", retry_after=1)
 
 
-class StartError(Exception):
-    """The service cannot start on this database; says why and what to do."""
+class StartError(BalaclavaError):
+    """The service cannot start; the message says why and what to do."""

@@ -1,4 +1,4 @@
-"""The service without HTTP: opened on a database, asked by Python."""
+"""The service without HTTP: what the endpoints and the dashboard call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from balaclava.service.documents import (
     privacy_document,
     results_document,
 )
-from balaclava.service.engine.clock import Clock
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import (
     CreateExperiment,
@@ -34,31 +33,32 @@ from balaclava.service.engine.jobs import (
 )
 from balaclava.service.engine.served_experiment import CONFIDENCE, ServedExperiment
 from balaclava.service.engine.unit_of_work import read_experiment
-from balaclava.service.engine.writer import Writer
+from balaclava.service.engine.writer import Clock, Writer
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.store.ledger import CommitCount, Ledger
 from balaclava.service.store.schema import STATES, decisions, experiments, keys, snapshots
 from balaclava.service.store.storage import Storage, driver_message
 
-ANSWER_SECONDS = 30.0
-_KEYS_SECONDS = 1.0  # after which keys are read again: another process may have revoked one
-_NEW_KEYS_SECONDS = 0.05  # after which a key that is not known is looked for again
+# Seconds
+ANSWER_SECONDS = 30.0  # timeout of a write
+_KEYS_SECONDS = 1.0  # age of cached API keys: another process may revoke one
+_NEW_KEYS_SECONDS = 0.05  # the same, for an unknown key, which may be new
 
 
-def _give_up(answer: asyncio.Future[Any]) -> None:
+def _time_out(answer: asyncio.Future[Any]) -> None:
     if not answer.done():
         answer.set_exception(
             Problem(
                 503,
-                "the database took too long; it may still record this: send it again, with the "
-                "same request_id",
+                "timeout of the database, which may still record the request; retry with the same "
+                "request_id",
                 retry_after=5,
             )
         )
 
 
 class Service:
-    """Everything that is behind the endpoints."""
+    """A database, its ledger, its secret key, and the writer on them."""
 
     def __init__(
         self, storage: Storage, ledger: Ledger, vault: Vault, *, root_path: str = ""
@@ -67,7 +67,7 @@ class Service:
         self.root_path = root_path
         self.clock = Clock()
         self.writer = Writer(storage, ledger, self.clock)
-        self._seen: dict[str, ServedExperiment] = {}  # as of their versions, for reading only
+        self._committed: dict[str, ServedExperiment] = {}  # committed copies, for reading only
         self._keys: dict[str, ApiKey] = {}
         self._keys_read = -_KEYS_SECONDS
         self._lock = threading.Lock()
@@ -82,7 +82,22 @@ class Service:
         restored: bool = False,
         root_path: str = "",
     ) -> Service:
-        """Open a database, its ledger and its secret key; refuse what does not belong together."""
+        """Open a database with its ledger and its secret key.
+
+        Args:
+            database: Path of an SQLite file, or URL of a PostgreSQL database.
+            ledger: Path or URL of the privacy ledger; by default beside the database.
+            secrets: Path of the secret key; by default beside the database.
+            restored: Whether to accept a database that is behind its ledger, charging
+                unfinished batches again.
+            root_path: Path prefix under which a proxy serves the application.
+
+        Returns:
+            The open service, with its writer running.
+
+        Raises:
+            StartError: The three do not belong together, or cannot be used.
+        """
         storage = Storage.open(database)
         file = storage.engine.url.database if storage.one_process else None
         stem = str(Path(file).with_suffix("")) if file else "balaclava"
@@ -92,21 +107,23 @@ class Service:
             try:
                 opened = Ledger.open(ledger or f"{stem}.ledger")
             except DBAPIError as error:
-                raise StartError(f"the ledger cannot be used: {driver_message(error)}") from None
+                raise StartError(f"cannot use the ledger: {driver_message(error)}") from None
             service = cls(storage, opened, vault, root_path=root_path)
             service._require_current(restored)
         except BaseException:
             storage.close()
             raise
-        laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # loads the samplers: takes seconds
+        laplace_release(
+            SystemRandomness(), 0.0, 1.0, 1.0
+        )  # imports the samplers, which takes seconds
         service.writer.start()
         return service
 
     def _require_current(self, restored: bool) -> None:
-        """Refuse a database that is behind its ledger, unless it was put back on purpose.
+        """Raise if the database is behind its ledger, unless the operator restored it.
 
-        Other processes may be at work: what the ledger had before the database was read must be
-        in it, and what is in it the ledger must have now.
+        Other processes may commit meanwhile. So the database must contain what the ledger had
+        before, and the ledger must have what the database contains.
         """
         before = self.ledger.commit_counts()
         with self.storage.reading() as connection:
@@ -124,29 +141,29 @@ class Service:
             uid not in counts or version > counts[uid].intended for uid, version in versions.items()
         ):
             raise StartError(
-                "the ledger does not know all that is in the database: it is another one, or was "
-                "put back from a backup, and what was charged meanwhile would be forgotten; put "
-                "back the newest one"
+                "the ledger is behind the database: it belongs to another one, or was restored "
+                "from a backup and has lost charges; restore the newest ledger"
             )
         for row in rows:
             self.clock.catch_up(json.loads(row.books)["time"])
-        behind = [uid for uid, count in before.items() if versions.get(uid, 0) < count.least]
+        behind = [uid for uid, count in before.items() if versions.get(uid, 0) < count.required]
         if not behind:
             return
         if not restored:
             raise StartError(
-                f"the database is behind its ledger in {len(behind)} experiment(s): it was put "
-                "back from a backup, or is a replica that lagged; people have seen what it does "
-                "not know. Start with --restored to go on with it: what was unfinished is then "
-                "charged a second time"
+                f"the database is behind its ledger in {len(behind)} experiment(s): it was "
+                "restored from a backup, or is a replica that lagged, and lacks releases that "
+                "observers have seen. Start with --restored to continue; unfinished batches are "
+                "then charged again"
             )
         self._continue_restored(behind, {row.uid: row.definition for row in rows}, counts)
 
     def _continue_restored(
         self, behind: list[str], definitions: dict[str, str], counts: dict[str, CommitCount]
     ) -> None:
-        """Charge again what was put back. Of what is in the database the versions go on from the
-        ledger's: no other process may take a copy that it still holds for the one that is there.
+        """Charge restored experiments again, and set their versions past the ledger's.
+
+        A process that still caches an experiment must not take its copy for the restored one.
         """
         for uid in behind:
             if uid not in definitions:
@@ -166,7 +183,7 @@ class Service:
                 connection.execute(mine.values(version=version))
 
     def close(self) -> None:
-        """Finish what was taken in, and let go of the database."""
+        """Finish the queue, and disconnect."""
         self.writer.stop()
         self.storage.close()
         self.ledger.close()
@@ -174,53 +191,53 @@ class Service:
     # Writing
 
     def run_job(self, job: WriteJob) -> Any:
-        """Do a job, and wait until it is on the disk."""
+        """Run a job, and block until it is on the disk."""
         return self.writer.submit(job).result(ANSWER_SECONDS)
 
     async def await_job(self, job: WriteJob) -> Any:
-        """The same, while others are served."""
+        """Run a job, and await its commit."""
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
         self.writer.submit_for(answer, job)
-        patience = loop.call_later(ANSWER_SECONDS, _give_up, answer)
+        timeout = loop.call_later(ANSWER_SECONDS, _time_out, answer)
         try:
             return await answer
         finally:
-            patience.cancel()
+            timeout.cancel()
 
     async def decide(
         self, name: str, count: int, request_id: str | None, person: str | None
     ) -> str:
-        """Decisions, in JSON."""
+        """Make decisions; returns their JSON."""
         return str(await self.await_job(MakeDecisions(self.vault, name, count, request_id, person)))
 
-    async def reward(self, outcomes: list[ReceivedReward]) -> list[dict[str, bool] | Problem]:
-        """Rewards and reports, an answer for each."""
-        return await self.await_job(RecordRewards(outcomes))
+    async def reward(self, received: list[ReceivedReward]) -> list[dict[str, bool] | Problem]:
+        """Record rewards and reports; returns an answer for each."""
+        return await self.await_job(RecordRewards(received))
 
     async def create(self, definition: ExperimentDefinition) -> bool:
-        """A new experiment; False if it was there already."""
+        """Create an experiment; False if it exists already."""
         return await self.await_job(CreateExperiment(self.ledger, definition))
 
     async def set_state(self, name: str, verb: str) -> None:
-        """Pause, resume or finish."""
+        """Pause, resume or finish an experiment."""
         await self.await_job(SetExperimentState(name, verb))
 
     async def create_key(self, role: Role, label: str) -> dict[str, Any]:
-        """A new key, shown once."""
+        """Create an API key; returns it, once."""
         made = await self.await_job(CreateKey(role, label))
         await asyncio.to_thread(self._expire_keys)
         return made
 
     async def revoke_key(self, id: str) -> None:
-        """A key that is not accepted any more, from this moment on."""
+        """Revoke an API key at once."""
         await self.await_job(RevokeKey(id))
         await asyncio.to_thread(self._expire_keys)
 
     # Reading
 
     def experiments(self) -> list[dict[str, Any]]:
-        """Every experiment that can be read, oldest first; of the others the log says why."""
+        """All experiments, oldest first, but damaged ones, which the log names."""
         wanted = select(experiments.c.name, experiments.c.version).order_by(experiments.c.id)
         with self.storage.reading() as connection:
             rows = connection.execute(wanted).all()
@@ -232,20 +249,20 @@ class Service:
         return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
 
     def experiment(self, name: str) -> dict[str, Any]:
-        """What it is, how far it is, what it promises."""
+        """The definition, progress and guarantee of an experiment."""
         experiment = self.committed(name)
         return experiment_document(experiment, self.ledger.charged(experiment.definition.uid)[2])
 
     def results(self, name: str, confidence: float = CONFIDENCE) -> dict[str, Any]:
-        """What is known."""
+        """Released means with intervals, and the winner if there is one."""
         return results_document(self.committed(name), confidence)
 
     def privacy(self, name: str) -> dict[str, Any]:
-        """What is promised, and what it cost."""
+        """The guarantee and its charge."""
         return privacy_document(self.committed(name), self.ledger)
 
     def history(self, name: str, points: int = 300) -> dict[str, Any]:
-        """Shares and released means over time, at most so many points."""
+        """Shares of decisions and released means over time, in at most `points` points."""
         experiment = self.committed(name)
         mine = snapshots.c.experiment == experiment.id
         with self.storage.reading() as connection:
@@ -257,7 +274,7 @@ class Service:
             wanted = select(snapshots).where(snapshots.c.id.in_(chosen)).order_by(snapshots.c.id)
             rows = connection.execute(wanted).all()
         contents = [json.loads(row.content) for row in rows]
-        nothing = [None] * experiment.policy.arms
+        missing = [None] * experiment.policy.arms
         return {
             "decisions": [row.decisions for row in rows],
             "at": [row.at for row in rows],
@@ -267,13 +284,13 @@ class Service:
                 for row, content in zip(rows, contents, strict=True)
             ],
             **{
-                what: [content.get(what, nothing) for content in contents]
+                what: [content.get(what, missing) for content in contents]
                 for what in ("means", "low", "high")
             },
         }
 
     def decision(self, id: str) -> dict[str, Any]:
-        """What became of a decision: for admins, and never its reward."""
+        """The state of a decision, without its reward."""
         with self.storage.reading() as connection:
             wanted = (
                 select(decisions, experiments.c.name)
@@ -282,7 +299,7 @@ class Service:
             )
             row = connection.execute(wanted).first()
         if row is None:
-            raise Problem(404, "there is no such decision")
+            raise Problem(404, "this decision does not exist")
         state = "rewarded" if row.kind is not None else STATES[row.state]
         return {
             "decision_id": row.id,
@@ -294,25 +311,25 @@ class Service:
         }
 
     def committed(self, name: str) -> ServedExperiment:
-        """The experiment as of its last commit; not to be changed."""
+        """The experiment at its last commit. Do not change it."""
         with self.storage.reading() as connection:
             version = connection.scalar(
                 select(experiments.c.version).where(experiments.c.name == name)
             )
             if version is None:
-                raise Problem(404, "there is no such experiment")
+                raise Problem(404, "this experiment does not exist")
             return self._at_version(connection, name, version)
 
     def _at_version(self, connection: Connection, name: str, version: int) -> ServedExperiment:
-        """The experiment of a version that the connection sees; read if it is not known yet."""
-        known = self._seen.get(name)
+        """The experiment at a version that the connection sees, cached."""
+        known = self._committed.get(name)
         if known is None or known.version != version:
             row = connection.execute(select(experiments).where(experiments.c.name == name)).one()
-            known = self._seen[name] = read_experiment(row)
+            known = self._committed[name] = read_experiment(row)
         return known
 
     def ready(self) -> bool:
-        """Whether decisions can be made."""
+        """Whether the service can make decisions."""
         try:
             with self.storage.reading() as connection:
                 connection.execute(select(1))
@@ -323,7 +340,7 @@ class Service:
     # Ledger and keys
 
     def ledger_document(self) -> dict[str, Any]:
-        """Populations and everything that was charged."""
+        """All budgets and all entries of the ledger."""
         budgets = self.ledger.budgets().values()
         return {
             "populations": [budget.document() for budget in budgets],
@@ -331,18 +348,18 @@ class Service:
         }
 
     def list_keys(self) -> list[dict[str, Any]]:
-        """Every key but for the key itself."""
+        """All API keys, without the keys themselves."""
         wanted = select(keys.c.id, keys.c.role, keys.c.label, keys.c.created, keys.c.revoked)
         with self.storage.reading() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted.order_by("created"))]
 
     def cached_key(self, text: str) -> ApiKey | None:
-        """The same as `check_key` where nothing has to be read for it; None otherwise."""
+        """The result of `check_key` if it is cached, otherwise None."""
         fresh = self.clock.now() - self._keys_read < _KEYS_SECONDS
         return self._keys.get(key_digest(text)) if fresh else None
 
     def check_key(self, text: str) -> ApiKey | None:
-        """Whose key it is; None if nobody's."""
+        """The API key of this text, or None if it is unknown or revoked."""
         self._read_keys(_KEYS_SECONDS)
         digest = key_digest(text)
         if digest not in self._keys:
@@ -350,24 +367,24 @@ class Service:
         return self._keys.get(digest)
 
     def key(self, id: str) -> ApiKey | None:
-        """A valid key by its id, for sessions."""
+        """The valid API key with this id, or None."""
         self._read_keys(_KEYS_SECONDS)
         return next((key for key in self._keys.values() if key.id == id), None)
 
     def _read_keys(self, age: float) -> None:
-        """Read the keys, unless what is known is not as old as that."""
+        """Read the keys if the cached ones are older than `age` seconds."""
         if self.clock.now() - self._keys_read < age:
             return
         with self._lock:
             now = self.clock.now()
             if now - self._keys_read < age:
-                return  # somebody else has, while this one waited
+                return  # another thread has read them
             with self.storage.reading() as connection:
                 rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
             self._keys = {row.digest: ApiKey(row.id, row.role, row.label) for row in rows}
             self._keys_read = now
 
     def _expire_keys(self) -> None:
-        """They have changed; what is being read now may be of before."""
+        """Invalidate cached keys, after the current read: it may be outdated."""
         with self._lock:
             self._keys_read = -_KEYS_SECONDS

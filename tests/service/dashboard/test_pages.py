@@ -215,7 +215,7 @@ def test_pause_resume_and_finish(world: World, admin: TestClient, reader: TestCl
         assert world.service.experiment("changing")["state"] == state
         assert f"</svg>{state}</span>" in shown.text
     again = admin.post("/experiments/changing/resume", data=form)
-    assert (again.status_code, "for good" in again.text) == (409, True)
+    assert (again.status_code, "cannot be undone" in again.text) == (409, True)
 
 
 def test_the_page_for_a_review_board_promises_what_the_service_does(
@@ -342,5 +342,5 @@ def test_files_are_kept_by_browsers_and_nothing_else_is_served(stranger: TestCli
 def test_a_problem_is_a_page(admin: TestClient) -> None:
     answer = admin.get("/experiments/nothing")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert "There is no such experiment." in answer.text
+    assert "This experiment does not exist." in answer.text
     assert admin.get("/experiments/new/restart").status_code == 404

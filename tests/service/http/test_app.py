@@ -219,7 +219,7 @@ def test_a_population_pays_for_its_experiments(both: TestClient) -> None:
     create(both, name="second", population="us")
     third = both.post("/v1/experiments", json=SHOP | {"name": "third", "population": "us"})
     assert third.status_code == 409
-    assert "does not fit" in third.json()["detail"]
+    assert "too small" in third.json()["detail"]
     (population,) = both.get("/v1/populations").json()["populations"]
     assert (population["spent_epsilon"], population["left_epsilon"]) == (2.0, 0.5)
     ledger = both.get("/v1/ledger").json()

@@ -37,7 +37,7 @@ def ledger(database: str):
 def test_a_ledger_is_only_added_to(ledger: Ledger) -> None:
     ledger.set_population("patients", 1.0, 0.0)
     for statement in ("UPDATE entries SET epsilon = 0", "DELETE FROM entries"):
-        with pytest.raises(Exception, match="only added to"), ledger._engine.begin() as connection:
+        with pytest.raises(Exception, match="append-only"), ledger._engine.begin() as connection:
             connection.execute(text(statement))
     assert len(ledger.entries()) == 1
 
@@ -46,7 +46,7 @@ def test_a_charge_that_does_not_fit_costs_nothing(ledger: Ledger) -> None:
     ledger.set_population("patients", 1.0, 1e-6)
     ledger.charge("patients", "first", "uid-1", 0.75, 0.0)
     for epsilon, delta in ((0.26, 0.0), (0.1, 2e-6)):
-        with pytest.raises(Problem, match="does not fit") as refusal:
+        with pytest.raises(Problem, match="too small") as refusal:
             ledger.charge("patients", "second", "uid-2", epsilon, delta)
         assert refusal.value.status == 409
     ledger.charge("patients", "second", "uid-2", 0.25, 1e-6)
@@ -56,7 +56,7 @@ def test_a_charge_that_does_not_fit_costs_nothing(ledger: Ledger) -> None:
 def test_what_is_spent_is_never_said_to_be_less(ledger: Ledger) -> None:
     ledger.set_population("patients", 1.0, 0.0)
     ledger.charge("patients", "first", "uid-1", 1 / 3, 0.0)
-    with pytest.raises(Problem, match=r"\(0\.333334, 0\) is spent; .* asks for \(0\.777778, 0\)"):
+    with pytest.raises(Problem, match=r"spent \(0\.333334, 0\), needed \(0\.777778, 0\)"):
         ledger.charge("patients", "second", "uid-2", 7 / 9, 0.0)
 
 
@@ -71,22 +71,24 @@ def test_thirds_fit_into_a_whole(ledger: Ledger) -> None:
     ledger.set_population("patients", 0.3, 0.0)
     for number in range(3):
         ledger.charge("patients", f"{number}", f"uid-{number}", 0.1, 0.0)
-    with pytest.raises(Problem, match="does not fit"):
+    with pytest.raises(Problem, match="too small"):
         ledger.charge("patients", "more", "uid-more", 1e-9, 0.0)
 
 
 def test_a_total_is_raised_and_never_lowered(ledger: Ledger) -> None:
     ledger.set_population("patients", 1.0, 0.0)
     assert ledger.set_population("patients", 2.0, 1e-6).epsilon == 2.0
-    with pytest.raises(Problem, match="never lowered"):
+    with pytest.raises(Problem, match="only be raised"):
         ledger.set_population("patients", 1.5, 1e-6)
-    with pytest.raises(Problem, match="no population"):
+    with pytest.raises(Problem, match="unknown population"):
         ledger.charge("nobody", "first", "uid-1", 0.1, 0.0)
 
 
 def behind(ledger: Ledger, versions: dict[str, int]) -> list[str]:
     return [
-        uid for uid, count in ledger.commit_counts().items() if versions.get(uid, 0) < count.least
+        uid
+        for uid, count in ledger.commit_counts().items()
+        if versions.get(uid, 0) < count.required
     ]
 
 

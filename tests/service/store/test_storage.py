@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import insert, select, text, update
 
+from balaclava.errors import BalaclavaError
 from balaclava.service.credentials import Vault
 from balaclava.service.problems import StartError
 from balaclava.service.store.ledger import Ledger
@@ -153,9 +155,9 @@ def test_a_database_keeps_its_key(storage: Storage) -> None:
     ("address", "reason"),
     [
         (":memory:", "lost with the process"),
-        ("mysql://here/there", "not understood"),
-        ("://", "not understood"),
-        ("/nowhere/at/all/service.db", "cannot be written"),
+        ("mysql://here/there", "is not valid"),
+        ("://", "is not valid"),
+        ("/nowhere/at/all/service.db", "cannot write"),
     ],
 )
 def test_an_address_that_cannot_be_used_says_why(address: str, reason: str) -> None:
@@ -166,7 +168,7 @@ def test_an_address_that_cannot_be_used_says_why(address: str, reason: str) -> N
 def test_a_damaged_file_says_so(tmp_path: Path) -> None:
     path = tmp_path / "service.db"
     path.write_bytes(b"this is no database" * 100)
-    with pytest.raises(StartError, match="cannot be used"):
+    with pytest.raises(StartError, match="cannot use the database"):
         Storage.open(str(path))
 
 
@@ -182,3 +184,12 @@ def test_nobody_but_its_owner_reads_a_file(tmp_path: Path) -> None:
     storage.close()
     assert {"database", "database.lock", "ledger"} <= modes.keys()
     assert set(modes.values()) == {0o600}
+
+
+def test_without_posix_locks_a_file_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, where the standard library has no fcntl."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(BalaclavaError, match="use WSL, or a PostgreSQL database"):
+        Storage.open(str(tmp_path / "service.db"))

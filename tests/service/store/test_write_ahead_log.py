@@ -15,11 +15,11 @@ LONG = "x" * 4_000  # a page each
 
 def by_hand(storage: Storage) -> WalCheckpointer:
     """Those of the storage, which do nothing any more by themselves."""
-    checkpoints = storage._checkpoints
-    assert checkpoints is not None
-    checkpoints._stopping.set()
-    checkpoints._thread.join()
-    return checkpoints
+    checkpointer = storage._checkpointer
+    assert checkpointer is not None
+    checkpointer._stopping.set()
+    checkpointer._thread.join()
+    return checkpointer
 
 
 def add(storage: Storage, first: int, count: int) -> None:
@@ -30,11 +30,11 @@ def add(storage: Storage, first: int, count: int) -> None:
 
 def test_a_long_log_is_moved_and_begun_again(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path / "service.db"))
-    checkpoints = by_hand(storage)
+    checkpointer = by_hand(storage)
     add(storage, 0, 1_500)
-    assert checkpoints.move() > 1_000
+    assert checkpointer.checkpoint() > 1_000
     add(storage, 1_500, 1)
-    assert checkpoints.move() < 100
+    assert checkpointer.checkpoint() < 100
     with storage.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(meta)) == 1_501
     storage.close()
@@ -42,11 +42,11 @@ def test_a_long_log_is_moved_and_begun_again(tmp_path: Path) -> None:
 
 def test_a_log_in_use_by_a_writer_holds_nobody_up(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path / "service.db"))
-    checkpoints = by_hand(storage)
+    checkpointer = by_hand(storage)
     add(storage, 0, 1_500)
     with storage.writing() as connection:
         connection.execute(insert(meta).values(name="last", value="kept"))
-        assert checkpoints.move() > 1_000  # what was committed; the writer goes on
+        assert checkpointer.checkpoint() > 1_000  # what was committed; the writer goes on
     with storage.reading() as connection:
         assert connection.scalar(select(meta.c.value).where(meta.c.name == "last")) == "kept"
     storage.close()

@@ -1,4 +1,4 @@
-"""What an experiment is, as it was asked for: checked once, and never changed."""
+"""The definition of an experiment: checked when it is created, and never changed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.service.problems import Problem
 
-LONGEST_WINDOW = 10 * 366 * 86_400.0
+LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
 
 
 @dataclass(frozen=True)
 class ExperimentDefinition:
-    """An experiment before anything has happened."""
+    """What an experiment was created with."""
 
     name: str
     policy: str
@@ -37,7 +37,7 @@ class ExperimentDefinition:
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
-        """The definition, or a problem that says what is wrong with it."""
+        """Check the fields of a request; raises a `Problem` that says what is wrong."""
         if fields.get("settle") is None:
             default = fields.get("default_reward")
             fields["settle"] = "arrival" if default is None else "window"
@@ -45,10 +45,10 @@ class ExperimentDefinition:
         if definition.settle == "window" and definition.default_reward is None:
             raise Problem(
                 422,
-                "settle = 'window' needs default_reward: what counts where no reward came in time",
+                "settle='window' needs default_reward, which counts where a reward is missing",
             )
         if not 0 < definition.reward_window <= LONGEST_WINDOW:
-            raise Problem(422, "reward_window is the number of seconds that a reward may take")
+            raise Problem(422, f"reward_window must be in (0, {LONGEST_WINDOW:g}] seconds")
         try:
             policy = definition.make_policy()
             if definition.default_reward is not None:
@@ -63,49 +63,48 @@ class ExperimentDefinition:
             policy.checked_context(None)
         except BalaclavaError:
             raise Problem(
-                422, f"{policy.name} decides by contexts, which the service does not take"
+                422, f"{policy.name} needs contexts, which the service does not support"
             ) from None
         if policy.model == "local" and self.default_reward is not None:
             raise Problem(
                 422,
-                f"{policy.name} learns from reports, and nobody can report in the place of an "
-                "owner; leave default_reward out",
+                f"{policy.name} learns from reports of devices, and the service cannot report in "
+                "their place; omit default_reward",
             )
         if self.population is not None and policy.scope not in ("trajectory", "report"):
             raise Problem(
                 422,
-                f"{policy.name} cannot be charged to a population: its guarantee "
+                f"{policy.name} cannot be charged to a population: "
                 + (
-                    "is for single decisions; choose one for whole trajectories"
+                    "its guarantee is for single decisions; choose a policy of scope 'trajectory'"
                     if policy.scope == "decision"
-                    else "is none"
+                    else "it has no guarantee"
                 ),
             )
 
     def make_policy(self) -> Policy:
-        """The policy with its parameters and named arms."""
+        """Create the policy with its parameters and arms."""
         if "arms" in self.parameters:
-            raise ParameterError("name the arms in `arms`, not among the parameters")
+            raise ParameterError("give the arms in `arms`, not in `parameters`")
         return POLICIES.create(self.policy, {**self.parameters, "arms": list(self.arms)})
 
     def with_defaults(self) -> ExperimentDefinition:
-        """With every parameter of the policy by name: a later version may have other defaults."""
+        """A copy that names every parameter: a later version may have other defaults."""
         parameters = self.make_policy().parameters
         del parameters["arms"]
         return dataclasses.replace(self, parameters=parameters)
 
     def matches(self, known: ExperimentDefinition) -> bool:
-        """Whether it is `known`, as far as it names parameters."""
+        """Whether it equals `known` in all that it names."""
         mine, stored = self.with_defaults(), known.with_defaults()
         if dataclasses.replace(mine, parameters=stored.parameters) != stored:
             return False
         return all(mine.parameters[name] == stored.parameters[name] for name in self.parameters)
 
     def guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
-        """What is promised to one reward; `restored` times the database was put back.
+        """The guarantee for one reward, after `restored` restores of the database.
 
-        Each time, batches that were unfinished may have been released before and are released
-        again: epsilon and delta add up.
+        Each restore may release unfinished batches again, so epsilon and delta add up.
         """
         one = guarantee_when_settled(policy.guarantee, window=self.settle == "window", copied=False)
         if not restored or not one.private:
@@ -113,24 +112,24 @@ class ExperimentDefinition:
         times = 1 + restored
         epsilon, delta = times * one.epsilon, times * one.delta
         if epsilon > LARGEST_EPSILON or delta >= 1:
-            return not_private(f"the database was put back {restored} times", one.reference)
+            return not_private(f"the database was restored {restored} times", one.reference)
         return dataclasses.replace(one, epsilon=epsilon, delta=delta)
 
     def person_guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
-        """What is promised to one person: what an experiment is charged with."""
+        """The guarantee for one person, with which an experiment is charged."""
         return self.guarantee(policy, restored).for_rewards(self.rewards_per_person)
 
     @property
-    def text(self) -> str:
+    def json(self) -> str:
         """Canonical JSON."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
     @cached_property
     def uid(self) -> str:
-        """Its name in the ledger: the same definition under the same name is the same."""
-        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+        """The experiment's id in the ledger, a digest of its definition."""
+        return hashlib.sha256(self.json.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> ExperimentDefinition:
-        """As it was stored."""
+        """Parse a stored definition."""
         return cls(**json.loads(text))

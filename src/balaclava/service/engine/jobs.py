@@ -1,4 +1,4 @@
-"""What can be asked of the writer. A job says what it needs, and is then applied in memory."""
+"""Write jobs: each names what it reads, and is then applied in memory by the writer."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ RECORDED = {"recorded": True}
 
 
 class WriteJob:
-    """Something that changes the database."""
+    """A change of the database."""
 
-    weight: ClassVar[int] = 1  # how much of the queue it takes
+    weight: ClassVar[int] = 1  # decisions or rewards: what the queue counts
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """Add what it will look at."""
+        """Add what the job reads."""
 
     def apply(self, work: UnitOfWork) -> Any:
-        """Do it, and return the answer; a Problem leaves everything as it was."""
+        """Apply the job; returns the answer. A `Problem` leaves everything unchanged."""
         raise NotImplementedError
 
 
 @dataclass
 class MakeDecisions(WriteJob):
-    """Decisions for a person, or for nobody in particular."""
+    """Make decisions, for a person or anonymously."""
 
     vault: Vault
     name: str
@@ -57,7 +57,6 @@ class MakeDecisions(WriteJob):
             self._person = self.vault.digest("person", f"{self.name}\0{self.person}")
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """The experiment, the request if it came before, the person."""
         wanted.names.add(self.name)
         if self._request:
             wanted.requests.add((self.name, self._request))
@@ -65,16 +64,16 @@ class MakeDecisions(WriteJob):
             wanted.persons.add((self.name, self._person))
 
     def apply(self, work: UnitOfWork) -> str:
-        """Exactly `count` decisions, in JSON; the same again for the same request."""
+        """Make exactly `count` decisions; returns their JSON. A repeated request repeats it."""
         experiment = work.experiment(self.name)
         known = work.requests.get((experiment.id, self._request)) if self._request else None
         if known is not None:
             body, rows = known
             if body != self._body:
-                raise Problem(409, "this request_id was used for another request; take a new one")
+                raise Problem(409, "this request_id belongs to another request; use a new one")
             return decisions_json(experiment, rows)
         if experiment.state == PAUSED:
-            raise Problem(409, "the experiment is paused; resume it to get decisions")
+            raise Problem(409, "the experiment is paused; resume it first")
         rows = self._decide(work, experiment)
         work.add_decisions(rows)
         work.mark_changed(experiment)
@@ -102,7 +101,7 @@ class MakeDecisions(WriteJob):
 
 
 def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]]) -> str:
-    """Decisions as they are answered: the JSON of `DecisionsOut`, in a third of the time."""
+    """The JSON of `DecisionsOut`, formatted by hand for speed."""
     answers = []
     for row in rows:
         arm, chance, level = row["arm"], row.get("propensity"), row.get("level")
@@ -116,7 +115,7 @@ def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]])
 
 
 class ReceivedReward(NamedTuple):
-    """What came of a decision: a reward, or a report of one."""
+    """A reward or a report that was received for a decision."""
 
     decision_id: str
     kind: str
@@ -125,67 +124,65 @@ class ReceivedReward(NamedTuple):
 
 @dataclass
 class RecordRewards(WriteJob):
-    """Outcomes, an answer for each: what was recorded, or a Problem."""
+    """Record rewards and reports, with an answer for each."""
 
-    outcomes: Sequence[ReceivedReward]
+    received: Sequence[ReceivedReward]
 
     def __post_init__(self) -> None:
-        self.weight = max(len(self.outcomes), 1)  # type: ignore[misc]
+        self.weight = max(len(self.received), 1)  # type: ignore[misc]
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """The decisions; what cannot be an id is not looked for."""
-        ids = (outcome.decision_id for outcome in self.outcomes)
+        ids = (each.decision_id for each in self.received)
         wanted.decisions.update(id for id in ids if is_decision_id(id))
 
     def apply(self, work: UnitOfWork) -> list[dict[str, bool] | Problem]:
-        """Each outcome by itself: one that is refused does not hold up the others."""
-        return [self._record(work, outcome) for outcome in self.outcomes]
+        """Record each independently; returns an acknowledgement or a `Problem` for each."""
+        return [self._record(work, each) for each in self.received]
 
-    def _record(self, work: UnitOfWork, outcome: ReceivedReward) -> dict[str, bool] | Problem:
-        row = work.decisions.get(outcome.decision_id)
+    def _record(self, work: UnitOfWork, received: ReceivedReward) -> dict[str, bool] | Problem:
+        row = work.decisions.get(received.decision_id)
         if row is None:
-            return Problem(404, "there is no such decision; give the id that came with it")
+            return Problem(404, "this decision does not exist; give the decision_id of the answer")
         experiment = work.by_id.get(row["experiment"])
         if experiment is None:
             return damaged_experiment()
         if experiment.counters.time >= row["closes"]:
-            return Problem(410, "the decision's window is over; its reward cannot count any more")
-        if (outcome.kind == REPORT) != (experiment.policy.model == "local"):
-            wanted = "report" if outcome.kind == REWARD else "value"
+            return Problem(410, "the reward window of this decision is over")
+        if (received.kind == REPORT) != (experiment.policy.model == "local"):
+            wanted = "report" if received.kind == REWARD else "value"
             return Problem(422, f"{experiment.policy.name} takes {{{wanted!r}: number}}")
         try:
-            observation = experiment.player.checked(Observation(outcome.kind, outcome.value))
+            observation = experiment.player.checked(Observation(received.kind, received.value))
         except RewardError as error:
             return Problem(422, str(error))
-        experiment.take(row, observation)
-        # The same answer, and the same work, whatever is stored: any other would tell.
+        experiment.record_reward(row, observation)
+        # The same answer after the same work: a difference would reveal what is stored.
         work.update_decision(row)
-        if not experiment.window:
+        if not experiment.settles_by_window:
             work.mark_changed(experiment)
         return RECORDED
 
 
 @dataclass
 class CreateExperiment(WriteJob):
-    """A new experiment."""
+    """Create an experiment."""
 
     ledger: Ledger
     definition: ExperimentDefinition
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """One of the same name."""
         wanted.names.add(self.definition.name)
         wanted.creates = True
 
     def apply(self, work: UnitOfWork) -> bool:
-        """Whether it is new. Charged before it is there: what is cut off is not charged twice."""
-        known = work.known(self.definition.name)
+        """Charge, then create it; returns whether it is new. A crash between charges once."""
+        known = work.find(self.definition.name)
         if known is not None:
             if not self.definition.matches(known.definition):
                 raise Problem(
                     409,
-                    "there is an experiment of this name with another definition, and nothing was "
-                    "changed; take another name",
+                    "an experiment of this name has another definition; nothing was changed. Use "
+                    "another name",
                 )
             return False
         definition = self.definition.with_defaults()
@@ -195,7 +192,7 @@ class CreateExperiment(WriteJob):
             if not charge.private:
                 raise Problem(
                     409,
-                    "nothing is promised to a person who gives that many rewards; lower "
+                    "there is no guarantee for a person with that many rewards; lower "
                     "rewards_per_person or epsilon",
                 )
             self.ledger.charge(
@@ -211,38 +208,37 @@ class CreateExperiment(WriteJob):
 
 @dataclass
 class SetExperimentState(WriteJob):
-    """Pause, resume or finish."""
+    """Pause, resume or finish an experiment."""
 
     name: str
     verb: str
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """The experiment."""
         wanted.names.add(self.name)
 
     def apply(self, work: UnitOfWork) -> None:
-        """Finished is for good."""
+        """Change the state; a finished experiment stays finished."""
         experiment = work.experiment(self.name)
         wanted = {"pause": PAUSED, "resume": RUNNING, "finish": FINISHED}[self.verb]
         if experiment.state == wanted:
             return
         if experiment.state == FINISHED:
-            raise Problem(409, "the experiment is finished, and that is for good")
+            raise Problem(409, "the experiment is finished, which cannot be undone")
         experiment.state = wanted
         work.mark_changed(experiment)
 
 
 @dataclass
 class CreateKey(WriteJob):
-    """A new API key."""
+    """Create an API key."""
 
     role: Role
     label: str
 
     def apply(self, work: UnitOfWork) -> dict[str, Any]:
-        """The key, which is shown this once."""
+        """Store the key's digest; returns the key, which is not stored."""
         if not self.label.isprintable():
-            raise Problem(422, "a label has no control characters")
+            raise Problem(422, "the label must not contain control characters")
         text = new_key()
         row = {
             "id": secrets.token_hex(8),
@@ -256,30 +252,29 @@ class CreateKey(WriteJob):
 
 @dataclass
 class RevokeKey(WriteJob):
-    """An API key that is not to be accepted any more."""
+    """Revoke an API key."""
 
     id: str
 
     def apply(self, work: UnitOfWork) -> None:
-        """The last admin key stays: nobody could make another."""
+        """Revoke the key, unless it is the last admin key."""
         valid = work.connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
         known = next((row for row in valid if row.id == self.id), None)
         if known is None:
-            raise Problem(404, "there is no such key, or it was revoked")
+            raise Problem(404, "this key does not exist, or was revoked")
         if known.role == "admin" and sum(row.role == "admin" for row in valid) == 1:
-            raise Problem(409, "this is the last admin key; make another before you revoke it")
+            raise Problem(409, "this is the last admin key; create another one first")
         work.connection.execute(
             update(keys).where(keys.c.id == self.id).values(revoked=time.time())
         )
 
 
 class CloseWindows(WriteJob):
-    """Nothing is asked; windows that are over are ended."""
+    """Close ended windows; the writer submits this by the clock."""
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """Experiments that are due."""
         wanted.due = True
 
     def apply(self, work: UnitOfWork) -> bool:
-        """Whether there is more to do; what could be was done when the work was loaded."""
+        """Return whether windows remain; loading the unit of work has closed the others."""
         return any(experiment.overdue for experiment in work.by_id.values())

@@ -1,6 +1,6 @@
-"""One experiment as it stands in the database: its policy at work, and its books.
+"""One experiment in memory: its policy, the policy's state, and its counters.
 
-Nothing here touches the database. Decisions are rows; this says what becomes of them.
+Nothing here accesses the database. Decisions are rows, which these methods make and change.
 """
 
 from __future__ import annotations
@@ -23,32 +23,36 @@ from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
-CONFIDENCE = 0.95
-_SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50  # decisions from one picture to the next
-_WAIT_BUCKETS = 64  # of how late rewards come: each sqrt(2) times the one before, from 0.1 s
+CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
+# Decisions between two snapshots: 5 % more, at least 50. 10^9 decisions make about 300 snapshots.
+_SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50
+_WAIT_BUCKETS = 64  # histogram of delays: bounds grow by sqrt(2) from 0.1 s, to nine years
 
 
 @dataclass
 class Counters:
-    """What is counted. With windows, nothing here depends on when or whether rewards came."""
+    """Counts of an experiment, stored as JSON under these names.
 
-    time: float = 0.0  # the service's, never going back
-    rounds: int = 0  # decisions that learn: the policy's clock
-    over: int = 0  # of them, those whose window is over or whose reward came
-    anonymous: int = 0  # decisions that learn and came without a person
-    last_arm: int = 0  # of the last decision that learned
-    decisions: list[int] = field(default_factory=list)  # of each arm
-    learning: list[int] = field(default_factory=list)  # of each arm, those that learn
-    next_snapshot: int = 1
-    # Where batches settle by arrival, and only there:
+    Where batches settle by windows, no count depends on when or whether a reward arrived.
+    """
+
+    time: float = 0.0  # seconds since 1970; it never decreases
+    rounds: int = 0  # decisions that learn
+    over: int = 0  # of these, closed: by a reward, or by the end of the window
+    anonymous: int = 0  # decisions that learn and named no person
+    last_arm: int = 0  # arm of the last decision that learns
+    decisions: list[int] = field(default_factory=list)  # per arm
+    learning: list[int] = field(default_factory=list)  # decisions that learn, per arm
+    next_snapshot: int = 1  # number of decisions at which it is due
+    # Only where batches settle by arrival:
     rewarded: int = 0
     defaulted: int = 0
     given_up: int = 0
-    waits: list[int] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)  # histogram of delays
 
 
 class ServedExperiment:
-    """The policy, its state and the books, as of a version."""
+    """An experiment at one version."""
 
     def __init__(
         self,
@@ -67,11 +71,11 @@ class ServedExperiment:
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
         self.next_due: float | None = None
-        self._last_snapshot: tuple[Any, dict[str, Any]] | None = None  # the last, and what it shows
+        self._cached_values: tuple[Any, dict[str, Any]] | None = None
 
     @classmethod
     def from_row(cls, row: Any) -> ServedExperiment:
-        """As it was stored; everything in it is checked."""
+        """Restore from a row, checking all of it."""
         experiment = cls(
             ExperimentDefinition.from_json(row.definition),
             id=row.id,
@@ -85,7 +89,7 @@ class ServedExperiment:
         return experiment
 
     def columns(self) -> dict[str, Any]:
-        """What a commit writes of it."""
+        """The columns that a commit writes."""
         return {
             "version": self.version,
             "state": self.state,
@@ -95,27 +99,27 @@ class ServedExperiment:
         }
 
     @property
-    def window(self) -> bool:
+    def settles_by_window(self) -> bool:
         """Whether batches settle at the end of windows."""
         return self.definition.settle == "window"
 
     @property
     def overdue(self) -> bool:
-        """Whether windows are over that were not ended yet."""
+        """Whether ended windows are still to be closed."""
         return self.next_due is not None and self.next_due <= self.counters.time
 
     def advance_clock(self, now: float) -> float:
-        """The experiment's time: `now`, unless it was later already."""
+        """Move the experiment's time to `now`, never back; returns it."""
         self.counters.time = max(self.counters.time, now)
         return self.counters.time
 
     # Decisions
 
     def decide(self, count: int, learning: int, named: bool) -> list[dict[str, Any]]:
-        """New decisions, as rows, of which the first `learning` learn.
+        """Make decisions, as rows. The first `learning` of them learn.
 
-        One that does not learn follows from what is public. A row leaves out what there is none
-        of, and says by a number whether it learns: the database's driver is slow with the rest.
+        A decision that does not learn depends on released values only. A row omits empty columns
+        and has 0 or 1 for a flag, which the database's driver writes fastest.
         """
         counters, policy = self.counters, self.policy
         closes = counters.time + self.definition.reward_window
@@ -128,7 +132,7 @@ class ServedExperiment:
                 counters.rounds += 1
                 arm, phase, chance = self.player.choose(counters.rounds)
                 counters.last_arm = arm
-            elif place == learning:  # and so for the rest of them
+            elif place == learning:  # the same for the rest of them
                 arm, phase, chance = self._public_choice()
             counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
@@ -141,22 +145,19 @@ class ServedExperiment:
                 if policy.model == "local":
                     row["level"] = self.player.level(arm, phase)
             elif place < learning:
-                counters.over += 1  # nothing is waited for
+                counters.over += 1  # it has no reward
             rows.append(row)
         if self.next_due is None and any(row["learns"] for row in rows):
             self.next_due = closes
         return rows
 
     def _public_choice(self) -> Choice:
-        """The best arm by what was released; where means are not, the last arm decided for.
-
-        Both follow from what is public already, so that it costs no privacy however often.
-        """
+        """Choose the leader. It costs no privacy: it depends on released values only."""
         chance = None if self.policy.scope == "decision" else 1.0
         return Choice(self.leader(), -1, chance)
 
     def leader(self) -> int:
-        """The arm that is served where nothing is learned."""
+        """The arm with the highest released mean; without means, the last arm that learned."""
         released = self.policy.released(self.player.state)
         if released is None or not all(each.rewards for each in released):
             return self.counters.last_arm
@@ -164,11 +165,11 @@ class ServedExperiment:
 
     # Rewards
 
-    def take(self, row: dict[str, Any], observation: Observation) -> None:
-        """A reward, or a report, came in time; one that is there already stays."""
+    def record_reward(self, row: dict[str, Any], observation: Observation) -> None:
+        """Record a reward or report of an open decision, unless it has one."""
         if row["state"] != OPEN or row["kind"] is not None or self.state == FINISHED:
             return
-        if self.window:
+        if self.settles_by_window:
             row["kind"], row["value"] = observation
             return
         self.player.learn(_entry(row), observation)
@@ -177,8 +178,8 @@ class ServedExperiment:
         self.counters.rewarded += 1
         self._record_wait(self.counters.time - row["made"])
 
-    def close(self, row: dict[str, Any]) -> None:
-        """The window of an open decision is over; what came for it is not kept."""
+    def close_window(self, row: dict[str, Any]) -> None:
+        """Close the window of an open decision: learn from it, and delete its reward."""
         if self.state == FINISHED:
             row["state"], row["kind"], row["value"] = UNLEARNED, None, None
             self.counters.over += 1
@@ -192,7 +193,7 @@ class ServedExperiment:
         row["kind"] = row["value"] = None
         if observation is not None:
             self.player.learn(_entry(row), observation)
-            self.counters.defaulted += not self.window
+            self.counters.defaulted += not self.settles_by_window
             return
         self.player.forget(_entry(row))
         row["state"] = GIVEN_UP
@@ -205,24 +206,24 @@ class ServedExperiment:
         self.counters.waits = waits
 
     def wait_quantile(self, share: float) -> float | None:
-        """In how many seconds that share of the rewards that came had come, rounded up."""
+        """Quantile of the delays of rewards, in seconds, rounded up to a bucket's bound."""
         counts = np.cumsum(self.counters.waits)
         if not len(counts):
             return None
         bucket = int(np.searchsorted(counts, share * counts[-1]))
         return float(0.1 * 2 ** (bucket / 2))
 
-    # What is known
+    # Released values
 
     def reading(self, confidence: float = CONFIDENCE) -> EstimateReader | EstimateError:
-        """Released means and their intervals, or why there are none."""
+        """Released means and intervals, or the reason why there are none."""
         try:
             return self.player.reading(self.counters.learning, confidence)
         except EstimateError as error:
             return error
 
     def snapshot(self) -> dict[str, Any] | None:
-        """A picture for the charts, once in a while; when, follows from decisions alone."""
+        """A point of the charts, if one is due; that depends on the number of decisions only."""
         total = sum(self.counters.decisions)
         if total < self.counters.next_snapshot:
             return None
@@ -237,23 +238,23 @@ class ServedExperiment:
         }
 
     def _released_values(self) -> dict[str, Any]:
-        """Means and intervals; worked out anew only when something was released since."""
+        """Released means and intervals, cached until the next release."""
         reading = self.reading()
         if not isinstance(reading, EstimateReader):
             return {}
-        if self._last_snapshot is None or self._last_snapshot[0] != reading.released_means:
+        if self._cached_values is None or self._cached_values[0] != reading.released_means:
             estimates = reading.estimates()
-            snapshot = {
+            values = {
                 "means": [finite(each.mean) for each in estimates],
                 "low": [finite(each.interval[0]) for each in estimates],
                 "high": [finite(each.interval[1]) for each in estimates],
             }
-            self._last_snapshot = reading.released_means, snapshot
-        return self._last_snapshot[1]
+            self._cached_values = reading.released_means, values
+        return self._cached_values[1]
 
 
 def finite(value: float | None) -> float | None:
-    """The number; None in place of an infinite one, which JSON has not."""
+    """The number, or None for an infinite one, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None
 
 

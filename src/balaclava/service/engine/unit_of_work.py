@@ -1,4 +1,4 @@
-"""One transaction: what it needs is read at once, jobs are applied in memory, all is written."""
+"""The unit of work: one transaction that prefetches, applies jobs in memory, and writes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.store.schema import OPEN, experiments
 from balaclava.service.store.sql import (
-    CHANGE_DECISION,
-    CHANGE_EXPERIMENT,
-    CHANGING,
-    COUNT_PERSON,
     DECISIONS,
-    IDS_OF_NAMES,
+    EXPERIMENT_COLUMNS,
+    EXPERIMENT_IDS,
     PERSONS,
+    REQUEST_ROWS,
     REQUESTS,
-    REQUESTS_MADE,
     SNAPSHOTS,
+    UPDATE_DECISION,
+    UPDATE_EXPERIMENT,
+    UPSERT_PERSON,
     execute_many,
     fetch,
 )
@@ -32,31 +32,30 @@ from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
 
-_DUE_AT_ONCE = 2_000  # windows of one experiment that one transaction ends
-_STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT {_DUE_AT_ONCE + 1}"
+_MOST_CLOSED = 2_000  # windows per experiment and transaction: bounds the time of a commit
+_STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT {_MOST_CLOSED + 1}"
 
 
 @dataclass
 class Prefetch:
-    """What jobs will look at."""
+    """What jobs will read: fetched at once, before they are applied."""
 
     names: set[str] = field(default_factory=set)
     decisions: set[str] = field(default_factory=set)
-    requests: set[tuple[str, str]] = field(default_factory=set)  # name of experiment, digest
+    requests: set[tuple[str, str]] = field(default_factory=set)  # experiment's name, digest
     persons: set[tuple[str, str]] = field(default_factory=set)
-    creates: bool = False  # an experiment
-    due: bool = False  # every experiment of which a window is over
+    creates: bool = False  # an experiment, under the advisory lock
+    due: bool = False  # all experiments with ended windows
 
 
 class OverdueWindowsError(Exception):
-    """More windows are over than one transaction ends: the job is for a later one."""
+    """More windows have ended than one transaction closes: the job must wait."""
 
 
 class UnitOfWork:
-    """The cache of one transaction.
+    """The rows and experiments of one transaction.
 
-    Experiments that it touches are locked first, in the order of their ids, so that two processes
-    never wait for each other.
+    It locks experiments first, in the order of their ids, so that two processes never deadlock.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class UnitOfWork:
         self.decisions: dict[str, dict[str, Any]] = {}
         self.requests: dict[tuple[int, str], tuple[str, list[dict[str, Any]]]] = {}
         self.persons: dict[tuple[int, str], int] = {}
-        self._unreadable: set[str] = set()  # names of experiments whose state is damaged
+        self._unreadable: set[str] = set()  # names of experiments with a damaged state
         self._touched: set[int] = set()
         self._created: set[int] = set()
         self._changed: dict[str, dict[str, Any]] = {}
@@ -82,16 +81,16 @@ class UnitOfWork:
         self._changed_persons: set[tuple[int, str]] = set()
 
     def load(self, prefetch: Prefetch) -> None:
-        """Lock the experiments, read the rest, and end the windows that are over.
+        """Lock the experiments, fetch the rest, and close ended windows.
 
-        Not of experiments that only a reward is for: nothing that can be seen of an experiment
-        may change because a reward came, not even when its windows are ended.
+        An experiment that only received a reward keeps its windows open: nothing displayed may
+        change because a reward arrived, not even the time at which windows close.
         """
         if prefetch.creates:
             advisory_lock(self.connection)
         self._load_decisions(prefetch.decisions)
         ids = {row["experiment"] for row in self.decisions.values()}
-        ids.update(row[0] for row in fetch(self.connection, IDS_OF_NAMES, prefetch.names))
+        ids.update(row[0] for row in fetch(self.connection, EXPERIMENT_IDS, prefetch.names))
         due = self._due_ids() if prefetch.due else set()
         ids |= due
         for id, version in self._storage.locked(self.connection, sorted(ids)):
@@ -105,62 +104,64 @@ class UnitOfWork:
                     self._unreadable.add(stored.name)
                     continue
                 self._cache[id] = experiment
-            self._enter(experiment)
+            self._register(experiment)
         if not self._storage.one_process:
-            self._load_decisions(prefetch.decisions)  # as those have left them who had the lock
+            self._load_decisions(
+                prefetch.decisions
+            )  # again: another process may have held the lock
         self._load_requests(prefetch.requests)
         self._load_persons(prefetch.persons)
         self.now = max([self.now, *(each.counters.time for each in self.by_id.values())])
         for experiment in self.by_id.values():
             experiment.advance_clock(self.now)
             if experiment.id in due or experiment.definition.name in prefetch.names:
-                self._end_windows(experiment)
+                self._close_windows(experiment)
 
-    def _enter(self, experiment: ServedExperiment) -> None:
+    def _register(self, experiment: ServedExperiment) -> None:
         self.by_id[experiment.id] = experiment
         self.by_name[experiment.definition.name] = experiment
 
     def experiment(self, name: str) -> ServedExperiment:
-        """The experiment of that name, locked, its windows ended up to now."""
-        experiment = self.known(name)
+        """The locked experiment of that name, without ended windows; raises if there is none."""
+        experiment = self.find(name)
         if experiment is None:
-            raise Problem(404, "there is no such experiment; create it first")
+            raise Problem(404, "this experiment does not exist; create it first")
         if experiment.overdue:
             raise OverdueWindowsError
         return experiment
 
-    def known(self, name: str) -> ServedExperiment | None:
-        """The experiment of that name, locked, or None if there is none."""
+    def find(self, name: str) -> ServedExperiment | None:
+        """The locked experiment of that name, or None."""
         if name in self._unreadable:
             raise damaged_experiment()
         return self.by_name.get(name)
 
     def mark_changed(self, experiment: ServedExperiment) -> None:
-        """It has changed and will be written."""
+        """Write the experiment at the end."""
         self._touched.add(experiment.id)
 
     def update_decision(self, row: dict[str, Any]) -> None:
-        """A decision has changed and will be written."""
+        """Write the changed decision at the end."""
         self._changed[row["id"]] = row
 
     def add_decisions(self, rows: list[dict[str, Any]]) -> None:
-        """New decisions."""
+        """Insert new decisions at the end."""
         self._new_decisions += rows
 
     def add_request(
         self, experiment: ServedExperiment, row: dict[str, Any], answer: list[dict[str, Any]]
     ) -> None:
-        """A request, and the decisions that every repetition of it gets."""
+        """Insert a request, whose repetitions get the same decisions."""
         self._new_requests.append(row)
         self.requests[experiment.id, row["digest"]] = row["body"], answer
 
     def count_person(self, key: tuple[int, str], count: int) -> None:
-        """So many decisions for that person learn now."""
+        """Set the number of a person's decisions that learn."""
         self.persons[key] = count
         self._changed_persons.add(key)
 
     def add_experiment(self, experiment: ServedExperiment, now: float) -> None:
-        """A new experiment."""
+        """Insert a new experiment."""
         experiment.created, experiment.version = now, 1
         experiment.advance_clock(now)
         definition = experiment.definition
@@ -168,7 +169,7 @@ class UnitOfWork:
             insert(experiments).values(
                 uid=definition.uid,
                 name=definition.name,
-                definition=definition.text,
+                definition=definition.json,
                 created=now,
                 **experiment.columns(),
             )
@@ -177,11 +178,11 @@ class UnitOfWork:
         assert key is not None
         experiment.id = int(key[0])
         self._cache[experiment.id] = experiment
-        self._enter(experiment)
+        self._register(experiment)
         self._created.add(experiment.id)
 
     def store(self) -> dict[str, int]:
-        """Write everything; the version of each experiment that is new or has changed, by uid."""
+        """Write all changes; returns the versions of changed experiments, by uid."""
         snapshots_taken = []
         for id in sorted(self._touched):
             experiment = self.by_id[id]
@@ -190,15 +191,15 @@ class UnitOfWork:
             if id not in self._created:
                 experiment.version += 1
             columns = experiment.columns()
-            values = (*(columns[name] for name in CHANGING), id)
-            execute_many(self.connection, CHANGE_EXPERIMENT, [values])
-        REQUESTS_MADE.add(self.connection, self._new_requests)
-        DECISIONS.add(self.connection, self._new_decisions)
-        SNAPSHOTS.add(self.connection, snapshots_taken)
+            values = (*(columns[name] for name in EXPERIMENT_COLUMNS), id)
+            execute_many(self.connection, UPDATE_EXPERIMENT, [values])
+        REQUEST_ROWS.insert(self.connection, self._new_requests)
+        DECISIONS.insert(self.connection, self._new_decisions)
+        SNAPSHOTS.insert(self.connection, snapshots_taken)
         rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
-        execute_many(self.connection, CHANGE_DECISION, rows)
+        execute_many(self.connection, UPDATE_DECISION, rows)
         counts = [(*key, self.persons[key]) for key in sorted(self._changed_persons)]
-        execute_many(self.connection, COUNT_PERSON, counts)
+        execute_many(self.connection, UPSERT_PERSON, counts)
         changed = [self.by_id[id] for id in self._touched | self._created]
         return {experiment.definition.uid: experiment.version for experiment in changed}
 
@@ -226,38 +227,40 @@ class UnitOfWork:
                 self.persons[experiment, digest] = count
 
     def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
-        """Digests by the id of the experiment, in place of its name."""
+        """Group digests by the experiment's id."""
         digests: dict[int, list[str]] = defaultdict(list)
         for name, digest in keys:
             if name in self.by_name:
                 digests[self.by_name[name].id].append(digest)
         return digests.items()
 
-    def _end_windows(self, experiment: ServedExperiment) -> None:
-        """In the order of decisions, at most so many at once: the rest with the next commit."""
+    def _close_windows(self, experiment: ServedExperiment) -> None:
+        """Close ended windows in the order of decisions; the next commit closes the rest."""
         if not experiment.overdue:
             return
         experiment.next_due = None
         rows = DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
         for place, row in enumerate(rows):
-            if row["closes"] > experiment.counters.time or place == _DUE_AT_ONCE:
+            if row["closes"] > experiment.counters.time or place == _MOST_CLOSED:
                 experiment.next_due = row["closes"]
                 break
             known = self.decisions.setdefault(row["id"], row)
-            experiment.close(known)
+            experiment.close_window(known)
             self.update_decision(known)
         self.mark_changed(experiment)
 
 
 def read_experiment(row: Any) -> ServedExperiment:
-    """The experiment of a row; a Problem, and the reason in the log, if it is damaged."""
+    """Restore an experiment; a damaged one raises a `Problem`, and the log says why."""
     try:
         return ServedExperiment.from_row(row)
     except BalaclavaError as error:
-        log.error("experiment %d cannot be read: %s", row.id, error)
+        log.error("cannot restore experiment %d: %s", row.id, error)
         raise damaged_experiment() from None
 
 
 def damaged_experiment() -> Problem:
-    """An experiment whose stored state is damaged. All others go on."""
-    return Problem(500, "the experiment's stored state cannot be read; see the log, put it back")
+    """The problem of an experiment with a damaged state. Others are not affected."""
+    return Problem(
+        500, "the experiment's stored state is damaged; see the log, and restore a backup"
+    )

@@ -1,16 +1,17 @@
-"""The one who writes: takes what has gathered, applies it, commits, and only then answers."""
+"""The writer: batches queued jobs, applies them, commits, and only then answers."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from balaclava.service.engine.answers import Waiter, resolve
-from balaclava.service.engine.clock import Clock
 from balaclava.service.engine.jobs import CloseWindows, WriteJob
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import OverdueWindowsError, Prefetch, UnitOfWork
@@ -20,25 +21,40 @@ from balaclava.service.store.storage import DATABASE_ERRORS, Storage, driver_mes
 
 log = logging.getLogger("balaclava.service")
 
-MOST_WAITING = 50_000  # decisions and rewards in the queue
-_MOST_AT_ONCE = 10_000  # in one transaction
-_MOST_JOBS = 512
-_TICK = 0.5  # seconds between looks for windows that are over
-_QUIET = 0.02  # seconds without a job, after which commits are noted as done
-_AFTER_FAULT = 0.2
-_NOT_TAKEN = (
-    "the database did not take it; nothing was answered from it: send it again, with the same "
-    "request_id"
-)
+# Decisions and rewards. 10,000 is the largest request; a full queue answers 503.
+MOST_WAITING = 50_000
+_MOST_PER_COMMIT = 10_000
+_MOST_JOBS = 512  # jobs per commit
+# Seconds
+_TICK = 0.5  # between two searches for ended windows
+_IDLE = 0.02  # without a job, after which commits are confirmed in the ledger
+_AFTER_FAULT = 0.2  # before the next commit: the database needs time to recover
+_NOT_COMMITTED = "the database did not confirm the commit; retry with the same request_id"
 
+Waiter = Future[Any] | asyncio.Future[Any]  # of a thread, or of a request's event loop
 _Waiting = tuple[WriteJob, Waiter]
+
+
+class Clock:
+    """The service's time, in seconds since 1970. It never goes back."""
+
+    def __init__(self) -> None:
+        self._start = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """The time. It follows the monotonic clock: setting the machine's clock has no effect."""
+        return self._start + time.monotonic()
+
+    def catch_up(self, moment: float) -> None:
+        """Advance to a later time, such as that of another process."""
+        self._start += max(moment - self.now(), 0.0)
 
 
 class Writer:
     """A thread between the requests and the database.
 
-    States in memory are those of the last commit. If a commit fails they are thrown away and read
-    again, so that nothing that was drawn and not committed is ever used.
+    Experiments in memory are those of the last commit. If a commit fails, they are discarded and
+    read again: noise that was drawn but not committed is never used.
     """
 
     def __init__(self, storage: Storage, ledger: Ledger, clock: Clock) -> None:
@@ -48,17 +64,17 @@ class Writer:
         self._weight = 0
         self._wake = threading.Condition()
         self._stopping = False
-        self._done: dict[str, int] = {}  # commits that are to be noted as done
+        self._unconfirmed: dict[str, int] = {}  # versions to confirm in the ledger
         self._next_tick = 0.0
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was taken, and end."""
+        """Finish the queue, and stop the thread."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -71,22 +87,22 @@ class Writer:
 
     @property
     def alive(self) -> bool:
-        """Whether it works."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def submit(self, job: WriteJob) -> Future[Any]:
-        """Take a job in; its future has the answer once it is on the disk."""
+        """Queue a job; the future gets the answer after the commit."""
         future: Future[Any] = Future()
         self.submit_for(future, job)
         return future
 
     def submit_for(self, waiter: Waiter, job: WriteJob) -> None:
-        """The same, for one who waits already."""
+        """Queue a job for an existing future."""
         with self._wake:
             if self._stopping:
-                raise Problem(503, "the service is stopping; try again", retry_after=5)
+                raise Problem(503, "the service is stopping; retry", retry_after=5)
             if self._weight and self._weight + job.weight > MOST_WAITING:
-                raise Problem(503, "more is waiting than can be taken in; try again", retry_after=1)
+                raise Problem(503, "the queue is full; retry", retry_after=1)
             self._weight += job.weight
             self._queue.append((job, waiter))
             self._wake.notify()
@@ -98,31 +114,31 @@ class Writer:
             except Exception:
                 log.exception("the writer failed")
                 self._cache.clear()
-                self._answer(batch, [Problem(500, "an internal error; nothing was recorded")])
-        self._note_done()
+                self._answer(batch, [Problem(500, "internal error; nothing was recorded")])
+        self._confirm()
 
     def _next_batch(self) -> list[_Waiting]:
-        """What has gathered; a look for windows where nothing has; nothing at the end."""
+        """Take jobs from the queue, or a tick while it is empty; empty when stopping."""
         with self._wake:
-            if not self._queue and self._done and not self._stopping:
-                self._wake.wait(_QUIET)
-            if not self._queue and self._done:
+            if not self._queue and self._unconfirmed and not self._stopping:
+                self._wake.wait(_IDLE)
+            if not self._queue and self._unconfirmed:
                 self._wake.release()
                 try:
-                    self._note_done()
+                    self._confirm()
                 finally:
                     self._wake.acquire()
             while not self._queue and not self._stopping and self._until_tick() > 0:
                 self._wake.wait(self._until_tick())
             batch: list[_Waiting] = []
             if self._until_tick() <= 0 and not self._stopping:
-                # By the clock alone, and not whenever something came: that would tell of rewards.
+                # By the clock only: a tick for each job would reveal that rewards arrived.
                 self._next_tick = (self._clock.now() // _TICK + 1) * _TICK
                 batch.append((CloseWindows(), Future()))
             weight = 0
             while self._queue and len(batch) < _MOST_JOBS:
                 job = self._queue[0][0]
-                if batch and weight + job.weight > _MOST_AT_ONCE:
+                if batch and weight + job.weight > _MOST_PER_COMMIT:
                     break
                 weight += job.weight
                 batch.append(self._queue.popleft())
@@ -133,7 +149,7 @@ class Writer:
         return self._next_tick - self._clock.now()
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        """One transaction; a job that breaks is left out of the next try."""
+        """Commit a batch; a job that raises is removed, and the rest tried again."""
         while batch:
             work: UnitOfWork | None = None
             answers: list[Any] = []
@@ -153,26 +169,26 @@ class Writer:
                     versions = work.store()
                     if versions:
                         self._ledger.prepare_commits(versions)
-            except Problem as problem:  # the ledger's: those of jobs are answers
+            except Problem as problem:  # of the ledger: those of jobs are answers
                 self._refuse(batch, work, problem, problem.detail)
                 return
             except DATABASE_ERRORS as error:
                 self._refuse(
-                    batch, work, Problem(503, _NOT_TAKEN, retry_after=1), driver_message(error)
+                    batch, work, Problem(503, _NOT_COMMITTED, retry_after=1), driver_message(error)
                 )
                 return
             except Exception:
-                self._forget(work)
+                self._discard(work)
                 if len(answers) >= len(batch):
                     raise
                 log.exception("a request failed")
                 broken = batch.pop(len(answers))
-                self._answer([broken], [Problem(500, "an internal error; nothing was recorded")])
+                self._answer([broken], [Problem(500, "internal error; nothing was recorded")])
                 continue
             self._clock.catch_up(work.now)
-            self._done.update(versions)
+            self._unconfirmed.update(versions)
             if not self._storage.one_process:
-                self._note_done()  # a replica may lag by this very commit
+                self._confirm()  # a replica may lag by this commit
             self.commits += bool(versions) or not isinstance(batch[-1][0], CloseWindows)
             self._answer(batch, answers)
             return
@@ -180,14 +196,14 @@ class Writer:
     def _refuse(
         self, batch: list[_Waiting], work: UnitOfWork | None, problem: Problem, why: str
     ) -> None:
-        """Nothing of the batch was committed."""
-        self._forget(work)
+        """Answer a batch that was not committed."""
+        self._discard(work)
         log.error("a commit failed: %s", why)
         self._answer(batch, [problem])
         time.sleep(_AFTER_FAULT)
 
-    def _forget(self, work: UnitOfWork | None) -> None:
-        """Throw away what was computed and not committed."""
+    def _discard(self, work: UnitOfWork | None) -> None:
+        """Discard experiments that were changed but not committed."""
         for id in work.by_id if work else ():
             self._cache.pop(id, None)
 
@@ -197,29 +213,56 @@ class Writer:
         ready = []
         for (job, waiter), answer in zip(batch, answers, strict=True):
             if isinstance(answer, OverdueWindowsError):
-                self._take_back(job, waiter)
+                self._requeue(job, waiter)
             elif isinstance(job, CloseWindows):
                 self._next_tick = 0.0 if answer is True else self._next_tick
             else:
                 ready.append((waiter, answer))
         resolve(ready)
 
-    def _take_back(self, job: WriteJob, waiter: Waiter) -> None:
-        """Windows come first: the next transaction ends more of them."""
+    def _requeue(self, job: WriteJob, waiter: Waiter) -> None:
+        """Queue a job again: the next commit closes more windows first."""
         with self._wake:
-            if waiter.done():  # cancelled, or waited for long enough
+            if waiter.done():  # cancelled, or timed out
                 return
             if not self._stopping:
                 self._weight += job.weight
                 self._queue.append((job, waiter))
                 return
-        resolve([(waiter, Problem(503, _NOT_TAKEN, retry_after=5))])
+        resolve([(waiter, Problem(503, _NOT_COMMITTED, retry_after=5))])
 
-    def _note_done(self) -> None:
-        versions, self._done = self._done, {}
+    def _confirm(self) -> None:
+        versions, self._unconfirmed = self._unconfirmed, {}
         if not versions:
             return
         try:
             self._ledger.confirm_commits(versions)
         except DATABASE_ERRORS as error:
-            log.error("the ledger did not take a note: %s", driver_message(error))
+            log.error("the ledger did not confirm a commit: %s", driver_message(error))
+
+
+def resolve(answers: Sequence[tuple[Waiter, Any]]) -> None:
+    """Set the results of futures, with one wake-up per event loop: that is the slow part."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for waiter, answer in answers:
+        if isinstance(waiter, Future):
+            if waiter.set_running_or_notify_cancel():
+                _set_result(waiter, answer)
+        else:
+            loops.setdefault(waiter.get_loop(), []).append((waiter, answer))
+    for loop, waiting in loops.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve_all, waiting)
+
+
+def _resolve_all(answers: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for waiter, answer in answers:
+        if not waiter.done():  # the caller may have gone
+            _set_result(waiter, answer)
+
+
+def _set_result(waiter: Waiter, answer: Any) -> None:
+    if isinstance(answer, Problem):
+        waiter.set_exception(answer)
+    else:
+        waiter.set_result(answer)

@@ -1,4 +1,4 @@
-"""The server: the application on uvicorn, in one process or several."""
+"""The uvicorn server, in one process or several workers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from balaclava.service.http.middleware import is_loopback
 from balaclava.service.problems import StartError
 from balaclava.service.service import Service
 
-_SETTINGS = "BALACLAVA_SERVE"  # how worker processes are told
+_SETTINGS_VARIABLE = "BALACLAVA_SERVE"  # environment variable with the settings of workers
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What `balaclava serve` was asked for."""
+    """Options of `balaclava serve`."""
 
     database: str = "balaclava.db"
     ledger: str | None = None
@@ -37,37 +37,36 @@ class ServerSettings:
     restored: bool = False
 
     def checked(self) -> ServerSettings:
-        """Refuse what cannot work, or must not."""
+        """Return the settings; raises if they are unsafe or cannot work."""
         if not self.keys and not is_loopback(self.host):
             raise StartError(
-                f"--no-keys is allowed on a loopback address only, and {self.host} is none: "
-                "whoever could reach it might do everything"
+                f"--no-keys needs a loopback address, such as 127.0.0.1, not {self.host}: any "
+                "caller would be an admin"
             )
         if self.workers > 1 and not self.database.startswith("postgresql"):
             raise StartError(
-                "an SQLite file has one writer; several workers need PostgreSQL "
-                "(--database postgresql://...)"
+                "SQLite takes one worker; for more use PostgreSQL (--database postgresql://...)"
             )
         return self
 
     def listener(self) -> socket.socket:
-        """A socket at the address; port 0 takes a free one."""
+        """Listen at host and port; port 0 takes a free one."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             return socket.create_server((self.host, self.port), family=family, backlog=2048)
         except OSError as error:
             raise StartError(
-                f"cannot listen at {self.host} port {self.port}: {error.strerror or error}; give "
+                f"cannot listen at {self.host} port {self.port}: {error.strerror or error}; use "
                 "another --port or --host"
             ) from None
 
     def address(self, port: int) -> str:
-        """Where it is found."""
+        """The URL of the service."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{port}{self.root_path}"
 
     def open(self) -> Service:
-        """The service that it describes."""
+        """Open the service."""
         return Service.open(
             self.database,
             ledger=self.ledger,
@@ -78,21 +77,21 @@ class ServerSettings:
 
 
 def first_key(service: Service) -> str | None:
-    """An admin key, if there is none yet: shown once."""
+    """Create an admin key if there is none; returns it, or None."""
     if any(key["role"] == "admin" and key["revoked"] is None for key in service.list_keys()):
         return None
     return str(service.run_job(CreateKey("admin", "first"))["key"])
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens at."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
 def uvicorn_config(app: Any, settings: ServerSettings, **more: Any) -> uvicorn.Config:
-    """How uvicorn is to run it. Access lines are off: they would hold decision ids."""
+    """The configuration of uvicorn, without the access log: it would contain decision ids."""
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -107,21 +106,29 @@ def uvicorn_config(app: Any, settings: ServerSettings, **more: Any) -> uvicorn.C
 
 
 def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
-    """Serve until stopped. `greet` is told the address, and the first key if one was made."""
+    """Serve until stopped.
+
+    Args:
+        settings: Options of the server.
+        greet: Called with the URL, and with the first admin key if one was created.
+
+    Raises:
+        StartError: The service cannot start.
+    """
     settings = settings.checked()
-    with settings.listener() as listener:  # before anything is made: a port may be taken
+    with settings.listener() as listener:  # first: the port may be taken
         port = listener.getsockname()[1]
-        service = settings.open()  # whatever is wrong is said once, and --restored is done once
+        service = settings.open()  # before the workers: errors and --restored happen once
         greet(settings.address(port), first_key(service) if settings.keys else None)
         if settings.workers == 1:
             app = create_app(service, keys=settings.keys)
-            _keep_what_is_loaded()
+            _freeze_garbage_collector()
             uvicorn.Server(uvicorn_config(app, settings)).run(sockets=[listener])
             return
     service.close()
     once = ServerSettings(**{**asdict(settings), "restored": False})
-    os.environ[_SETTINGS] = dumps(asdict(once))
-    uvicorn.run(  # it makes a socket of its own that the workers share
+    os.environ[_SETTINGS_VARIABLE] = dumps(asdict(once))
+    uvicorn.run(  # on a socket of its own, which the workers share
         "balaclava.service.http.server:worker",
         factory=True,
         host=settings.host,
@@ -135,15 +142,13 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
 
 def worker() -> FastAPI:
     """The application of one worker process."""
-    settings = ServerSettings(**loads(os.environ[_SETTINGS]))
+    settings = ServerSettings(**loads(os.environ[_SETTINGS_VARIABLE]))
     app = create_app(settings.open(), keys=settings.keys)
-    _keep_what_is_loaded()
+    _freeze_garbage_collector()
     return app
 
 
-def _keep_what_is_loaded() -> None:
-    """Let the collector of garbage leave modules alone: to go through them takes a tenth of a
-    second, for which nobody would be answered.
-    """
+def _freeze_garbage_collector() -> None:
+    """Exempt loaded modules from garbage collection, which would pause requests."""
     gc.collect()
     gc.freeze()

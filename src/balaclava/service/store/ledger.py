@@ -1,12 +1,12 @@
-"""What lies outside the database: what was charged to whom, and how far each experiment was.
+"""The privacy ledger: charges, budgets, and a commit counter per experiment.
 
-A database that is put back from a backup forgets. What it has forgotten was seen by people all the
-same: releases that will be drawn anew, decisions that will learn a second time. So an experiment's
-version is written here, and flushed, before each commit of it. At the start a database that is
-behind was put back, and the service goes on only when told so, after charging once more what was
-unfinished.
+It lies outside the database. Restoring the database from a backup loses releases that observers
+have already seen: their noise would be drawn again, and decisions would learn twice. So each
+experiment's version is flushed here before its commit. At the start, a database behind these
+counters was restored. The service then continues only with `--restored`, which charges unfinished
+batches again.
 
-Entries are only added: triggers refuse anything else.
+The ledger is append-only: triggers refuse updates and deletions of entries.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from balaclava.service.store.storage import (
 
 _metadata = MetaData()
 POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
-_ROUNDING = 1e-12  # of a total: three thirds fit
+_BUDGET_ROUNDING = 1e-12  # relative, above the rounding of floats: three thirds fit a whole
 
 entries = Table(
     "entries",
@@ -68,48 +68,49 @@ commit_counters = Table(
     "counters",
     _metadata,
     Column("uid", String(64), primary_key=True),
-    Column("intended", BigInteger, nullable=False),  # the version of a commit that was begun
-    Column("done", BigInteger, nullable=False),  # that of the last one known to be on the disk
+    Column("intended", BigInteger, nullable=False),  # version of the last commit prepared
+    Column("done", BigInteger, nullable=False),  # version of the last commit confirmed
 )
 
-_INTEND = (  # nothing is noted of a database that is behind: see `CommitCount.least`
+_PREPARE = (  # changes nothing if the database is behind: see `CommitCount.required`
     "INSERT INTO counters (uid, intended, done) VALUES (?, ?, ?) "
     "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done "
     "WHERE counters.done <= excluded.done AND counters.intended - 1 <= excluded.done"
 )
-_DONE = "UPDATE counters SET done = ? WHERE uid = ? AND done < ?"
+_CONFIRM = "UPDATE counters SET done = ? WHERE uid = ? AND done < ?"
 
-_ONLY_ADDED = {
+_APPEND_ONLY = {
     "sqlite": [
         f"CREATE TRIGGER IF NOT EXISTS entries_no_{verb} BEFORE {verb} ON entries "
-        "BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END"
+        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
         for verb in ("UPDATE", "DELETE")
     ],
     "postgresql": [
-        "CREATE OR REPLACE FUNCTION ledger_is_only_added_to() RETURNS trigger AS $$ "
-        "BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$ LANGUAGE plpgsql",
+        "CREATE OR REPLACE FUNCTION ledger_is_append_only() RETURNS trigger AS $$ "
+        "BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$ LANGUAGE plpgsql",
         "CREATE OR REPLACE TRIGGER entries_no_change BEFORE UPDATE OR DELETE ON entries "
-        "FOR EACH ROW EXECUTE FUNCTION ledger_is_only_added_to()",
+        "FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only()",
     ],
 }
 
 
 class CommitCount(NamedTuple):
-    """Versions of an experiment: of a commit that was begun, and of the last that was noted."""
+    """Versions of an experiment: the last commit prepared, and the last confirmed."""
 
     intended: int
     done: int
 
     @property
-    def least(self) -> int:
-        """What must be in the database. A commit that was begun and is not there was cut off by
-        a crash, and nobody saw it.
+    def required(self) -> int:
+        """The least version that the database must have.
+
+        It may lack the commit prepared last: a crash cut it off before any answer.
         """
         return max(self.done, self.intended - 1)
 
 
 class Budget(NamedTuple):
-    """A population's total, and what is left of it."""
+    """The privacy budget of a population."""
 
     name: str
     epsilon: float
@@ -118,7 +119,7 @@ class Budget(NamedTuple):
     spent_delta: float
 
     def document(self) -> dict[str, Any]:
-        """As it is shown."""
+        """The JSON document."""
         left = {
             "left_epsilon": max(self.epsilon - self.spent_epsilon, 0.0),
             "left_delta": max(self.delta - self.spent_delta, 0.0),
@@ -127,37 +128,37 @@ class Budget(NamedTuple):
 
 
 class Ledger:
-    """A second database, or a second file: see the module."""
+    """The ledger in a file or a database of its own."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # Of a file, a connection for the notes before and after each commit: it saves their time.
-        self._notes = engine.raw_connection() if engine.dialect.name == "sqlite" else None
+        # SQLite: one connection for the counters, since opening one takes longer than a commit.
+        self._counting = engine.raw_connection() if engine.dialect.name == "sqlite" else None
 
     @classmethod
     def open(cls, url: str) -> Ledger:
-        """Connect, and make the tables if there are none."""
+        """Connect, and create the tables if they do not exist."""
         engine = make_engine(url)
         if engine.dialect.name == "sqlite":
             create_private_file(database_file(engine.url.database))
         with engine.begin() as connection:
             advisory_lock(connection)
             if inspect(connection).has_table("experiments"):
-                raise StartError("the ledger must lie outside the database; give another address")
+                raise StartError("the ledger must not share the database; give another path or URL")
             _metadata.create_all(connection)
-            for statement in _ONLY_ADDED[engine.dialect.name]:
+            for statement in _APPEND_ONLY[engine.dialect.name]:
                 connection.exec_driver_sql(statement)
         return cls(engine)
 
     def close(self) -> None:
         """Disconnect."""
-        if self._notes is not None:
-            self._notes.close()
+        if self._counting is not None:
+            self._counting.close()
         self._engine.dispose()
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[Connection]:
-        """A transaction beside which no other adds entries."""
+        """A transaction that locks the entries against other writers."""
         with self._engine.begin() as connection:
             if self._engine.dialect.name == "postgresql":
                 connection.exec_driver_sql("LOCK TABLE entries IN EXCLUSIVE MODE")
@@ -166,42 +167,42 @@ class Ledger:
     # Commits
 
     def prepare_commits(self, versions: Mapping[str, int]) -> None:
-        """Note, on the disk, that commits of these versions are about to be made.
+        """Flush the versions of commits that are about to be made.
 
-        Refused where the database is behind: it was put back while the service ran, or the server
-        is now a replica that lagged.
+        Raises if the database is behind: it was restored while the service ran, or the server is
+        now a replica that lagged.
         """
         rows = [(uid, version, max(version - 1, 0)) for uid, version in sorted(versions.items())]
-        if self._note(_INTEND, rows) < len(rows):
+        if self._count(_PREPARE, rows) < len(rows):
             raise Problem(
                 503,
-                "the database is behind its ledger: it was put back from a backup, or is a replica "
-                "that lagged; stop every process and start with --restored",
+                "the database is behind its ledger: it was restored from a backup, or is a replica "
+                "that lagged; stop every process, then start with --restored",
             )
 
     def confirm_commits(self, versions: Mapping[str, int]) -> None:
-        """Note that the commits of these versions are on the disk."""
+        """Record that the commits of these versions are on the disk."""
         rows = [(version, uid, version) for uid, version in sorted(versions.items())]
-        self._note(_DONE, rows)
+        self._count(_CONFIRM, rows)
 
-    def _note(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        """On the disk when it returns how many rows it changed. The writer alone does this."""
-        if self._notes is None:
-            with self._engine.begin() as connection:
-                return execute_many(connection, statement, rows)
-        notes: sqlite3.Connection = self._notes.driver_connection  # type: ignore[assignment]
-        with notes:  # commits, or takes back
-            notes.execute("BEGIN IMMEDIATE")
-            return notes.executemany(statement, rows).rowcount
+    def _count(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Execute and flush; returns the number of changed rows. Only the writer calls this."""
+        if self._counting is None:
+            with self._engine.begin() as shared:
+                return execute_many(shared, statement, rows)
+        connection: sqlite3.Connection = self._counting.driver_connection  # type: ignore[assignment]
+        with connection:  # commits, or rolls back
+            connection.execute("BEGIN IMMEDIATE")
+            return connection.executemany(statement, rows).rowcount
 
     def commit_counts(self) -> dict[str, CommitCount]:
-        """How far each experiment was, by uid."""
+        """The commit counts of all experiments, by uid."""
         with self._engine.begin() as connection:
             rows = connection.execute(select(commit_counters)).all()
         return {row.uid: CommitCount(row.intended, row.done) for row in rows}
 
     def reset_commit_counts(self, versions: Mapping[str, int]) -> None:
-        """Go on counting from there: the database was put back."""
+        """Set the counters after a restore of the database."""
         with self._engine.begin() as connection:
             for uid, version in sorted(versions.items()):
                 connection.execute(
@@ -213,67 +214,69 @@ class Ledger:
     # Budgets
 
     def set_population(self, name: str, epsilon: float, delta: float) -> Budget:
-        """A population and its total; the total of one that is there may be raised."""
+        """Create a population with a total, or raise its total."""
         with self._exclusive() as connection:
             budget = _budgets(connection).get(name)
             if budget is not None and (epsilon < budget.epsilon or delta < budget.delta):
                 raise Problem(
                     409,
                     f"population {name!r} has a total of {_pair(budget.epsilon, budget.delta)}; "
-                    "a total can be raised, never lowered",
+                    "a total can only be raised",
                 )
             if budget is None or (epsilon, delta) != (budget.epsilon, budget.delta):
                 _add(connection, POPULATION, name, None, None, epsilon, delta, "total")
             return _budgets(connection)[name]
 
     def charge(self, population: str, name: str, uid: str, epsilon: float, delta: float) -> None:
-        """Charge an experiment, once; refuse what does not fit, at no cost."""
+        """Charge an experiment once. Raises, without a charge, if it does not fit."""
         with self._exclusive() as connection:
             budget = _budgets(connection).get(population)
             if budget is None:
                 raise Problem(
                     404,
-                    f"there is no population {population!r}; make it with PUT "
+                    f"unknown population {population!r}; create it with PUT "
                     "/v1/populations/{name} and a total (epsilon, delta)",
                 )
             if _last_event(connection, uid) == CHARGE:
-                return  # charged when it was asked for before, and cut off
-            fits = budget.spent_epsilon + epsilon <= budget.epsilon * (1 + _ROUNDING)
-            if not fits or budget.spent_delta + delta > budget.delta * (1 + _ROUNDING):
+                return  # charged before a crash cut its creation off
+            slack = 1 + _BUDGET_ROUNDING
+            fits = budget.spent_epsilon + epsilon <= budget.epsilon * slack
+            if not fits or budget.spent_delta + delta > budget.delta * slack:
                 raise Problem(
                     409,
-                    f"population {population!r} has {_pair(budget.epsilon, budget.delta)} in "
-                    f"all, of which {_pair(budget.spent_epsilon, budget.spent_delta)} is spent; "
-                    f"the experiment asks for {_pair(epsilon, delta)}, which does not fit",
+                    f"the budget of population {population!r} is too small: total "
+                    f"{_pair(budget.epsilon, budget.delta)}, spent "
+                    f"{_pair(budget.spent_epsilon, budget.spent_delta)}, needed "
+                    f"{_pair(epsilon, delta)}",
                 )
             _add(connection, CHARGE, population, name, uid, epsilon, delta, "created")
 
     def charge_restore(
         self, population: str | None, name: str, uid: str, epsilon: float, delta: float
     ) -> None:
-        """The database was put back: what was unfinished may be released a second time."""
+        """Charge a restored experiment again: it may release unfinished batches twice."""
         with self._exclusive() as connection:
-            note = "put back from a backup; what was unfinished counts once more"
+            note = "restored from a backup; unfinished batches are charged again"
             _add(connection, RESTORED, population, name, uid, epsilon, delta, note)
 
     def note_lost(self, uid: str) -> None:
-        """A database was put back from before an experiment: made again, it is charged again."""
+        """Record an experiment that a backup lacks; creating it again charges it again."""
         with self._exclusive() as connection:
             wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id.desc())
             last = connection.execute(wanted.limit(1)).first()
             population, name = (last.population, last.experiment) if last else (None, None)
-            note = "not in the database that was put back; made again, it is charged again"
+            note = "missing in the restored database; creating it again charges it again"
             _add(connection, RESTORED, population, name, uid, 0.0, 0.0, note)
 
     def budgets(self) -> dict[str, Budget]:
-        """Every population."""
+        """The budgets of all populations."""
         with self._engine.begin() as connection:
             return _budgets(connection)
 
     def charged(self, uid: str) -> tuple[float, float, int]:
-        """Epsilon and delta that an experiment was charged in all, and how often it was restored.
+        """The total charge (epsilon, delta) of an experiment, and its number of restores.
 
-        An experiment without a population is not charged; its restores are noted all the same.
+        Without a population an experiment is not charged, but its restores are counted.
         """
         wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id)
         with self._engine.begin() as connection:
@@ -286,16 +289,16 @@ class Ledger:
         )
 
     def restores(self) -> dict[str, int]:
-        """How often each experiment was restored, by uid; those that never were are left out."""
+        """The number of restores by uid, for experiments that have any."""
         wanted = select(entries.c.uid, func.count()).where(entries.c.event == RESTORED)
         with self._engine.begin() as connection:
             rows = connection.execute(wanted.group_by(entries.c.uid)).all()
         return {uid: count for uid, count in rows}
 
     def entries(self) -> list[dict[str, Any]]:
-        """Everything that was ever written, oldest first."""
-        shown = ("at", "event", "population", "experiment", "epsilon", "delta", "note")
-        wanted = select(*(entries.c[name] for name in shown)).order_by(entries.c.id)
+        """All entries, oldest first."""
+        columns = ("at", "event", "population", "experiment", "epsilon", "delta", "note")
+        wanted = select(*(entries.c[name] for name in columns)).order_by(entries.c.id)
         with self._engine.begin() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted)]
 

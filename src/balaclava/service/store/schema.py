@@ -1,8 +1,8 @@
-"""The tables of the service's database. Migrations make them; a test holds the two together.
+"""Tables of the service's database. Migrations create them; a test compares the two.
 
-A reward's value is in `decisions.value` from its arrival to the end of its window, and only where
-batches settle by windows. What a policy has summed is in `experiments.policy_state`. Persons and
-request ids are stored as keyed digests alone.
+`decisions.value` holds a reward from its arrival to the end of its window, and only where batches
+settle by windows. `experiments.policy_state` holds the policy's sums. Persons and request ids are
+stored as keyed digests only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
-Serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up INTEGER keys alone
+Serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite increments INTEGER keys only
 
 # States of a decision
 OPEN, REWARDED, DEFAULTED, GIVEN_UP, UNLEARNED = range(5)
@@ -43,15 +43,15 @@ experiments = Table(
     "experiments",
     metadata,
     Column("id", Serial, primary_key=True),
-    Column("uid", String(64), nullable=False, unique=True),  # its name in the ledger
+    Column("uid", String(64), nullable=False, unique=True),  # the experiment in the ledger
     Column("name", String(200), nullable=False, unique=True),
     Column("definition", Text, nullable=False),
     Column("state", String(16), nullable=False),
     Column("created", Float, nullable=False),
-    Column("version", BigInteger, nullable=False),  # one more with each commit that changes it
-    Column("books", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),  # incremented by each commit that changes it
+    Column("books", Text, nullable=False),  # the counters, in JSON
     Column("policy_state", LargeBinary, nullable=False),
-    Column("next_due", Float),  # when the oldest open window ends
+    Column("next_due", Float),  # end of the oldest open window
 )
 
 decisions = Table(
@@ -59,7 +59,7 @@ decisions = Table(
     metadata,
     Column("id", String(22), primary_key=True),
     Column("experiment", BigInteger, ForeignKey("experiments.id"), nullable=False),
-    Column("round", BigInteger),  # among the decisions that learn
+    Column("round", BigInteger),  # ordinal among the decisions that learn
     Column("arm", Integer, nullable=False),
     Column("phase", BigInteger, nullable=False),
     Column("learns", Boolean, nullable=False),
@@ -68,10 +68,10 @@ decisions = Table(
     Column("made", Float, nullable=False),
     Column("closes", Float, nullable=False),
     Column("state", SmallInteger, nullable=False),
-    Column("kind", String(8)),  # of what came and waits for its window's end
+    Column("kind", String(8)),  # "reward" or "report" that waits for the end of its window
     Column("value", Float),
     Column("request", BigInteger),
-    Column("position", Integer),  # in its request
+    Column("position", Integer),  # within its request
 )
 Index(
     "decisions_open",

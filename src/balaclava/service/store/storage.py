@@ -1,25 +1,22 @@
-"""The database behind the service: one interface, SQLite and PostgreSQL.
+"""The service's database: one interface for SQLite and PostgreSQL.
 
-What a storage promises to the rest of the service (a test suite holds both databases to it):
+The contract of a storage; one test suite checks it on both databases:
 
-1. A transaction of `writing()` is on the disk when the block is left without an error, and has
-   left no trace when it is left with one.
-2. Transactions of `writing()` that lock the same experiment come one after the other; each sees
-   what those before it have committed.
-3. `reading()` sees committed transactions only, all of one moment, and never waits for a writer.
-4. One database has one kind of owner. Of an SQLite file that is one process, and a second one is
-   refused while the first lives. On PostgreSQL there may be any number; an experiment's row is
-   locked while it is changed, and its version says whether a copy in memory is still true.
-5. A database of an older version is brought up to date before it is used, and one of a newer
-   version is refused.
-6. A database that was written under another secret key is refused: digests of persons would not
-   fit, and every cap would start again.
+1. When a `writing()` block ends, its transaction is on the disk. If the block raises, nothing of
+   it remains.
+2. `writing()` transactions that lock the same experiment are serialised. Each sees the commits
+   of those before it.
+3. `reading()` sees one snapshot of committed transactions, and never waits for a writer.
+4. An SQLite file has one process; a second is refused while the first lives. PostgreSQL takes any
+   number: a change locks the experiment's row, and the row's version invalidates cached copies.
+5. An older schema is migrated before use. A newer one is refused.
+6. A database written under another secret key is refused: its digests of persons would not
+   match, and every participant's limit would start again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -48,56 +45,56 @@ from balaclava.service.credentials import Vault
 from balaclava.service.problems import StartError
 from balaclava.service.store.schema import meta
 from balaclava.service.store.sql import VERSIONS, fetch
-from balaclava.service.store.write_ahead_log import PAGES_LEFT_TO_COMMITS, WalCheckpointer
+from balaclava.service.store.write_ahead_log import LONGEST_LOG, WalCheckpointer
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_CHECK = "a database and its key belong together"
-_WAIT_SECONDS = 30
-_ALONE = 0xBA1AC1A  # the number of a lock that PostgreSQL keeps for us
+_KEY_CHECK = "a database and its key belong together"  # stored as a digest: never change it
+_LOCK_SECONDS = 30  # timeout of a lock, as long as a request may wait for its answer
+_ADVISORY_LOCK = 0xBA1AC1A  # number of the advisory lock in PostgreSQL: never change it
 DATABASE_ERRORS = (
     DBAPIError,
     TimeoutError,
     sqlite3.Error,
-)  # of a database that does not take what it is asked
+)  # of a database that fails or refuses a statement
 
 
 class Storage:
-    """A database, open. The module says what it promises."""
+    """An open database. The module's docstring is its contract."""
 
     def __init__(self, engine: Engine, lock: int | None = None) -> None:
         self.engine = engine
-        self._lock = lock  # descriptor of the file that keeps a second process out
-        self._checkpoints: WalCheckpointer | None = None  # of an SQLite file
+        self._lock = lock  # file descriptor of the lock file; None on PostgreSQL
+        self._checkpointer: WalCheckpointer | None = None  # SQLite only
 
     @classmethod
     def open(cls, url: str) -> Storage:
-        """Connect, and bring the tables up to date."""
-        engine = make_engine(url, PAGES_LEFT_TO_COMMITS)
+        """Connect, and migrate to the current schema."""
+        engine = make_engine(url, LONGEST_LOG)
         lock = _lock_file(engine.url.database) if engine.dialect.name == "sqlite" else None
         storage = cls(engine, lock)
         try:
             storage._migrate()
         except DBAPIError as error:
             storage.close()
-            raise StartError(f"the database cannot be used: {driver_message(error)}") from None
+            raise StartError(f"cannot use the database: {driver_message(error)}") from None
         if storage.one_process:
-            storage._checkpoints = WalCheckpointer(database_file(engine.url.database))
+            storage._checkpointer = WalCheckpointer(database_file(engine.url.database))
         return storage
 
     @property
     def one_process(self) -> bool:
-        """Whether this process is the only one on the database."""
+        """Whether this process has the database for itself."""
         return self._lock is not None
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is on the disk when the block ends without an error."""
+        """A writing transaction, on the disk when the block ends."""
         with self.engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """What is committed, as of one moment."""
+        """A reading transaction on one snapshot."""
         connection = self.engine.connect()
         if self.engine.dialect.name == "postgresql":
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -107,17 +104,17 @@ class Storage:
             yield connection
 
     def locked(self, connection: Connection, ids: list[int]) -> list[Sequence[Any]]:
-        """Id and version of experiments, locked, in the order of their ids."""
+        """Lock experiments in the order of their ids; returns each id and version."""
         return fetch(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
 
     def has_key(self) -> bool:
-        """Whether it was written under a key."""
+        """Whether it was written under a secret key."""
         with self.reading() as connection:
             return connection.scalar(select(meta.c.value).where(meta.c.name == "key")) is not None
 
     def require_key(self, vault: Vault) -> None:
-        """Refuse a database that was written under another key."""
-        check = vault.digest("check", _CHECK)
+        """Raise if the database was written under another secret key."""
+        check = vault.digest("check", _KEY_CHECK)
         with self.writing() as connection:
             advisory_lock(connection)
             stored = connection.scalar(select(meta.c.value).where(meta.c.name == "key"))
@@ -125,16 +122,16 @@ class Storage:
                 connection.execute(insert(meta).values(name="key", value=check))
             elif stored != check:
                 raise StartError(
-                    "the secret key is not the one that this database was written under: persons "
-                    "would not be recognised, and every cap would start again; put back the key "
-                    "from the backup"
+                    "the secret key does not match this database: participants would not be "
+                    "recognised, and their limits would start again; restore the key file from "
+                    "the backup"
                 )
 
     def close(self) -> None:
-        """Disconnect, and let another process have the file."""
-        if self._checkpoints is not None:
-            self._checkpoints.stop()
-            self._checkpoints = None
+        """Disconnect, and release the lock file."""
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
+            self._checkpointer = None
         self.engine.dispose()
         if self._lock is not None:
             os.close(self._lock)
@@ -151,33 +148,33 @@ class Storage:
                 revision.revision for revision in script.walk_revisions()
             }:
                 raise StartError(
-                    f"the database has schema {current}, which this version does not know; use "
-                    "the version that wrote it, or a newer one"
+                    f"this version does not know the database's schema {current!r}; use the "
+                    "version of balaclava that wrote it, or a newer one"
                 )
             if current != script.get_current_head():
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
 
 
-# A server, or another process of ours, that stands still must not hold this one for ever.
-_PATIENCE = {
+# Timeouts: a server or process that hangs must not block this one.
+_POSTGRES_TIMEOUTS = {
     "connect_timeout": 10,
-    "tcp_user_timeout": 1_000 * _WAIT_SECONDS,
-    "options": f"-c lock_timeout={_WAIT_SECONDS}s "
-    f"-c idle_in_transaction_session_timeout={2 * _WAIT_SECONDS}s",
+    "tcp_user_timeout": 1_000 * _LOCK_SECONDS,
+    "options": f"-c lock_timeout={_LOCK_SECONDS}s "
+    f"-c idle_in_transaction_session_timeout={2 * _LOCK_SECONDS}s",
 }
 
 
 def advisory_lock(connection: Connection) -> None:
-    """Let no other process do at the same time what is done once: tables, keys, experiments."""
+    """Serialise migrations and the creation of keys and experiments across processes."""
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_ALONE)))
+        connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
 
 
 def make_engine(url: str, pages: int = 1_000) -> Engine:
-    """An engine for an address: a path of a file, sqlite:///path or postgresql://...
+    """Make an engine for a file path, sqlite:///path or postgresql://...
 
-    A commit that leaves more than so many `pages` in SQLite's log moves them into its file.
+    SQLite checkpoints its write-ahead log within a commit once it exceeds `pages`.
     """
     try:
         address = make_url(url if "://" in url else f"sqlite:///{url}")
@@ -189,14 +186,14 @@ def make_engine(url: str, pages: int = 1_000) -> Engine:
                 pool_size=8,
                 pool_pre_ping=True,
                 isolation_level="READ COMMITTED",
-                hide_parameters=True,  # of errors: they would be in the log
-                connect_args=_PATIENCE,
+                hide_parameters=True,  # errors with values would reach the log
+                connect_args=_POSTGRES_TIMEOUTS,
             )
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError):
         pass
     raise StartError(
-        "the database's address is not understood; give a path of a file or "
-        "postgresql://user:password@host/name (extra balaclava[postgres])"
+        "the database URL is not valid; give a file path or postgresql://user:password@host/name "
+        "(needs the extra balaclava[postgres])"
     )
 
 
@@ -207,12 +204,12 @@ def _sqlite_engine(url: URL, pages: int) -> Engine:
         pool_size=8,
         max_overflow=8,
         hide_parameters=True,
-        connect_args={"timeout": _WAIT_SECONDS, "check_same_thread": False},
+        connect_args={"timeout": _LOCK_SECONDS, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say
+        connection.isolation_level = None  # _begin starts transactions
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
@@ -230,23 +227,30 @@ def _sqlite_engine(url: URL, pages: int) -> Engine:
 
 
 def _lock_file(database: str | None) -> int:
-    """Keep every other process off the file, for as long as this one lives."""
+    """Lock the database file for this process; returns the lock file's descriptor."""
+    try:
+        import fcntl
+    except ImportError:
+        raise StartError(
+            "an SQLite database needs file locks of a POSIX system (Linux, macOS, WSL); on Windows "
+            "use WSL, or a PostgreSQL database"
+        ) from None
     database = database_file(database)
-    path = Path(f"{os.path.realpath(database)}.lock")  # one file, however it is called
+    path = Path(f"{os.path.realpath(database)}.lock")  # the same for every link to the file
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise StartError(f"{path} cannot be written: {error.strerror}") from None
+        raise StartError(f"cannot write {path}: {error.strerror}") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise StartError(
-            f"{database} is in use by another process: two would each release the same rewards; "
-            "stop the other one, or use PostgreSQL for several"
+            f"{database} is in use by another process, and two would release the same rewards "
+            "twice; stop the other process, or use PostgreSQL"
         ) from None
     try:
-        create_private_file(database)  # rewards are in it
+        create_private_file(database)  # it will contain rewards
     except StartError:
         os.close(descriptor)
         raise
@@ -254,24 +258,28 @@ def _lock_file(database: str | None) -> int:
 
 
 def database_file(database: str | None) -> str:
-    """The path of a file, and nothing else."""
+    """The path of a database file; raises for a database in memory."""
     if not database or database == ":memory:" or database.startswith("file:"):
-        raise StartError("a database in memory is lost with the process; give a path of a file")
+        raise StartError("a database in memory is lost with the process; give a file path")
     return database
 
 
 def create_private_file(database: str) -> None:
-    """Make the file, if there is none, so that nobody but its owner reads it.
+    """Create a file, if it does not exist, that only its owner can read.
 
-    SQLite gives the files that it makes beside it the same mode.
+    SQLite gives its own files beside it the same mode.
     """
     try:
         os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise StartError(f"{database} cannot be written: {error.strerror}") from None
+        raise StartError(f"cannot write {database}: {error.strerror}") from None
 
 
 def driver_message(error: DBAPIError | TimeoutError | sqlite3.Error) -> str:
-    """What the driver said, in one line, without the statement and its values."""
+    """The driver's message in one line, without the statement and its values."""
     origin = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
-    return str(origin).strip().splitlines()[0] if origin else "no connection was free in time"
+    return (
+        str(origin).strip().splitlines()[0]
+        if origin
+        else "timeout while waiting for a free connection"
+    )

@@ -1,8 +1,7 @@
-"""Moves what was committed from SQLite's log into its file, beside the writer.
+"""Checkpoints of SQLite's write-ahead log, in a thread beside the writer.
 
-By itself SQLite does it within a commit, once the log is long, and whoever waits for that commit
-waits for two more flushes and a thousand pages. Nothing that was promised depends on when it is
-done: what is in the log is on the disk.
+SQLite would checkpoint within a commit, which then waits for two more flushes and a thousand
+pages. Durability does not depend on checkpoints: the log itself is on the disk.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ import threading
 
 log = logging.getLogger("balaclava.service")
 
-PAGES_LEFT_TO_COMMITS = 50_000  # a log of 200 MB is too long: a commit moves it after all
-_SECONDS = 1.0
-_LONG = 1_000  # pages, after which the log is begun again
-_BUSY_SECONDS = 0.1  # that the writer may be held up for
+LONGEST_LOG = 50_000  # pages (200 MB), after which a commit checkpoints after all
+_CHECKPOINT_SECONDS = 1.0  # between two checkpoints
+_RESTART_PAGES = 1_000  # SQLite's own default: a longer log starts over from its beginning
+_BUSY_TIMEOUT = 0.1  # seconds for which a full checkpoint may block the writer
 
 
 class WalCheckpointer:
-    """A thread with a connection of its own."""
+    """A thread that checkpoints on its own connection."""
 
     def __init__(self, database: str) -> None:
         self._connection = sqlite3.connect(
-            database, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            database, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
         self._connection.execute("PRAGMA synchronous=FULL")
         self._stopping = threading.Event()
@@ -32,24 +31,22 @@ class WalCheckpointer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was begun, and disconnect."""
+        """Finish the current checkpoint, and disconnect."""
         self._stopping.set()
         self._thread.join()
         self._connection.close()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_SECONDS):
+        while not self._stopping.wait(_CHECKPOINT_SECONDS):
             try:
-                self.move()
-            except sqlite3.Error as error:  # the disk is full: commits say so too
-                log.warning("the database's log was not moved: %s", error)
+                self.checkpoint()
+            except sqlite3.Error as error:  # such as a full disk: commits report it too
+                log.warning("a checkpoint of the database failed: %s", error)
 
-    def move(self) -> int:
-        """Move what there is while the writer goes on; of a long log the rest too, so that it is
-        begun again. Its length, in pages.
-        """
+    def checkpoint(self) -> int:
+        """Checkpoint beside the writer, and in full if the log is long; returns its pages."""
         pages = self._checkpoint("PASSIVE")
-        return self._checkpoint("FULL") if pages > _LONG else pages
+        return self._checkpoint("FULL") if pages > _RESTART_PAGES else pages
 
     def _checkpoint(self, mode: str) -> int:
         (_, pages, _) = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

@@ -1,4 +1,4 @@
-"""Run by alembic: migrations on the connection that the storage has opened."""
+"""Run by alembic on the connection of the storage."""
 
 from __future__ import annotations
 
