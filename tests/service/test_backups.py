@@ -158,7 +158,7 @@ def test_a_crash_between_charge_and_commit_charges_once(
     service = open_service()
     service.ledger.set_population("us", 4.0, 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(writer.Work, "store", lambda self: 1 / 0)
+        patch.setattr(writer.UnitOfWork, "store", lambda self: 1 / 0)
         with pytest.raises(Problem, match="internal error"):
             create(service, population="us")
     assert service.experiments() == []

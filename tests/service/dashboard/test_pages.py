@@ -235,9 +235,9 @@ def test_the_page_for_a_review_board_promises_what_the_service_does(
     assert "gives each person ε=3" in texts["named"]
     assert "learns from at most 3 of each person" in texts["named"]
     assert "gives each reward ε=1" in texts["window"]
-    assert "Nothing is promised to a person" in texts["window"]
-    assert "whether it came are covered" in texts["window"]
-    assert "whether it came are not covered" in texts["arrival"]
+    assert "No guarantee covers a person" in texts["window"]
+    assert "guarantee covers when a reward arrived" in texts["window"]
+    assert "guarantee does not cover when a reward arrived" in texts["arrival"]
     assert "does not depend on what it is" in texts["arrival"]
 
 

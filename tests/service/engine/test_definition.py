@@ -15,7 +15,7 @@ def definition(**parameters: Any) -> ExperimentDefinition:
 
 
 def test_a_stored_definition_names_what_was_left_to_defaults():
-    stored = ExperimentDefinition.from_json(definition(epsilon=1.0).with_defaults().text)
+    stored = ExperimentDefinition.from_json(definition(epsilon=1.0).with_defaults().json)
     policy = bl.policy("dp-imed", arms=["plain", "map"], epsilon=1.0)
     assert stored.parameters | {"arms": ["plain", "map"]} == policy.parameters
     assert stored.make_policy() == policy
