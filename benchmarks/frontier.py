@@ -36,7 +36,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import compiled
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
+from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
 
 PROBLEMS = {
     "9 arms": np.linspace(0.3, 0.7, 9),
@@ -197,7 +197,7 @@ def nb_jit(function: Any) -> Any:
 
 def play(rule: Rule, means: np.ndarray, epsilon: float, runs: int, seed: int) -> np.ndarray:
     """The regret of so many runs after EARLY rounds and in the end."""
-    loop = compiled(make_runs, noisy_kl, noisy_surprise, private_kl)
+    loop = compiled(make_runs, noisy_kl, noisy_surprisal, private_kl)
     out, rng = np.empty((runs, 2)), np.random.Generator(np.random.SFC64(seed))
     first = rule.first_batch(epsilon)
     loop(rule, means, epsilon, float(HORIZON), first, rng, out)

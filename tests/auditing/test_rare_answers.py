@@ -6,7 +6,7 @@ import numpy as np
 
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.tape import Recorder
-from balaclava.privacy.mechanisms.base import Terms, mechanism_of
+from balaclava.privacy.mechanisms.base import Terms, declared_mechanism
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
 from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
@@ -35,7 +35,7 @@ def test_rare_answers_are_far_out_repeated_bare_and_about_the_numbers_of_the_cod
 
 def test_rare_answers_stay_within_a_bounded_law():
     terms = Terms(3.0, 1.0, 1.0, 0.01)
-    low, high = mechanism_of(truncated_laplace_release).law(terms).support()
+    low, high = declared_mechanism(truncated_laplace_release).law(terms).support()
     answers = rare_answers(truncated_laplace_release, *terms)
     assert low < answers.min() < low + 1e-3
     assert high - 1e-3 < answers.max() < high

@@ -13,13 +13,13 @@ from balaclava.estimators.dyadic_histogram import (
     HIDDEN_MASS,
     ISOLATED_BIN,
     SIDE,
-    bin_of,
+    bin_index,
+    clipped_mean,
+    clipped_variance,
     cut_level,
+    denoise,
     fullest,
     last_seen,
-    mean_of,
-    smooth,
-    variance_of,
 )
 
 
@@ -33,13 +33,13 @@ def histogram(bins):
 def test_bins():
     middle = SIDE
     for tiny in (0.0, -0.0, 1e-300, -1e-300, 2.0**-64, -(2.0**-64)):
-        assert bin_of(tiny) == middle
-    assert bin_of(1.0) == middle + 64  # a power of two is the largest of its bin
-    assert bin_of(math.nextafter(1.0, 2.0)) == middle + 65
-    assert bin_of(0.51) == bin_of(0.99) == middle + 64
-    assert bin_of(-1.0) == middle - 64
-    assert bin_of(2.0**64) == bin_of(1e300) == BINS - 1
-    assert bin_of(-1e300) == 0
+        assert bin_index(tiny) == middle
+    assert bin_index(1.0) == middle + 64  # a power of two is the largest of its bin
+    assert bin_index(math.nextafter(1.0, 2.0)) == middle + 65
+    assert bin_index(0.51) == bin_index(0.99) == middle + 64
+    assert bin_index(-1.0) == middle - 64
+    assert bin_index(2.0**64) == bin_index(1e300) == BINS - 1
+    assert bin_index(-1e300) == 0
 
 
 def test_what_noise_may_have_made_is_not_seen():
@@ -52,7 +52,7 @@ def test_what_noise_may_have_made_is_not_seen():
     shares[SIDE + 100] = 1.01 * ISOLATED_BIN * grain  # far from all others more is needed
     assert last_seen(shares, grain, 1, 64) == 100
     assert fullest(histogram({64: 0.99 * ISOLATED_BIN * grain}), grain) == -1
-    assert not smooth(histogram({64: 0.99 * ISOLATED_BIN * grain}), grain, False)
+    assert not denoise(histogram({64: 0.99 * ISOLATED_BIN * grain}), grain, False)
 
 
 def test_noise_alone_hardly_ever_looks_like_rewards():
@@ -63,17 +63,17 @@ def test_noise_alone_hardly_ever_looks_like_rewards():
 
 def test_smoothing_keeps_what_was_seen_and_what_may_be_next():
     shares = histogram({64: 0.8, 66: -0.01, 70: 0.003, -64: 0.2, -90: 0.003})
-    assert smooth(shares, 1e-3, False)
+    assert denoise(shares, 1e-3, False)
     assert shares[SIDE + 64] == pytest.approx(0.8 + HIDDEN_MASS * 1e-3)
     assert shares[SIDE + 65] == pytest.approx(HIDDEN_MASS * 1e-3)
     assert (shares >= 0).all()
     assert shares[SIDE + 66 :].sum() == shares[: SIDE - 66].sum() == 0.0
     # Rewards all on one side of 0, unless 0 is about their mean.
     shares = histogram({64: 1.0})
-    assert smooth(shares, 1e-3, False)
+    assert denoise(shares, 1e-3, False)
     assert shares[:SIDE].sum() == 0.0
     shares = histogram({64: 1.0})
-    assert smooth(shares, 1e-3, True)
+    assert denoise(shares, 1e-3, True)
     assert shares[SIDE - 64] > 0.0
 
 
@@ -85,8 +85,8 @@ def test_the_level_cuts_off_the_part_that_it_may():
     tail = histogram({64 + k: 0.75 * 4.0 ** -(k - 1) for k in range(1, 40)})
     for j in range(2, 8):
         level = cut_level(tail, 1, 2.0**-j)
-        kept = mean_of(tail, 0.0, level)
-        assert 1.0 - kept / mean_of(tail, 0.0, math.inf) <= 2.0**-j
+        kept = clipped_mean(tail, 0.0, level)
+        assert 1.0 - kept / clipped_mean(tail, 0.0, math.inf) <= 2.0**-j
         assert 2.0 ** (j - 2) <= level <= 2.0**j
 
 
@@ -96,8 +96,8 @@ def test_moments_of_uniform_bins():
     draws = np.random.default_rng(2).random(1_000_000)
     sizes = np.repeat([4.0, 1.0, -0.5], [250_000, 350_000, 400_000])
     x = sizes * (1.0 + draws) / 2.0
-    assert mean_of(shares, math.inf, math.inf) == pytest.approx(x.mean(), rel=0.01)
-    assert variance_of(shares, math.inf, math.inf) == pytest.approx(x.var(), rel=0.01)
+    assert clipped_mean(shares, math.inf, math.inf) == pytest.approx(x.mean(), rel=0.01)
+    assert clipped_variance(shares, math.inf, math.inf) == pytest.approx(x.var(), rel=0.01)
     moved = np.clip(x, -0.25, 2.0)
-    assert mean_of(shares, 0.25, 2.0) == pytest.approx(moved.mean(), rel=0.02)
-    assert variance_of(shares, 0.25, 2.0) == pytest.approx(moved.var(), rel=0.1)
+    assert clipped_mean(shares, 0.25, 2.0) == pytest.approx(moved.mean(), rel=0.02)
+    assert clipped_variance(shares, 0.25, 2.0) == pytest.approx(moved.var(), rel=0.1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
+from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
 
 
 def plain_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
@@ -66,8 +66,8 @@ def test_the_surprise_is_what_drawn_sums_show(n, q, epsilon, draws):
     for share in (0.3, 0.01, 1e-3, 1e-4):
         x = np.quantile(sums, share) / n
         expected = -math.log(2 * (sums <= n * x).mean())
-        assert noisy_surprise(n, x, q, epsilon, draws) == pytest.approx(expected, abs=0.3)
-    assert noisy_surprise(n, q, q, epsilon, draws) == 0.0
+        assert noisy_surprisal(n, x, q, epsilon, draws) == pytest.approx(expected, abs=0.3)
+    assert noisy_surprisal(n, q, q, epsilon, draws) == 0.0
 
 
 def long_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
@@ -99,4 +99,4 @@ def long_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float
 def test_at_every_epsilon(n, x, q, epsilon, draws):
     rate = noisy_kl(n, x, q, epsilon, draws)
     assert rate == pytest.approx(long_rate(n, x, q, epsilon, draws), rel=1e-5, abs=1e-5)
-    assert rate <= noisy_surprise(n, x, q, epsilon, draws) < math.inf
+    assert rate <= noisy_surprisal(n, x, q, epsilon, draws) < math.inf

@@ -20,7 +20,7 @@ from balaclava.policies.contaminated.prae import level_of
 from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
 from balaclava.privacy.mechanisms.perturbed_index import beta_shape, beta_threshold
 from balaclava.privacy.mechanisms.truncated_laplace import TruncatedLaplaceLaw
-from balaclava.theory.gaussian_index_regret import missed_best
+from balaclava.theory.gaussian_index_regret import best_arm_misses
 
 MILLION = 10**6
 
@@ -803,7 +803,7 @@ def test_sum_over_pulls_of_the_best_arm() -> None:
         assert math.exp(-n * lam**2 / 2) < missed < math.exp(-n * lam**2 / 16)
     assert 2 * math.log(2) == pytest.approx(1.39, abs=0.01)
     # Order 1/lam^2 in all.
-    assert slope(lambda lam: missed_best(lam, 1), 1e-4, 1e-2) == pytest.approx(-2, abs=0.01)
+    assert slope(lambda lam: best_arm_misses(lam, 1), 1e-4, 1e-2) == pytest.approx(-2, abs=0.01)
 
 
 # Wu, Zhou, Tao, Wang 2023

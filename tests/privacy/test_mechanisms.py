@@ -15,7 +15,7 @@ from scipy import stats
 from balaclava._core.kernels import compiled, kernel
 from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanisms import counters
-from balaclava.privacy.mechanisms.base import check_budget, mechanism, mechanism_of
+from balaclava.privacy.mechanisms.base import check_budget, declared_mechanism, mechanism
 from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.laplace import (
     laplace_release,
@@ -199,11 +199,13 @@ def test_counters_and_histogram_compile_to_what_they_are() -> None:
 
 
 def test_terms() -> None:
-    terms = mechanism_of(truncated_laplace_release).terms(3.0, 0.5, 1.0, 0.01)
+    terms = declared_mechanism(truncated_laplace_release).terms(3.0, 0.5, 1.0, 0.01)
     assert terms == (3.0, 0.5, 1.0, 0.01)
-    assert mechanism_of(laplace_release).terms(3.0, 0.5, 1.0) == (3.0, 0.5, 1.0, 0.0)
-    assert mechanism_of(bernoulli_report).terms(0.3, 1.0) == (0.3, 1.0, 1.0, 0.0)
-    local = {f: mechanism_of(f).local for f in (laplace_release, laplace_report, bernoulli_report)}
+    assert declared_mechanism(laplace_release).terms(3.0, 0.5, 1.0) == (3.0, 0.5, 1.0, 0.0)
+    assert declared_mechanism(bernoulli_report).terms(0.3, 1.0) == (0.3, 1.0, 1.0, 0.0)
+    local = {
+        f: declared_mechanism(f).local for f in (laplace_release, laplace_report, bernoulli_report)
+    }
     assert list(local.values()) == [False, True, True]
 
 
@@ -215,7 +217,7 @@ def test_a_mechanism_must_say_what_it_protects() -> None:
             return value
 
     with pytest.raises(PrivacyError, match="not a declared mechanism"):
-        mechanism_of(tree_levels)
+        declared_mechanism(tree_levels)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import balaclava as bl
-from balaclava.theory.gaussian_index_regret import missed_best
+from balaclava.theory.gaussian_index_regret import best_arm_misses
 
 
 @pytest.mark.parametrize("lam", [0.05, 0.2])
@@ -21,7 +21,7 @@ def test_what_the_best_arm_costs_gaussian_indices(mean: float, lam: float) -> No
         s = np.arange(n + 1)
         p = stats.norm.sf((mean - lam - s / n) * math.sqrt(n / 2))
         total += float(stats.binom.pmf(s, n, mean) @ (1 / p - 1))
-    assert 0 < total < missed_best(lam, first) - missed_best(lam, 400)
+    assert 0 < total < best_arm_misses(lam, first) - best_arm_misses(lam, 400)
 
 
 def test_the_bound_of_gaussian_indices_holds_and_says_something() -> None:

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.rare_answers import RareAnswers
-from balaclava.privacy.mechanisms.base import Loss, Terms, check_budget, distance, mechanism_of
+from balaclava.privacy.mechanisms.base import (
+    Loss,
+    Terms,
+    check_budget,
+    declared_mechanism,
+    distance,
+)
 from balaclava.privacy.randomness import seeded
 
 
@@ -37,7 +43,7 @@ class Recorder:
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Let the mechanism answer, and record its input."""
-        mechanism = mechanism_of(body)
+        mechanism = declared_mechanism(body)
         terms = mechanism.terms(*arguments)
         budget = (terms.epsilon, terms.delta, terms.sensitivity)
         if budget not in self._checked:
@@ -109,7 +115,7 @@ class Replayer:
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """The recorded answer; a moved input is noted."""
-        mechanism = mechanism_of(body)
+        mechanism = declared_mechanism(body)
         entry = self._next(mechanism.name)
         now, then = mechanism.terms(*arguments), entry.terms
         assert then is not None  # a mechanism's entry always has terms

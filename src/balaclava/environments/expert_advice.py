@@ -13,7 +13,7 @@ from balaclava.environments.base import ENVIRONMENTS, Environment, register
 from balaclava.environments.loss_environment import LossEnvironment, sums_at
 from balaclava.environments.losses import Losses
 from balaclava.errors import ParameterError
-from balaclava.estimators.expert_weights import as_advice, fault_of_advice
+from balaclava.estimators.expert_weights import advice_fault, as_advice
 
 
 class World(NamedTuple):
@@ -101,7 +101,7 @@ class Advice(LossEnvironment):
                 f"{self._label('advice')} is not an array of numbers; give advice[N, K] or "
                 "advice[T, N, K]"
             )
-        if fault := fault_of_advice(advice, None, losses.arms):
+        if fault := advice_fault(advice, None, losses.arms):
             raise ParameterError(f"{self._label('advice')} {fault}")
         object.__setattr__(self, "advice", advice)
         if advice.ndim == 3 and self.rounds is not None and advice.shape[0] < self.rounds:

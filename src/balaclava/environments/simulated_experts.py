@@ -17,7 +17,7 @@ import numpy as np
 
 from balaclava._core.declared import Arms, Range, check
 from balaclava.errors import ParameterError
-from balaclava.estimators.expert_weights import as_advice, fault_of_advice
+from balaclava.estimators.expert_weights import advice_fault, as_advice
 
 ExpertRule = Callable[[Any], Any]  # from a context to an arm, or a distribution over the arms
 
@@ -101,7 +101,7 @@ def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: 
         raise ParameterError(
             f"a rule returns neither an arm nor a distribution; give one over {arms} arms"
         )
-    if fault := fault_of_advice(advice, len(rules), arms):
+    if fault := advice_fault(advice, len(rules), arms):
         raise ParameterError(f"the advice {fault}")
     return advice
 

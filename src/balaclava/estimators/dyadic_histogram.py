@@ -29,7 +29,7 @@ BIN_VARIANCE = 1.0 / 48.0
 
 
 @kernel(borrows=True)
-def bin_of(x: float) -> int:
+def bin_index(x: float) -> int:
     """Index of a number's bin."""
     fraction, exponent = math.frexp(abs(x))
     if fraction == 0.5:  # a power of two belongs to the bin below
@@ -39,7 +39,7 @@ def bin_of(x: float) -> int:
 
 
 @kernel(borrows=True)
-def size_of(k: int) -> float:
+def bin_limit(k: int) -> float:
     """The largest |x| of the k-th bin from the middle."""
     return math.ldexp(1.0, k - SIDE // 2)
 
@@ -78,7 +78,7 @@ def end_tail(shares: np.ndarray, grain: float, side: int, last: int) -> None:
 
 
 @kernel(borrows=True)
-def smooth(shares: np.ndarray, grain: float, centred: bool) -> bool:
+def denoise(shares: np.ndarray, grain: float, centred: bool) -> bool:
     """Remove the noise of empty bins; return False if no bin exceeds the noise.
 
     Args:
@@ -102,36 +102,36 @@ def cut_level(shares: np.ndarray, side: int, part: float) -> float:
     """Lowest level that truncates at most `part` of the side's mean; 0 if the side is empty."""
     mean = 0.0
     for k in range(1, SIDE + 1):
-        mean += BIN_MEAN * size_of(k) * shares[SIDE + side * k]
+        mean += BIN_MEAN * bin_limit(k) * shares[SIDE + side * k]
     if mean == 0.0:
         return 0.0
     beyond, weight = 0.0, 0.0
     for k in range(SIDE, 1, -1):
         weight += shares[SIDE + side * k]
-        beyond += BIN_MEAN * size_of(k) * shares[SIDE + side * k]
-        if beyond - size_of(k - 1) * weight > part * mean:
-            return size_of(k)
-    return size_of(1)
+        beyond += BIN_MEAN * bin_limit(k) * shares[SIDE + side * k]
+        if beyond - bin_limit(k - 1) * weight > part * mean:
+            return bin_limit(k)
+    return bin_limit(1)
 
 
 @kernel(borrows=True)
-def mean_of(shares: np.ndarray, low: float, high: float) -> float:
+def clipped_mean(shares: np.ndarray, low: float, high: float) -> float:
     """Mean of the numbers, clipped to [-low, high]."""
     mean = 0.0
     for k in range(1, SIDE + 1):
-        x = BIN_MEAN * size_of(k)
+        x = BIN_MEAN * bin_limit(k)
         mean += shares[SIDE + k] * min(x, high) - shares[SIDE - k] * min(x, low)
     return mean
 
 
 @kernel(borrows=True)
-def variance_of(shares: np.ndarray, low: float, high: float) -> float:
+def clipped_variance(shares: np.ndarray, low: float, high: float) -> float:
     """Variance of the numbers, clipped to [-low, high]; at least that within the bins."""
-    square, within, mean = 0.0, 0.0, mean_of(shares, low, high)
+    square, within, mean = 0.0, 0.0, clipped_mean(shares, low, high)
     for k in range(1, SIDE + 1):
-        x = BIN_MEAN * size_of(k)
+        x = BIN_MEAN * bin_limit(k)
         above, below = shares[SIDE + k], shares[SIDE - k]
         square += above * min(x, high) ** 2 + below * min(x, low) ** 2
-        within += BIN_VARIANCE * (above * min(size_of(k), high) ** 2)
-        within += BIN_VARIANCE * (below * min(size_of(k), low) ** 2)
+        within += BIN_VARIANCE * (above * min(bin_limit(k), high) ** 2)
+        within += BIN_VARIANCE * (below * min(bin_limit(k), low) ** 2)
     return max(square - mean * mean, 0.0) + within

@@ -91,7 +91,7 @@ def learn_weights(state: ExpertWeights, row: int, step: float) -> None:
     renew_shares(state)
 
 
-def fault_of_advice(advice: np.ndarray, experts: int | None, arms: int) -> str:
+def advice_fault(advice: np.ndarray, experts: int | None, arms: int) -> str:
     """What is wrong with advice[..., expert, arm], or "". Its rows must be distributions."""
     if advice.ndim < 2 or advice.size == 0:
         return f"has shape {advice.shape}; give one row per expert and one column per arm"

@@ -94,13 +94,13 @@ def noisy_kl(n: float, x: float, q: float, epsilon: float, draws: float) -> floa
 
 
 @kernel(borrows=True)
-def noisy_surprise(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
+def noisy_surprisal(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
     """-log of twice the probability that `noisy_kl` bounds, within 0.2; 0 at x = q.
 
     Mills' ratio is approximated by a multiple of 4 / (3 lambda + sqrt(lambda^2 + 8)) (Sampford
     1953) that is exact at 0. There must be at least one draw of noise.
 
-    >>> round(noisy_surprise(300, 0.5, 0.7, 0.1, 1), 3)
+    >>> round(noisy_surprisal(300, 0.5, 0.7, 0.1, 1), 3)
     5.6
     """
     if x >= q:

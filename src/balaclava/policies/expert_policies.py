@@ -9,7 +9,7 @@ import numpy as np
 
 from balaclava._core.declared import Experts
 from balaclava.errors import ContextError
-from balaclava.estimators.expert_weights import as_advice, fault_of_advice
+from balaclava.estimators.expert_weights import advice_fault, as_advice
 from balaclava.policies.base import Policy, RewardKind
 from balaclava.policies.loss_policies import PrivateLossPolicy, gives_unit_losses
 from balaclava.privacy.guarantee import Model, Scope
@@ -39,7 +39,7 @@ class ExpertPolicy(Policy):
         if advice is None or advice.ndim != 2:
             shape = "" if advice is None else f" of shape {advice.shape}"
             raise ContextError(f"a {type(context).__name__}{shape} is not advice; {needed}")
-        if fault := fault_of_advice(advice, self.experts, self.arms):
+        if fault := advice_fault(advice, self.experts, self.arms):
             raise ContextError(f"the advice {fault}; {needed}")
         return advice
 

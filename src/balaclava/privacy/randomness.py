@@ -11,7 +11,7 @@ import numpy as np
 from balaclava._core.kernels import DRAWS
 from balaclava.errors import PolicyError, PrivacyError
 from balaclava.privacy.exact_noise import fresh_generator
-from balaclava.privacy.mechanisms.base import check_budget, mechanism_of
+from balaclava.privacy.mechanisms.base import check_budget, declared_mechanism
 
 
 def seeded(seed: int, *path: int) -> np.random.Generator:
@@ -48,7 +48,7 @@ class SystemRandomness:
         Raises:
             PrivacyError: if the kernel is not a mechanism, or does not keep these arguments.
         """
-        mechanism = mechanism_of(body)
+        mechanism = declared_mechanism(body)
         terms = mechanism.terms(*arguments)
         check_budget(terms.epsilon, terms.delta, terms.sensitivity)
         mechanism.require(terms)

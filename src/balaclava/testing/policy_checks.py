@@ -16,7 +16,7 @@ from balaclava.agents.restoring import restore
 from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
-from balaclava.privacy.mechanisms.base import mechanism_of
+from balaclava.privacy.mechanisms.base import declared_mechanism
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import (
     repetition_player,
@@ -303,7 +303,7 @@ class InputRecorder:
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Keep the inputs and let the mechanism answer."""
-        names = mechanism_of(body).arguments  # `out` is not an input
+        names = declared_mechanism(body).arguments  # `out` is not an input
         inputs = [
             argument for name, argument in zip(names, arguments, strict=True) if name != "out"
         ]

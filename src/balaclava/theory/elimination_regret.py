@@ -33,14 +33,14 @@ def elimination_regret(
     """
     pulls = [pulls_until_removed(gap, phases, rounds) for gap in gaps.tolist()]
     largest = rounds * float(gaps.max())
-    return min(most_regret(gaps, np.array(pulls), rounds) + min(failure, 1.0) * largest, largest)
+    return min(worst_regret(gaps, np.array(pulls), rounds) + min(failure, 1.0) * largest, largest)
 
 
-def most_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: float) -> float:
+def worst_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: float) -> float:
     """Regret of `horizon` rounds if each arm has at most these pulls, the worst arms first.
 
     Example:
-        >>> most_regret(np.array([0.0, 0.5, 1.0]), np.array([np.inf, 10.0, 10.0]), 15)
+        >>> worst_regret(np.array([0.0, 0.5, 1.0]), np.array([np.inf, 10.0, 10.0]), 15)
         12.5
     """
     total, remaining = 0.0, float(horizon)

@@ -39,7 +39,7 @@ def tail_sum(rate: float, first: int) -> float:
     return math.exp(-first * rate) / -math.expm1(-rate)
 
 
-def missed_best(lam: float, first: int) -> float:
+def best_arm_misses(lam: float, first: int) -> float:
     """Upper bound on the sum over n >= first of E[1/p - 1]."""
     square = lam * lam
     return (
@@ -63,6 +63,6 @@ def gaussian_index_regret(gaps: np.ndarray, first: int, horizon: int) -> float:
     totals = []
     for lam in least * _LAM_GRID:
         pulls = np.maximum(np.ceil(4.0 * log / (worse - 2.0 * lam) ** 2), first)
-        always = 1.0 + tail_sum(2.0 * lam * lam, first) + missed_best(float(lam), first)
+        always = 1.0 + tail_sum(2.0 * lam * lam, first) + best_arm_misses(float(lam), first)
         totals.append(float(worse @ (pulls + always)))
     return min(totals)

@@ -19,7 +19,7 @@ from balaclava.privacy.mechanisms.analytic_gaussian import (
     gaussian_shift,
     gaussian_vector_release,
 )
-from balaclava.privacy.mechanisms.base import Terms, distance, mechanism_of
+from balaclava.privacy.mechanisms.base import Terms, declared_mechanism, distance
 from balaclava.privacy.mechanisms.laplace import laplace_vector_release
 from balaclava.privacy.randomness import SystemRandomness
 
@@ -38,7 +38,7 @@ def test_the_calibration_uses_delta_up(epsilon, delta):
 
 def test_terms_of_an_array_are_one_release():
     out = np.empty(3)
-    terms = mechanism_of(gaussian_vector_release).terms(VALUE, 0.5, 1.0, 1e-5, out)
+    terms = declared_mechanism(gaussian_vector_release).terms(VALUE, 0.5, 1.0, 1e-5, out)
     assert terms == ((1.0, -2.0, 0.25), 0.5, 1.0, 1e-5)
     assert distance((3.0, 4.0), (0.0, 0.0), 1.0) == 7.0
     assert distance((3.0, 4.0), (0.0, 0.0), 2.0) == 5.0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from balaclava.privacy.mechanisms import counters
-from balaclava.privacy.mechanisms.base import mechanism_of
+from balaclava.privacy.mechanisms.base import declared_mechanism
 from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
 from balaclava.privacy.randomness import seeded
 
@@ -126,7 +126,7 @@ class Recorder:
         self.seen: list[Any] = []
 
     def release(self, body: Any, *arguments: Any) -> float:
-        terms = mechanism_of(body).terms(*arguments)
+        terms = declared_mechanism(body).terms(*arguments)
         self.seen.append(terms)
         return terms.value if self.answers is None else self.answers[len(self.seen) - 1]
 
@@ -182,7 +182,7 @@ def test_trees_of_items_of_any_size_keep_their_sensitivity(order: float) -> None
             self.seen: list[tuple[float, float]] = []
 
         def release(self, body: Any, *arguments: Any) -> float:
-            terms = mechanism_of(body).terms(*arguments)
+            terms = declared_mechanism(body).terms(*arguments)
             self.seen.append((terms.value, terms.sensitivity))
             return 0.0
 

@@ -22,7 +22,7 @@ from balaclava.auditing.laws.exact_audit import LARGEST_COMPUTED_EPSILON, hockey
 from balaclava.auditing.tape import TapeEntry
 from balaclava.auditing.two_sample_bounds import best_threshold
 from balaclava.privacy.accounting import gaussian_delta
-from balaclava.privacy.mechanisms.base import Mechanism, Terms, mechanism_of
+from balaclava.privacy.mechanisms.base import Mechanism, Terms, declared_mechanism
 from balaclava.privacy.randomness import seeded
 
 LAW_DRAWS = 1_000_000  # of each mechanism: a scale that is wrong by 2 % shows
@@ -95,7 +95,7 @@ def audit_laws(entries: Iterable[TapeEntry], seed: int, draws: int = LAW_DRAWS) 
 def law_fault(entry: TapeEntry, seed: int, count: int) -> tuple[int, str]:
     """The number of draws, and what is wrong with them, or ""."""
     assert entry.terms is not None and entry.body is not None  # noqa: PT018
-    mechanism, terms = mechanism_of(entry.body), entry.terms
+    mechanism, terms = declared_mechanism(entry.body), entry.terms
     if isinstance(terms.value, tuple):
         return array_fault(mechanism, terms, seed, count)
     there = neighbouring_terms(mechanism, terms)

@@ -84,7 +84,7 @@ class Converted(NamedTuple):
 
 
 @kernel(borrows=True)
-def arm_of_batch(state: Converted) -> int:
+def batch_arm(state: Converted) -> int:
     """The arm that the base chose for the newest batch."""
     return int(state.arms[state.number[0] & (state.arms.size - 1)])
 
@@ -131,9 +131,9 @@ def converted(
         if state.held_out[0]:
             return int(rng.random() * params.arms), UNLEARNED
         if state.remaining[0] == 0:  # no free row for the next batch
-            return arm_of_batch(state), UNLEARNED
+            return batch_arm(state), UNLEARNED
         state.remaining[0] -= 1
-        return arm_of_batch(state), state.number[0]
+        return batch_arm(state), state.number[0]
 
     @kernel(borrows=True)
     def settle(params: Any, state: Converted, row: int, rng: Any) -> None:
@@ -243,7 +243,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
     def propensity(self, state: Any, arm: int) -> float | None:
         """The base's probability of the arm; within a batch the arm is known."""
         if not state.opened[0]:
-            return self.with_holdout(float(arm == arm_of_batch(state)))
+            return self.with_holdout(float(arm == batch_arm(state)))
         return self.with_holdout(self.base_policy().propensity(state.base, arm))
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -11,7 +11,7 @@ import numpy as np
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprise
+from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
 from balaclava.frames.pools import (
     Pools,
     choose_in_batches,
@@ -69,7 +69,7 @@ def rechecking_rate(params: Any, t: int, n: float, x: float, top: float, draws: 
     arm costs the rest of the run, which the length of the run so far predicts.
     """
     rate = paper_rate(params, t, n, x, top, draws)
-    surprise = noisy_surprise(n, x, top, params.epsilon, draws)
+    surprise = noisy_surprisal(n, x, top, params.epsilon, draws)
     price = max(params.arms - 1.0, 1.0) * n * params.epsilon / (1.0 + params.epsilon)
     if surprise < DOUBT - math.log(price):
         return max(min(rate, surprise) - HASTE * math.log(max(t / SHORT, 1.0)), 0.0)
@@ -153,7 +153,7 @@ class DPIMED(GrowingBatchPolicy):
             while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)),
 
     with Q_a = -log(2 P(x_a or less)) for rewards of mean y and all m draws
-    (`estimators.noisy_surprise`). An arm is in doubt while Q_a is small. Re-checking it costs more
+    (`estimators.noisy_surprisal`). An arm is in doubt while Q_a is small. Re-checking it costs more
     as its pulls and the number of arms grow. Locking onto a wrong arm costs the rest of the run, so
     long runs re-check arms in doubt earlier. Short runs could not pay for that. A batch is long
     enough for R_a + log n_a to pass log t + 0.5 if x_a does not change, and multiplies the arm's

@@ -31,7 +31,7 @@ from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.laplace import laplace_release
-from balaclava.theory.elimination_regret import most_regret, removal_epochs
+from balaclava.theory.elimination_regret import removal_epochs, worst_regret
 
 
 class Params(NamedTuple):
@@ -187,4 +187,4 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
         pulls = np.full(self.arms, math.inf)
         pulls[gaps > 0] = np.cumsum(lengths)[last - 1]
         fails = min(math.pi**2 / 12.0 * params.beta, 1.0)
-        return width * (most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max()))
+        return width * (worst_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max()))

@@ -21,7 +21,7 @@ from balaclava.policies.contextual.private_sums import (
 )
 
 
-class Beliefs(NamedTuple):
+class State(NamedTuple):
     """Episodes, and the posterior of the coefficients given their releases."""
 
     episodes: Episodes
@@ -38,9 +38,9 @@ class Beliefs(NamedTuple):
 
 
 @kernel
-def begin(params: Params) -> Beliefs:
+def begin(params: Params) -> State:
     blocks, d = params.arms if params.disjoint else 1, params.features
-    state = Beliefs(
+    state = State(
         episodes=begin_episodes(blocks, d, params.ridge, params.outstanding),
         precision=np.zeros((blocks, d, d)),
         sums=np.zeros((blocks, d)),
@@ -60,16 +60,14 @@ def begin(params: Params) -> Beliefs:
 
 
 @kernel(borrows=True)
-def choose(
-    params: Params, state: Beliefs, t: int, context: np.ndarray, rng: Any
-) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
     draw_coefficients(state, 1.0, rng)
     arm = best_arm(state.drawn, context, params.arms)
     return arm, note_decision(params, state.episodes, arm, context)
 
 
 @kernel(borrows=True)
-def weigh(params: Params, state: Beliefs, gram: np.ndarray) -> None:
+def weigh(params: Params, state: State, gram: np.ndarray) -> None:
     """C = v^2 G + s^2 I = H H': write H to `half`, and H^-1 G, transposed, to `rows`."""
     v = params.radius_scale * params.spread
     for i in range(params.features):
@@ -82,7 +80,7 @@ def weigh(params: Params, state: Beliefs, gram: np.ndarray) -> None:
 
 
 @kernel(borrows=True)
-def settle_episode(params: Params, state: Beliefs, block: int, row: int, rng: Any) -> None:
+def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
     """Release the row's episode if it is settled: P += G C^-1 G, sums += G C^-1 b."""
     if row == NO_ROW:
         return
@@ -99,7 +97,7 @@ def settle_episode(params: Params, state: Beliefs, block: int, row: int, rng: An
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Beliefs, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     block = coefficient_block(state.drawn.shape[0], arm)
     row = add_reward(state.episodes, block, phase, reward, params.step)
@@ -107,7 +105,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Params, state: Beliefs, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     block = coefficient_block(state.drawn.shape[0], arm)
     settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
 

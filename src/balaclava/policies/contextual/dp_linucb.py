@@ -29,7 +29,7 @@ from balaclava.policies.contextual.private_sums import (
 )
 
 
-class Optimism(NamedTuple):
+class State(NamedTuple):
     """Episodes, and the radii of their releases."""
 
     episodes: Episodes
@@ -42,9 +42,9 @@ class Optimism(NamedTuple):
 
 
 @kernel
-def begin(params: Params) -> Optimism:
+def begin(params: Params) -> State:
     blocks = params.arms if params.disjoint else 1
-    state = Optimism(
+    state = State(
         begin_episodes(blocks, params.features, params.ridge, params.outstanding),
         np.zeros(blocks),
         np.zeros(blocks),
@@ -55,7 +55,7 @@ def begin(params: Params) -> Optimism:
 
 
 @kernel(borrows=True)
-def renew_radius(params: Params, state: Optimism, block: int) -> None:
+def renew_radius(params: Params, state: State, block: int) -> None:
     """Update beta: linucb's at half the failure probability, plus the radius of the noise."""
     failure = 0.5 * params.failure_probability / state.radii.size
     growth = state.episodes.known.growth[block]
@@ -64,9 +64,7 @@ def renew_radius(params: Params, state: Optimism, block: int) -> None:
 
 
 @kernel(borrows=True)
-def choose(
-    params: Params, state: Optimism, t: int, context: np.ndarray, rng: Any
-) -> tuple[int, int]:
+def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
     episodes = state.episodes
     best, highest = 0, -math.inf
     for arm in range(params.arms):
@@ -82,7 +80,7 @@ def choose(
 
 
 @kernel(borrows=True)
-def settle_episode(params: Params, state: Optimism, block: int, row: int, rng: Any) -> None:
+def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
     """Release the row's episode if it is settled."""
     if row != NO_ROW:
         release_sum(params, state.episodes, block, row, rng)
@@ -92,7 +90,7 @@ def settle_episode(params: Params, state: Optimism, block: int, row: int, rng: A
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: Optimism, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     block = coefficient_block(state.radii.size, arm)
     row = add_reward(state.episodes, block, phase, reward, params.step)
@@ -100,7 +98,7 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Params, state: Optimism, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     block = coefficient_block(state.radii.size, arm)
     settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
 

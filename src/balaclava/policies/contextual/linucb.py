@@ -131,11 +131,11 @@ def learn(
     if note != FORGOTTEN:
         block, x = coefficient_block(state.radii.size, arm), state.pending.notes[note]
         theta, sums = state.theta[block], state.sums[block]
-        surprise = reward - dot(theta, x)
-        surprise /= 1.0 + add_row(state.ridge, block, x)
+        residual = reward - dot(theta, x)
+        residual /= 1.0 + add_row(state.ridge, block, x)
         for i in range(x.size):
             sums[i] += reward * x[i]
-            theta[i] += surprise * state.ridge.product[i]
+            theta[i] += residual * state.ridge.product[i]
         if state.ridge.since[block] == 0:
             multiply(state.ridge.inverse[block], sums, theta)
         renew_radius(params, state, block)

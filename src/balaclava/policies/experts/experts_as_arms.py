@@ -29,7 +29,7 @@ from balaclava.policies.adversarial.conversion import (
     Batch,
     ConvertedPolicy,
     TunedPolicy,
-    arm_of_batch,
+    batch_arm,
     filled_in,
 )
 from balaclava.policies.base import Kernels
@@ -48,7 +48,7 @@ class Params(NamedTuple):
     inner: Any
 
 
-class Following(NamedTuple):
+class State(NamedTuple):
     """State of the inner policy, and the last decision's advice, for its propensity."""
 
     inner: Any
@@ -59,7 +59,7 @@ class Following(NamedTuple):
         yield from range_faults(0.0, MOST_CHANCE, advised=self.advised)
 
 
-class Rivals(NamedTuple):
+class ExpertEnvironment(NamedTuple):
     """The experts as an environment: arms with losses in [0, 1], for the inner regret bound."""
 
     feedback: str = "loss"
@@ -68,13 +68,13 @@ class Rivals(NamedTuple):
 
 
 @kernel(borrows=True)
-def note_advice(state: Following, advice: np.ndarray, arm: int) -> None:
+def note_advice(state: State, advice: np.ndarray, arm: int) -> None:
     """Keep the advice for the arm: of all experts if this decision opened a batch."""
     if state.inner.opened[0]:
         for expert in range(state.advised.size):
             state.advised[expert] = advice[expert, arm]
     else:
-        expert = arm_of_batch(state.inner)
+        expert = batch_arm(state.inner)
         state.advised[expert] = advice[expert, arm]
 
 
@@ -91,12 +91,12 @@ def with_experts(
     """
 
     @kernel
-    def begin_inner(params: Params) -> Following:
-        return Following(begin(params.inner), np.zeros(params.experts))
+    def begin_inner(params: Params) -> State:
+        return State(begin(params.inner), np.zeros(params.experts))
 
     @kernel(borrows=True)
     def choose_by_expert(
-        params: Params, state: Following, t: int, context: Any, rng: Any
+        params: Params, state: State, t: int, context: Any, rng: Any
     ) -> tuple[int, int]:
         expert, phase = choose(params.inner, state.inner, t, None, rng)
         if state.inner.held_out[0]:
@@ -110,7 +110,7 @@ def with_experts(
 
     @kernel(borrows=True)
     def learn_of_expert(
-        params: Params, state: Following, t: int, arm: int, reward: float, phase: int, rng: Any
+        params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
     ) -> None:
         if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
@@ -118,7 +118,7 @@ def with_experts(
 
     @kernel(borrows=True)
     def forget_of_expert(
-        params: Params, state: Following, t: int, arm: int, phase: int, rng: Any
+        params: Params, state: State, t: int, arm: int, phase: int, rng: Any
     ) -> None:
         if phase != UNLEARNED:
             inner, expert = phase // params.experts, phase % params.experts
@@ -151,7 +151,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
         randomness, so that the propensity reveals no more about losses than the releases do.
         """
         if not state.inner.opened[0]:
-            return self.with_holdout(float(state.advised[arm_of_batch(state.inner)]))
+            return self.with_holdout(float(state.advised[batch_arm(state.inner)]))
         shares = self.inner.base_policy().chances(state.inner.base)
         return None if shares is None else self.with_holdout(float(shares @ state.advised))
 
@@ -160,7 +160,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
         rounds = self.horizon or horizon
         if horizon > rounds or not self.competes_in(environment):
             return None
-        return self.inner.proved_bound(Rivals(), horizon)
+        return self.inner.proved_bound(ExpertEnvironment(), horizon)
 
     def shared_parameters(self, inner: type[ConvertedPolicy]) -> dict[str, Any]:
         """This policy's parameters that the inner policy has too, with experts as arms."""

@@ -13,12 +13,12 @@ from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.estimators.dyadic_histogram import (
     BINS,
-    bin_of,
+    bin_index,
+    bin_limit,
+    clipped_mean,
+    clipped_variance,
     cut_level,
-    mean_of,
-    size_of,
-    smooth,
-    variance_of,
+    denoise,
 )
 from balaclava.frames.pools import (
     NO_ROW,
@@ -283,7 +283,7 @@ def open_stage(params: Any, state: State, g: int, lead: int, t: int) -> bool:
             below, above = levels(state, arm, g)
             low = min(low, state.origins[arm] - below)
             high = max(high, state.origins[arm] + above)
-    if high - low < size_of(0):
+    if high - low < bin_limit(0):
         return False
     state.low[g], state.high[g] = low, high
     if g == 0:
@@ -302,7 +302,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
     if row == NO_ROW:
         return
     g, value = state.stage[arm, row], 0.0
-    state.counts[arm, row, bin_of(reward - state.centre[arm, row])] += 1
+    state.counts[arm, row, bin_index(reward - state.centre[arm, row])] += 1
     if g >= 0:
         width = state.high[g] - state.low[g]
         value = to_grid(min(max(reward - state.low[g], 0.0), width), width)
@@ -342,7 +342,7 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
         if state.has_histogram[arm]:
             low, high = levels(state, arm, 0)
             new = (n - pools.weights[arm]) / n
-            mean += new * (state.origins[arm] + mean_of(state.shares[arm], low, high) - mean)
+            mean += new * (state.origins[arm] + clipped_mean(state.shares[arm], low, high) - mean)
         use_mean(pools, arm, mean, n)
 
 
@@ -354,7 +354,7 @@ def release_histogram(state: State, arm: int, row: int, n: int, epsilon: float, 
         count = laplace_release(rng, float(state.counts[arm, row, i]), 1.0, 0.5 * epsilon)
         state.latest[i] = count / n
         state.counts[arm, row, i] = 0
-    if smooth(state.latest, 2.0 / (n * capped_epsilon(epsilon)), state.top_stage[arm] >= 0):
+    if denoise(state.latest, 2.0 / (n * capped_epsilon(epsilon)), state.top_stage[arm] >= 0):
         state.has_histogram[arm] = True
         state.origins[arm] = state.centre[arm, row]
         for i in range(BINS):
@@ -366,7 +366,7 @@ def average_in(state: State, arm: int, g: int, n: int, mean: float, noise: float
     """Average a batch's mean with earlier ones of its stage, by inverse variance."""
     origin = state.origins[arm]
     below, above = max(origin - state.low[g], 0.0), max(state.high[g] - origin, 0.0)
-    variance = variance_of(state.shares[arm], below, above) / n
+    variance = clipped_variance(state.shares[arm], below, above) / n
     precision = 1.0 / (variance + 2.0 * noise * noise)
     state.precisions[arm, g] += precision
     new = precision / state.precisions[arm, g]

@@ -65,7 +65,7 @@ from balaclava.theory.batch_radii import (
     first_size,
     schedule,
 )
-from balaclava.theory.elimination_regret import most_regret
+from balaclava.theory.elimination_regret import worst_regret
 
 FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
 
@@ -286,7 +286,7 @@ class BatchUCBPolicy(PooledPolicy):
         )
         fails = min(self.arms * failure_or_inverse_horizon(self), 1.0)
         worst = fails * horizon * float(gaps.max())
-        return min(most_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
+        return min(worst_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
 
     def _describes(self, environment: Any) -> bool:
         """Whether the rewards satisfy the assumptions."""

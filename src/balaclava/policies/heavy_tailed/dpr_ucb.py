@@ -25,7 +25,7 @@ from balaclava.privacy.mechanisms.counters import (
     tree_levels,
     tree_sum,
 )
-from balaclava.theory.elimination_regret import most_regret
+from balaclava.theory.elimination_regret import worst_regret
 
 begin_indices = ucb1.begin
 _BONUS = 18.0  # the factor of the paper's bonus; `error` shows that it suffices
@@ -236,4 +236,4 @@ class DPRUCB(PrivateRealPolicy):
             math.exp(min(a * (with_log - math.log(gap)), 700.0)) + 2.0 if gap > 0 else math.inf
             for gap in gaps
         ]
-        return most_regret(gaps, np.array(pulls), horizon)
+        return worst_regret(gaps, np.array(pulls), horizon)

@@ -29,9 +29,9 @@ from balaclava.policies.theorem_conditions import (
 )
 from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.elimination_regret import (
-    most_regret,
     removal_epochs,
     worst_elimination_regret,
+    worst_regret,
 )
 
 LOG_2 = math.log(2.0)
@@ -169,7 +169,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
         pulls = np.full(self.arms, math.inf)
         pulls[gaps > 0] = lengths.cumsum()[last - 1]
         fails = min(self.failures * params.beta, 1.0)
-        return most_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())
+        return worst_regret(gaps, pulls, horizon) + fails * horizon * float(gaps.max())
 
     def worst_case_bound(self, horizon: int) -> float | None:
         """The same bound for all gaps; None if the proof does not hold.

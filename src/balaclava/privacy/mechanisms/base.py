@@ -85,7 +85,7 @@ class Mechanism:
     arguments: tuple[str, ...]
     require: Callable[[Terms], None]
     norm: float
-    loss_of: Callable[[Terms, Terms], Loss] | None
+    loss_between: Callable[[Terms, Terms], Loss] | None
     loss_by_distance: Callable[[float, Terms], Loss]
     law: Callable[[Terms], Any] | None
     kernel: Callable[..., Any]  # the marked kernel
@@ -114,8 +114,8 @@ class Mechanism:
 
     def loss(self, one: Terms, other: Terms) -> Loss:
         """Privacy loss between two values of the same release."""
-        if self.loss_of is not None:
-            return self.loss_of(one, other)
+        if self.loss_between is not None:
+            return self.loss_between(one, other)
         return self.loss_by_distance(distance(one.value, other.value, self.norm), one)
 
 
@@ -130,7 +130,7 @@ def mechanism(
     require: Callable[[Terms], None] = lambda _: None,
     norm: float = 1.0,
     loss: Callable[[float, Terms], Loss] = declared_loss,
-    loss_of: Callable[[Terms, Terms], Loss] | None = None,
+    loss_between: Callable[[Terms, Terms], Loss] | None = None,
     law: Callable[[Terms], Any] | None = None,
     borrows: bool = False,
 ) -> Callable[[Function], Function]:
@@ -146,7 +146,7 @@ def mechanism(
         require: raises `PrivacyError` for terms that the law does not keep.
         norm: order of the norm of the sensitivity, 1 or 2.
         loss: privacy loss of a value that moved by a distance; the declared one by default.
-        loss_of: the same from both terms, if it depends on more than the distance.
+        loss_between: the same from both terms, if it depends on more than the distance.
         law: distribution of the answer given the terms, or of each element of an array: an
             object with `cdf`, `sf`, `ppf`, `isf` and `support`. Audits compare draws with it.
         borrows: whether the body makes no array; it is then compiled without reference counts.
@@ -167,14 +167,14 @@ def mechanism(
             )
         kernel = _kernel.mechanism(function, borrows=borrows)
         _TABLE[function] = Mechanism(
-            name, exact, local, tuple(arguments), require, norm, loss_of, loss, law, kernel
+            name, exact, local, tuple(arguments), require, norm, loss_between, loss, law, kernel
         )
         return kernel
 
     return mark
 
 
-def mechanism_of(function: Callable[..., Any]) -> Mechanism:
+def declared_mechanism(function: Callable[..., Any]) -> Mechanism:
     """Return the declaration of a kernel that was marked with `mechanism`, or of its body."""
     body = getattr(function, "__wrapped__", function)
     if body not in _TABLE:

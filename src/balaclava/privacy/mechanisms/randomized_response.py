@@ -55,7 +55,7 @@ def response_law(terms: Terms) -> Any:
     "randomized response",
     exact_bernoulli,
     local=True,
-    loss_of=response_loss,
+    loss_between=response_loss,
     law=response_law,
     borrows=True,
 )
