@@ -60,19 +60,18 @@ def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def delay_arguments(
-    delay: float | None, law: str | None, lost: float | None, patience: int | None
-) -> dict[str, Any]:
-    """The delay options as arguments of `bl.simulate`; empty if none is given."""
+def pop_delay(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the delay options, and return them as arguments of `bl.simulate`."""
     from balaclava.simulation.reward_delays import Delay
 
-    if law is not None and delay is None:
-        raise ParameterError(f"--law {law} needs a mean delay; give --delay as well")
+    mean, patience = options.pop("delay"), options.pop("patience")
+    settings = {name: options.pop(name) for name in ("law", "lost")}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if "law" in settings and mean is None:
+        raise ParameterError(f"--law {settings['law']} needs a mean delay; give --delay as well")
     arguments: dict[str, Any] = {}
-    if delay is not None or lost is not None:
-        settings = {"law": law, "lost": lost}
-        settings = {name: value for name, value in settings.items() if value is not None}
-        arguments["delay"] = Delay.create({"mean": delay or 0, **settings})
+    if mean is not None or settings:
+        arguments["delay"] = Delay.create({"mean": mean or 0, **settings})
     if patience is not None:
         arguments["patience"] = patience
     return arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
@@ -37,15 +36,9 @@ class Bernoulli(Environment):
     """
 
     name = "bernoulli"
+    reward_range = (0.0, 1.0)
+    draw = staticmethod(draw)
     means: Probabilities
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (0.0, 1.0)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order, p = checked_order(order), self.means

@@ -68,13 +68,9 @@ class ContextualEnvironment(Environment):
     def advise(self) -> Callable[..., Any]:
         return features_of_round
 
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (0.0, 1.0)
+    reward_range = (0.0, 1.0)
 
-    @property
-    def largest_gap(self) -> float:
-        return 1.0
+    largest_gap = 1.0
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """The sum of the gaps of the rounds, given their contexts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -64,6 +64,8 @@ class Empirical(Environment):
     """
 
     name = "empirical"
+    draw = staticmethod(draw)
+    holds_data = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"samples": [[0.0, 1.0], [2.0], [0.5, -3.0, 4.0]]},
         {"samples": {"b": [1.0, 2.0], "a": [0.0]}},
@@ -153,18 +155,10 @@ class Empirical(Environment):
         return np.array([rewards.mean() for rewards in self._samples.values()])
 
     @property
-    def holds_data(self) -> bool:
-        return True
-
-    @property
     def public_parameters(self) -> dict[str, Any]:
         count = sum(rewards.size for rewards in self._samples.values())
         samples = None if self.path else f"withheld: {count} rewards"
         return {**self.parameters, "samples": samples}
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -47,6 +46,8 @@ class Gaussian(Environment):
     """
 
     name = "gaussian"
+    reward_range = (-math.inf, math.inf)
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {},
         {"scales": [1.0, 2.0, 0.5]},
@@ -62,14 +63,6 @@ class Gaussian(Environment):
             raise self.refuse(
                 "scales", f"does not fit {self.means.size} means; give one number, or one per arm"
             )
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (-math.inf, math.inf)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         require_extra("scipy", "a moment")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -99,6 +98,8 @@ class Labelled(ContextualEnvironment):
     """
 
     name = "labelled"
+    draw = staticmethod(draw)
+    holds_data = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"features": [[0.1, 0.9], [0.4, 0.2], [0.8, 0.3], [0.2, 0.7]], "labels": [0, 2, 1, 0]},
     )
@@ -164,10 +165,6 @@ class Labelled(ContextualEnvironment):
         return np.bincount(self._world.labels, minlength=self.arms) / len(self.features)
 
     @property
-    def holds_data(self) -> bool:
-        return True
-
-    @property
     def public_parameters(self) -> dict[str, Any]:
         withheld = f"withheld: {len(self.features)} rows"
         return {**self.parameters, "features": withheld, "labels": withheld}
@@ -175,7 +172,3 @@ class Labelled(ContextualEnvironment):
     @property
     def scene(self) -> Scene:
         return Scene(open_stage, meet_person, gap_of_round)
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -49,20 +48,14 @@ class LogNormal(Environment):
     """
 
     name = "lognormal"
+    reward_range = (0.0, math.inf)
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 1.0},)
     means: PositiveMeans
     sigma: Sigma
 
     def constants(self) -> World:
         return World(np.log(self.means) - self.sigma**2 / 2, self.sigma)
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (0.0, math.inf)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         k = checked_order(order)

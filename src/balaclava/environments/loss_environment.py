@@ -21,9 +21,7 @@ class LossEnvironment(Environment):
 
     feedback: ClassVar[Literal["reward", "loss"]] = "loss"
 
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (0.0, 1.0)
+    reward_range = (0.0, 1.0)
 
     @property
     def gaps(self) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -43,6 +42,8 @@ class Losses(LossEnvironment):
     """
 
     name = "losses"
+    draw = staticmethod(draw)
+    holds_data = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"losses": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 1.0]]},
     )
@@ -65,16 +66,8 @@ class Losses(LossEnvironment):
         return int(self.losses.shape[0])
 
     @property
-    def holds_data(self) -> bool:
-        return True
-
-    @property
     def public_parameters(self) -> dict[str, Any]:
         return {"losses": f"withheld: {self.losses.size} losses"}
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     def loss_rows(self, first: int, last: int) -> np.ndarray:
         return self.losses[first:last]

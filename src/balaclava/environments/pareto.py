@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -60,6 +59,7 @@ class Pareto(Environment):
 
     name = "pareto"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"shape": 1.55},
         {"shape": 3.0},
@@ -75,10 +75,6 @@ class Pareto(Environment):
 
     def constants(self) -> World:
         return World(self.least, 1 / self.shape)
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     @property
     def reward_range(self) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
@@ -34,11 +33,8 @@ class StochasticLosses(LossEnvironment):
     """
 
     name = "stochastic-losses"
+    draw = staticmethod(draw)
     means: Probabilities
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     @property
     def largest_gap(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -47,6 +46,8 @@ class StudentT(Environment):
     """
 
     name = "student-t"
+    reward_range = (-math.inf, math.inf)
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"degrees": 1.5},
         {"degrees": 4.0, "scale": 2.0},
@@ -54,14 +55,6 @@ class StudentT(Environment):
     means: Means
     degrees: Degrees
     scale: Scale = 1.0
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (-math.inf, math.inf)
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order = checked_order(order)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -49,6 +48,7 @@ class Switching(LossEnvironment):
 
     name = "switching"
     reference = "Asi, Raman, Talwar 2025"
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"switch": 100, "before": [0.5, 1.0], "after": [0.5, 0.0]},
     )
@@ -78,10 +78,6 @@ class Switching(LossEnvironment):
     @property
     def rounds(self) -> int:
         return self.horizon
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     def loss_rows(self, first: int, last: int) -> np.ndarray:
         late = np.arange(first + 1, last + 1)[:, None] > self.switch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -44,6 +43,8 @@ class Table(Environment):
     """
 
     name = "table"
+    draw = staticmethod(draw)
+    holds_data = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"rewards": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 3.0]]},
     )
@@ -69,16 +70,8 @@ class Table(Environment):
         return int(self.rewards.shape[0])
 
     @property
-    def holds_data(self) -> bool:
-        return True
-
-    @property
     def public_parameters(self) -> dict[str, Any]:
         return {"rewards": f"withheld: {self.rewards.size} rewards"}
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     @property
     def reward_range(self) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -54,6 +53,7 @@ class ThreePoint(Environment):
 
     name = "three-point"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "values": [2.0, -1.0, 5.0],
@@ -90,10 +90,6 @@ class ThreePoint(Environment):
     @cached_property
     def means(self) -> np.ndarray:
         return np.sum([value * p for value, p in self._atoms], axis=0)
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     @property
     def reward_range(self) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -50,6 +49,7 @@ class TwoPoint(Environment):
 
     name = "two-point"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"values": [2.0, -1.0, 10.0], "probabilities": [0.5, 1.0, 0.01]},
     )
@@ -67,10 +67,6 @@ class TwoPoint(Environment):
     def means(self) -> np.ndarray:
         means: np.ndarray = self.values * self.probabilities
         return means
-
-    @property
-    def draw(self) -> Callable[..., float]:
-        return draw
 
     @property
     def reward_range(self) -> tuple[float, float]:

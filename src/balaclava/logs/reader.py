@@ -47,17 +47,8 @@ def read_log(
 ) -> LoggedRewards:
     """Read the rewards of each arm in a log.
 
-    Arms are sorted by label: as numbers if all labels are whole numbers, else as text.
-
-    Args:
-        path: the file; "-" reads standard input.
-        arm: name of the column of arms.
-        reward: name of the column of rewards.
-        others: further columns, as {purpose: name of the column}.
-        read_options: what not to detect.
-
-    Raises:
-        ParameterError: the file cannot be read, or a cell is wrong.
+    Arms are sorted by label: as numbers if all labels are whole numbers, else as text. `others`
+    names further columns, as {purpose: name of the column}. The path "-" is standard input.
 
     Example:
         >>> import tempfile

@@ -26,15 +26,10 @@ from balaclava.simulation.reward_delays import Delay
 
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 
-# Default scales, as factors of the policy's own; extended while the best is at the edge.
-_SCALE_FACTORS = tuple(2.0**k for k in range(-7, 2))
-# Repetitions, below which a note warns: a failure in 1 % of runs is missed one time in three.
-_ADVISED_REPETITIONS = 100
-# Runs beyond the quantile of a risk, on average. With 4, it is estimated within a factor of about 2
-# in probability.
-_RUNS_BEYOND_RISK = 4
-# Worst run per mean regret, and per worst run before, above which a note warns. Guesses.
-_WORST_PER_MEAN, _WORST_PER_WORST_BEFORE = 10, 1.5
+_SCALE_FACTORS = tuple(2.0**k for k in range(-7, 2))  # default grid, times the policy's own scale
+_ADVISED_REPETITIONS = 100  # with fewer, a failure in 1 % of runs is missed one time in three
+_RUNS_BEYOND_RISK = 4  # on average: the probability beyond is then known within a factor of 2
+_WORST_PER_MEAN, _WORST_PER_WORST_BEFORE = 10, 1.5  # above which a note warns; guesses
 
 
 def calibrate(

@@ -19,9 +19,7 @@ from balaclava.simulation.engine import Progress, simulate
 from balaclava.simulation.reward_delays import Delay
 
 MAX_SIMULATED_ROUNDS = 1_000_000  # of a run, for speed; a longer one is judged by its beginning
-# Share of the regret of playing at random, above which a policy is not worth its complexity. A
-# guess; between 0.8 and 0.95 the advice changes only near the shortest useful horizon.
-RELEVANT_SHARE = 0.9
+RELEVANT_SHARE = 0.9  # of the regret of playing at random, below which a policy pays; a guess
 _CONTEST_ROUNDS = 12_000_000  # simulated rounds of all candidates together: seconds
 _PROBE_ROUNDS = 2_000_000  # simulated rounds of a probe of a longer horizon or larger epsilon
 _CONTEST_REPETITIONS = (3, 200)  # fewest for a standard error, most that sharpen the ranking

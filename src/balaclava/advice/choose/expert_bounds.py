@@ -12,8 +12,7 @@ from balaclava.advice.choose.scale_search import least_proved_bound
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
 
-# Learning rate scales tried with `tuned`: four per factor of 2, from 2^-10 to 2^10. A bound is flat
-# near its minimum: a finer grid lowers it by less than 1 %.
+# Scales tried with `tuned`: four per factor of 2. A finer grid lowers a bound by less than 1 %.
 _LEARNING_RATE_SCALES = (1.0, *(2.0 ** (i / 4) for i in range(-40, 41)))
 _EXPERT_POLICIES = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
 

@@ -11,9 +11,7 @@ from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 
-# Tail index of Pareto rewards as a multiple of the known moment's order. Just above 1 the tail is
-# as heavy as the moment allows: the hardest problem that fits.
-_TAIL_PER_MOMENT_ORDER = 1.05
+_TAIL_PER_MOMENT_ORDER = 1.05  # tail index: just above 1 it is as heavy as the moment allows
 
 
 def plausible_problems(rewards: str, policy: Policy, rounds: int) -> list[tuple[Environment, str]]:

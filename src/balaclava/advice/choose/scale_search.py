@@ -21,9 +21,7 @@ from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
 RADIUS_SCALE = "radius_scale"
 SCALE_PARAMETERS = (RADIUS_SCALE, "learning_rate_scale")  # parameters that never touch privacy
-# Weight of the worst run beside the mean regret. A run that locks onto a wrong arm is rare and
-# costs as much as hundreds of good ones; a guess, for 10 to 1,000 runs.
-_WORST_RUN_WEIGHT = 0.1
+_WORST_RUN_WEIGHT = 0.1  # beside the mean: a run on a wrong arm is rare but costly; a guess
 _MAX_GRID_EXTENSIONS = 8  # factors of 2 beyond the default grid
 _BEST_FINALISTS, _CAREFUL_FINALISTS = 3, 2  # scales in the final, by cost and by caution
 

@@ -13,11 +13,8 @@ from balaclava.logs.cells import PIPE, ReadOptions, read_columns
 from balaclava.logs.reader import read_rewards
 from balaclava.simulation.analysis.statistics import plus_minus
 
-# Default quantiles of a public file. One reward in 500 is clipped; a convention, `compare` shows
-# the bias of any other choice.
-CLIP_QUANTILES = (0.001, 0.999)
-# Rewards beyond a quantile, below which its estimate is called rough (relative error about 30 %).
-_MIN_REWARDS_BEYOND_QUANTILE = 10
+CLIP_QUANTILES = (0.001, 0.999)  # of a public file; a convention: `compare` shows their bias
+_MIN_REWARDS_BEYOND_QUANTILE = 10  # for a relative error of about 30 % of its probability
 _ARMS_LISTED = 5  # most biased arms named in a sentence, so that it stays readable
 
 

@@ -10,11 +10,8 @@ from balaclava.errors import ParameterError
 from balaclava.logs.numerals import read_numbers
 from balaclava.logs.reader import as_labels
 
-# Different words in a column, each but one becoming a feature. Regret grows with the number of
-# features, so that more would rarely pay; a guess.
-_MAX_CATEGORIES = 12
-# Quantile of the lengths of rows that is scaled to length 1; the 5 % of longer rows are shortened.
-_SCALED_LENGTH_QUANTILE = 0.95
+_MAX_CATEGORIES = 12  # words in a column, each but one a feature; more rarely pay; a guess
+_SCALED_LENGTH_QUANTILE = 0.95  # of the lengths of rows; the 5 % of longer rows are shortened
 
 
 class FeatureColumns(NamedTuple):

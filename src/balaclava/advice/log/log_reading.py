@@ -20,13 +20,9 @@ from balaclava.logs.cells import PIPE, ReadOptions
 from balaclava.logs.numerals import ROW_NUMBERING, first_row, read_numbers
 from balaclava.logs.reader import LoggedRewards, as_labels, read_log
 
-# Largest absolute reward. Squares up to 1e200 can be summed over 1e100 rows without overflow.
-MAX_ABSOLUTE_REWARD = 1e100
-# Arms. With more labels than this and fewer than two rows each, the column is hardly one of arms.
-# A guess; real logs are far from it on both sides.
-MANY_ARMS = 20
-# Rows per arm, by default. A rule of thumb for a normal interval of a mean; see --min-rows.
-MIN_ROWS_PER_ARM = 20
+MAX_ABSOLUTE_REWARD = 1e100  # so that sums of squares do not overflow
+MANY_ARMS = 20  # with more, and under two rows each, a column hardly names arms; a guess
+MIN_ROWS_PER_ARM = 20  # a rule of thumb for a normal interval of a mean; see --min-rows
 _FEATURE = "feature "  # prefix of the purpose of a feature column, followed by its number
 
 
@@ -47,26 +43,11 @@ def summarise_log(
     min_rows: int | None = None,
     read_options: ReadOptions | None = None,
 ) -> LogSummary:
-    """Read a log once. Errors name rows and columns, never rewards.
+    """Read a log once, with the options of `balaclava compare`.
 
-    Args:
-        path: a CSV or Parquet file with one row per decision; "-" reads standard input.
-        arm: name of the column of arms.
-        reward: name of the column of rewards.
-        reward_range: smallest and largest possible reward.
-        outside: "refuse" rewards outside `reward_range`, or "clip" them to it.
-        clip: limits for policies that clip, tried beside policies that need no range.
-        clip_from: public file; its quantiles replace `clip`.
-        clip_quantiles: lower and upper quantile for `clip_from`.
-        propensity: column with the probability of the arm that was played.
-        time: column with the time of the decision.
-        person: column that identifies the participant.
-        features: columns that were known before the decision.
-        min_rows: leave out arms with fewer rows.
-        read_options: how to read the file; None detects everything.
-
-    Raises:
-        ParameterError: the file cannot be read, or its content does not fit the arguments.
+    `arm`, `reward`, `propensity`, `time`, `person` and `features` are names of columns. `clip` adds
+    policies that clip to policies that need no range; `clip_from` takes its limits from quantiles
+    of a public file. Errors name rows and columns, never rewards.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":

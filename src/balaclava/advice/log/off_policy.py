@@ -17,9 +17,7 @@ from balaclava.simulation.analysis.statistics import NORMAL_REACH
 
 OFF_POLICY_METHODS = ("doubly robust", "SNIPS", "IPS")
 ONE_ARM, BY_FEATURES = "best single arm", "linear, by features"
-# Ridge, in rows, that pulls an arm's coefficients to those of all arms. Off-policy evaluation
-# judges the fit on the other half, so this number affects power, not validity; a guess.
-_RIDGE_ROWS = 2.0
+_RIDGE_ROWS = 2.0  # prior weight of all arms' coefficients, in rows: affects power, not validity
 _PROPENSITY_FLOOR = 0.01  # of an estimated propensity: caps a weight at 100
 _PROPENSITY_FIT_ROWS = 50_000  # rows that propensities are fitted to, for speed
 _PREDICTION_CHUNK_ROWS = 100_000  # rows predicted at once, for memory

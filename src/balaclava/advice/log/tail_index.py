@@ -9,11 +9,8 @@ import numpy as np
 
 from balaclava.simulation.analysis.statistics import NORMAL_REACH
 
-# Lowest and highest order of a moment that policies for heavy tails are given. At 1 a theorem says
-# nothing; above 2 no policy uses the moment.
-MOMENT_ORDERS = (1.05, 2.0)
-# Order of the moment per tail index. At 1 the moment is infinite; lower orders cost regret slowly.
-MOMENT_ORDER_PER_INDEX = 0.95
+MOMENT_ORDERS = (1.05, 2.0)  # least and largest that policies are given: theorems need (1, 2]
+MOMENT_ORDER_PER_INDEX = 0.95  # order of the moment per tail index; at 1 it is infinite
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,11 @@ _MAX_CONTEXTS = 2_000  # rows of the log in a drawn world, for memory and speed
 
 
 class DrawnWorld(NamedTuple):
-    """An environment, the log's arm behind each of its arms, and its mean gap.
-
-    The mean gap is the expected regret per round of choosing arms uniformly.
-    """
+    """An environment drawn from a log."""
 
     environment: Environment
-    order: np.ndarray
-    mean_gap: float
+    order: np.ndarray  # the log's arm behind each arm
+    mean_gap: float  # expected regret per round of playing at random
 
 
 def log_environment(log: LogSummary) -> Environment:

@@ -181,21 +181,8 @@ def compare(
 
     Each repetition has its own world, drawn from the log's uncertainty; all policies meet the same
     worlds. Radius scales, of private policies and baselines alike, are chosen on other worlds.
-
-    Args:
-        log: the log's summary.
-        epsilon: privacy loss.
-        delta: probability outside it, for policies with features only.
-        horizon: rounds; by default the rows of the log, within 1,000 and 50,000.
-        repetitions: worlds to play in.
-        seed: the same seed gives the same comparison.
-        delay: how late rewards come, as in `bl.simulate`.
-        patience: rounds after which a decision is given up.
-        workers: threads; by default one per core.
-        progress: called with the rounds played and the rounds in all.
-
-    Raises:
-        ParameterError: a number is out of its range.
+    `delta` is for policies with features only. The horizon is by default the rows of the log,
+    within 1,000 and 50,000.
 
     Example:
         >>> import tempfile, pathlib
@@ -285,14 +272,6 @@ def _labelled(label: str, setting: str) -> str:
     return f"{label[:-1]}, {setting})" if label.endswith(")") else f"{label}({setting})"
 
 
-class _TunedScale(NamedTuple):
-    """The radius scale with the least cost; fields in the order in which candidates compare."""
-
-    cost: float
-    label: str  # with the scale
-    scale: float
-
-
 def _tune_scales(
     trial: LogTrial, candidates: dict[str, Candidate], baselines: dict[str, Policy]
 ) -> tuple[dict[str, Candidate], dict[str, Policy]]:
@@ -307,9 +286,9 @@ def _tune_scales(
     if not variants:
         return candidates, baselines
     best = _best_scales(trial, variants)
-    renamed = {label: each.label for label, each in best.items() if each.scale != 1.0}
+    renamed = {label: text for label, (_, text, scale) in best.items() if scale != 1.0}
     tuned_baselines = {
-        renamed.get(label, label): variants[label, best[label].scale] if label in best else policy
+        renamed.get(label, label): variants[label, best[label][2]] if label in best else policy
         for label, policy in baselines.items()
     }
     tuned: dict[str, Candidate] = {}
@@ -321,7 +300,7 @@ def _tune_scales(
                 f"{each.why}; its {RADIUS_SCALE} was chosen on other draws, which gives up the "
                 "proof of regret, not that of privacy"
             )
-            tuned[renamed[label]] = Candidate(variants[label, best[label].scale], why, baseline)
+            tuned[renamed[label]] = Candidate(variants[label, best[label][2]], why, baseline)
             # A price of the proof's constants against a tuned baseline would mislead.
             tuned[label] = tuned[label]._replace(baseline="")
     return tuned, tuned_baselines
@@ -329,8 +308,8 @@ def _tune_scales(
 
 def _best_scales(
     trial: LogTrial, variants: Mapping[tuple[str, float], Policy]
-) -> dict[str, _TunedScale]:
-    """The scale of each policy that costs least on worlds of their own."""
+) -> dict[str, tuple[float, str, float]]:
+    """The least cost of each policy on worlds of their own, with its label and its scale."""
     labels = {
         _labelled(label, f"{RADIUS_SCALE}={scale:g}"): (label, scale) for label, scale in variants
     }
@@ -341,10 +320,10 @@ def _best_scales(
         None,
         stream=_TUNING_STREAM,
     )
-    best: dict[str, _TunedScale] = {}
+    best: dict[str, tuple[float, str, float]] = {}
     for text, (label, scale) in labels.items():
         shares = results.final_regret(text) / max(float(random_regret.mean()), 1e-300)
-        tuned = _TunedScale(regret_cost(shares), text, scale)
+        tuned = (regret_cost(shares), text, scale)
         best[label] = min(best.get(label, tuned), tuned)
     return best
 

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from balaclava.cli.options import (
-    delay_arguments,
-    delay_options,
-    device_option,
-    workers_option,
-)
+from balaclava.cli.options import delay_options, device_option, pop_delay, workers_option
 from balaclava.cli.prompts import (
     answer_options,
     ask_number,
@@ -75,10 +70,6 @@ def calibrate(
     label: str | None,
     held_out: tuple[str, ...],
     ask: bool | None,
-    delay: float | None,
-    law: str | None,
-    lost: float | None,
-    patience: int | None,
     **options: Any,
 ) -> None:
     """Choose the scale of a policy by simulation on plausible environments.
@@ -96,7 +87,7 @@ def calibrate(
     """
     names = ("parameter", "repetitions", "workers", "risk", "device")
     settings = {name: options.pop(name) for name in names}
-    late = delay_arguments(delay, law, lost, patience)
+    late = pop_delay(options)
     if file is not None:
         spare = [name for name, value in options.items() if value is not None]
         if spare or label is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava._core.number_format import significant
-from balaclava.cli.options import delay_arguments, delay_options
+from balaclava.cli.options import delay_options, pop_delay
 from balaclava.cli.prompts import (
     SPECIAL_QUESTIONS,
     answer_options,
@@ -34,16 +34,7 @@ _SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @delay_options
-def choose(
-    ask: bool | None,
-    simulate: bool,
-    as_json: bool,
-    delay: float | None,
-    law: str | None,
-    lost: float | None,
-    patience: int | None,
-    **options: Any,
-) -> None:
+def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> None:
     """Recommend a policy, with its guarantee and its expected regret.
 
     Asks a few questions about rewards, trust and size. Options answer them in advance.
@@ -57,8 +48,8 @@ def choose(
     from balaclava.advice.choose.recommend import recommend
 
     ask = sys.stdin.isatty() and not as_json if ask is None else ask
+    late = pop_delay(options)
     answers, moment = read_answers(options, ask)
-    late = delay_arguments(delay, law, lost, patience)
     with progress_bar() as progress:
         advice = recommend(**answers, simulate=simulate, progress=progress, **late)
     changes = what_would_change(

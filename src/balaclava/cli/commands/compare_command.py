@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.options import delay_arguments, delay_options, workers_option
+from balaclava.cli.options import delay_options, pop_delay, workers_option
 from balaclava.cli.terminal import (
     print_cells,
     print_code,
@@ -27,7 +27,6 @@ _READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
 )
-_DELAY_OPTIONS = ("delay", "law", "lost", "patience")
 # Slow imports, loaded while the log is read; they take as long as reading a million rows.
 _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
 
@@ -159,7 +158,7 @@ def compare(
     for place in (out, assessment):
         if place is not None:
             require_place(place)
-    late = delay_arguments(**{name: options.pop(name) for name in _DELAY_OPTIONS})
+    late = pop_delay(options)
     reading = {name: options.pop(name) for name in _READING_OPTIONS}
     reading["features"] = _column_names(reading["features"])
     read_options = ReadOptions(*(reading.pop(name) for name in ReadOptions._fields))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.commands.summary_command import print_summary, results_json
-from balaclava.cli.options import delay_arguments, delay_options, device_option, workers_option
+from balaclava.cli.commands.summary_command import print_summaries, results_json
+from balaclava.cli.options import delay_options, device_option, pop_delay, workers_option
 from balaclava.cli.terminal import INTERRUPTED_STATUS, print_json, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.experiments.sweep import Sweep
     from balaclava.simulation.engine import Device
+    from balaclava.simulation.results import Results
 
 
 @click.command()
@@ -54,11 +55,7 @@ def simulate(
     winners: bool,
     as_json: bool,
     device: Device | None,
-    delay: float | None,
-    law: str | None,
-    lost: float | None,
-    patience: int | None,
-    **run_options: Any,
+    **options: Any,
 ) -> None:
     """Run the experiment that FILE.toml describes.
 
@@ -90,9 +87,8 @@ def simulate(
     from balaclava.experiments.sweep_runner import run_sweep
 
     plan = read_plan(file)
-    arguments = delay_arguments(delay, law, lost, patience)
-    if arguments:
-        plan = plan.with_feedback(**arguments)
+    late = pop_delay(options)
+    plan = plan.with_feedback(**late) if late else plan
     plan = plan.with_winners() if winners else plan
     plan = plan.with_device(device) if device else plan
     out = Path(f"{file.stem}-results") if out is None else out
@@ -103,7 +99,7 @@ def simulate(
     require_folder(out)
     try:
         with progress_bar() as progress:
-            run_sweep(plan, out, progress=progress, **run_options)
+            run_sweep(plan, out, progress=progress, **options)
     except KeyboardInterrupt:
         _report_interruption(sweep)
         context.exit(INTERRUPTED_STATUS)
@@ -112,9 +108,9 @@ def simulate(
     if not finished:
         words = f"\nwrote {_write(sweep, quiet=as_json)} to {out}"
     elif not as_json:
-        _print_tables(sweep)
+        print_summaries(_results(sweep))
     if as_json:
-        print_json(results_json((each[0], sweep.results(*each)) for each in sweep.settings()))
+        print_json(results_json(_results(sweep)))
     click.echo(words, err=as_json)
 
 
@@ -172,7 +168,7 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
             results.plot(sweep.folder / name)
             pictures.append(name)
     if not quiet:
-        _print_tables(sweep)
+        print_summaries(_results(sweep))
     with atomically(sweep.folder / SUMMARY) as temporary:
         temporary.write_text("\n\n".join(tables) + "\n", encoding="utf-8")
     if len(settings) == 1:
@@ -180,13 +176,8 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
     return f"{len(sweep.cells)} cells, {len(pictures)} pictures and {SUMMARY}"
 
 
-def _print_tables(sweep: Sweep) -> None:
-    """Print a table for each setting."""
-    settings = sweep.settings()
-    for i, setting in enumerate(settings):
-        heading = f"{setting[0]}: " if len(settings) > 1 else ""
-        click.echo("\n" * (i > 0) + heading, nl=False)
-        print_summary(sweep.results(*setting))
+def _results(sweep: Sweep) -> list[tuple[str, Results]]:
+    return [(setting[0], sweep.results(*setting)) for setting in sweep.settings()]
 
 
 def _file_name(environment: str, horizon: int, seed: int) -> str:

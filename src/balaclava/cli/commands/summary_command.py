@@ -27,14 +27,11 @@ def summary(source: Path, as_json: bool) -> None:
     """
     from balaclava.reporting.report_data import read_page_data
 
-    panels = read_page_data(source).panels
-    results = {panel.heading: panel.results for panel in panels}
+    results = {panel.heading: panel.results for panel in read_page_data(source).panels}
     if as_json:
         print_json(results_json(results.items()))
-        return
-    for i, (heading, each) in enumerate(results.items()):
-        click.echo("\n" * (i > 0) + (f"{heading}: " if len(results) > 1 else ""), nl=False)
-        print_summary(each)
+    else:
+        print_summaries(list(results.items()))
 
 
 @click.command()
@@ -49,6 +46,13 @@ def example() -> None:
     file = resources.files("balaclava.experiments") / "example.toml"
     text = file.read_text(encoding="utf-8").replace("quickstart.toml", "experiment.toml")
     click.echo(text, nl=False)
+
+
+def print_summaries(results: list[tuple[str, Results]]) -> None:
+    """Print the tables of several settings, with their headings if there are several."""
+    for i, (heading, each) in enumerate(results):
+        click.echo("\n" * (i > 0) + (f"{heading}: " if len(results) > 1 else ""), nl=False)
+        print_summary(each)
 
 
 def print_summary(results: Results) -> None:
