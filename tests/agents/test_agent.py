@@ -382,8 +382,12 @@ def test_a_fork_is_noticed(tmp_path):
 def test_a_copy_that_goes_on_says_so():
     agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent()
     agent.ask()
-    assert not any("only one went on" in text for text in agent.guarantee.assumptions)
-    assert "only one went on" in bl.restore(agent.save()).guarantee.assumptions[-1]
+    assert not any(
+        "only one of an agent and its copies" in text for text in agent.guarantee.assumptions
+    )
+    assert (
+        "only one of an agent and its copies" in bl.restore(agent.save()).guarantee.assumptions[-1]
+    )
 
 
 def test_too_many_arms_for_memory():

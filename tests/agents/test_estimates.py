@@ -210,7 +210,7 @@ def test_confidence_out_of_range(confidence):
 @pytest.mark.parametrize("arm", ["mpa", "3", 3, -1, 1.0, True, None])
 def test_unknown_arms(arm):
     agent = bl.policy("kl-ucb", arms=list(MEANS)).agent(seed=1)
-    with pytest.raises(UnknownNameError, match="no arm is called"):
+    with pytest.raises(UnknownNameError, match="there is no arm"):
         agent.difference(arm, "map")
 
 

@@ -387,7 +387,7 @@ def test_states_that_cannot_be(policy, name, value):
 def test_what_would_look_better_than_it_is_breaks_the_seal(change):
     damaged = copy.deepcopy(SAVES["window"])
     change(damaged)
-    with pytest.raises(SavedStateError, match="digest does not fit"):
+    with pytest.raises(SavedStateError, match="digest does not match"):
         bl.restore(damaged)
 
 

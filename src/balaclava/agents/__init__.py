@@ -1,1 +1,1 @@
-"""Running a policy online: ask, tell, late and lost rewards, save and restore, estimates."""
+"""Agents: run a policy online, with late and lost rewards, estimates, save and restore."""

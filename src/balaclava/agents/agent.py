@@ -1,4 +1,4 @@
-"""The online side: ask for a decision, tell its reward."""
+"""`bl.Agent`: ask for a decision, tell its reward."""
 
 from __future__ import annotations
 
@@ -32,22 +32,25 @@ from balaclava.privacy.randomness import SystemRandomness, seeded
 
 
 class Agent:
-    """A policy at work: interpreted kernels and randomness that is safe to release.
+    """A running policy that makes decisions and learns from their rewards.
 
-    Rewards may come late, in any order, or never; each counts once. A seeded agent repeats itself
-    exactly, which makes it good for tests and worthless for privacy.
+    Rewards may come late, in any order, or never; each counts once. A seeded agent repeats its
+    decisions exactly, for tests; its noise protects nothing.
 
     Args:
-        policy: what decides.
-        seed: a whole number for tests; by default the randomness is fit for release.
-        patience: further decisions after which one is given up: its reward then counts no more.
-            By default it is found: once 30 rewards have come, 1.25 times the wait that 3 of them
-            in 100 exceed, and at least 256. Open decisions are kept in memory until then.
-        settle: "arrival": a reward counts when it comes; the guarantee then assumes that when and
-            whether it comes does not depend on what it is. "window": every reward, or `missing`,
-            counts when `patience` further decisions were made; the guarantee then covers when and
-            whether it came. It costs what a delay of one window costs.
-        missing: what counts where no reward came in time, with `settle="window"`.
+        policy: The policy that decides.
+        seed: A whole number for tests. By default the randomness is secure.
+        patience: Timeout of a reward, in further decisions; the decision is then given up. By
+            default it is estimated: once 30 rewards have come, 1.25 times the 97 % quantile of
+            their waits, at least 256. Open decisions stay in memory until then.
+        settle: "arrival": a reward counts when it comes. The guarantee then assumes that its
+            arrival does not depend on its value. "window": every reward, or `missing`, counts
+            after `patience` further decisions. The guarantee then covers when and whether the
+            reward came; regret is that of a delay of one window.
+        missing: The value that counts if no reward came in its window.
+
+    Raises:
+        ParameterError: If an argument is not allowed, or does not fit the others.
 
     Example:
         >>> import balaclava as bl
@@ -76,7 +79,7 @@ class Agent:
     ) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ParameterError(
-                f"seed = {brief(seed)} is not allowed; give a whole number or None"
+                f"seed = {brief(seed)} is not allowed; give a whole number of at least 0, or None"
             )
         self._settling = checked_settling(patience, settle, missing)
         require_missing(policy, self._settling)
@@ -87,7 +90,7 @@ class Agent:
         self._book = DecisionBook()
         self._delivery = self._make_delivery(self._settling)
         self._unlearned = 0
-        self._decisions = [0] * policy.arms  # made for each
+        self._decisions = [0] * policy.arms  # by arm
         self._process = os.getpid()
         self._lock = threading.Lock()
 
@@ -107,20 +110,28 @@ class Agent:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The policy's guarantee with what this agent adds; "none" when the agent was seeded."""
+        """The policy's guarantee with the agent's assumptions; "none" if the agent was seeded."""
         if self._seeded:
             return not_private(
-                "the agent was seeded: who knows the seed can take the noise away", ""
+                "the agent was seeded: an observer who knows the seed can remove the noise", ""
             )
         return guarantee_when_settled(
             self._policy.guarantee, window=self._delivery.window, copied=self._copied
         )
 
     def ask(self, context: Any = None) -> Decision:
-        """The next decision. Never waits for a reward.
+        """Make the next decision. It never waits for a reward.
 
-        `context` is what the policy decides by where it takes any: advice[expert, arm], each row
-        a distribution over the arms, for policies that follow experts.
+        Args:
+            context: Input of a contextual policy: features[arm, feature], or advice[expert, arm]
+                whose rows are distributions over the arms. None for all other policies.
+
+        Returns:
+            The decision; tell its reward by it or by its `id`.
+
+        Raises:
+            ContextError: If the context does not fit the policy.
+            ProcessError: If the process was forked after the agent was made; see `adopt`.
         """
         policy = self._policy
         context = policy.checked_context(context)
@@ -134,14 +145,33 @@ class Agent:
             return Decision(entry.id, arm, phase, policy.arm_label(arm), chance)
 
     def tell(self, decision: Decision | str, reward: float) -> None:
-        """The reward of a decision, or of its id: in any order, each once."""
+        """Tell the reward of a decision: in any order, each once.
+
+        Args:
+            decision: The decision, or its id.
+            reward: A finite number in `policy.accepts`, or any finite number if the policy clips.
+
+        Raises:
+            DecisionError: If the decision is not open, or is another agent's.
+            RewardError: If the policy does not accept the reward.
+        """
         self._take(decision, self._runner.checked(Observation(REWARD, reward)))
 
     def report_level(self, decision: Decision | str) -> float:
-        """The public level that is sent to the owner of the decision's reward, for its report.
+        """The public level to send to the device with the decision, for a local policy.
 
-        For policies of local privacy: the owner's device calls `policy.report(reward, level)`.
-        It depends on earlier reports only, and the report is as private at any other level.
+        The device calls `policy.report(reward, level)`. The level depends on earlier reports only,
+        and a report is as private at any other level.
+
+        Args:
+            decision: An open decision, or its id.
+
+        Returns:
+            The level.
+
+        Raises:
+            DecisionError: If the decision is not open, or is another agent's.
+            RewardError: If the policy takes rewards instead of reports.
         """
         self._require_own_process()
         with self._lock:
@@ -149,25 +179,44 @@ class Agent:
             return self._runner.level(entry.arm, entry.phase)
 
     def tell_report(self, decision: Decision | str, report: float) -> None:
-        """What the owner of the reward reported (`policy.report`), for policies of local privacy.
+        """Tell a device's report (`policy.report`) in place of the reward, for a local policy.
 
-        The agent then never sees the reward.
+        Args:
+            decision: The decision, or its id.
+            report: The number that the device sent.
+
+        Raises:
+            DecisionError: If the decision is not open, or is another agent's.
+            RewardError: If the policy does not accept the report.
         """
         self._take(decision, self._runner.checked(Observation(REPORT, report)))
 
     def cancel(self, decision: Decision | str) -> None:
-        """The reward of this decision will never come.
+        """Give up a decision whose reward will never come.
 
-        It is given up at once, so that a batch that waits for it can settle; with
-        `settle="window"` it counts as missing when its window ends. Otherwise, cancel for reasons
-        that have nothing to do with the reward: the guarantee takes that for granted.
+        A batch that waits for it can then settle. With `settle="window"` the reward counts as
+        `missing` when its window ends.
+
+        Warning:
+            With `settle="arrival"` the reason must not depend on the reward: the guarantee assumes
+            that.
+
+        Args:
+            decision: The decision, or its id.
+
+        Raises:
+            DecisionError: If the decision is not open, or is another agent's.
         """
         self._require_own_process()
         with self._lock:
             self._delivery.cancel(decision)
 
     def status(self) -> Status:
-        """How far it is. With `settle="window"` nothing in it depends on rewards that came."""
+        """Counts of decisions, rewards and releases.
+
+        Returns:
+            The counts. With `settle="window"` none of them depends on when rewards came.
+        """
         with self._lock:
             book, delivery = self._book, self._delivery
             released = self._policy.released(self._runner.state)
@@ -187,43 +236,82 @@ class Agent:
             )
 
     def estimates(self, confidence: float = 0.95) -> Estimates:
-        """What was released of each arm, with an interval for its mean: print it.
+        """Estimate the mean of each arm, with intervals.
 
-        The intervals hold all together, and in every round, except with probability
-        1 - confidence: look as often as you like, and stop when you like. They are made from what
-        was released, so that they cost no epsilon. What is estimated is the mean of the rewards
-        that come; with `settle="window"` of the rewards with `missing` for those that do not.
-        Rewards must be independent, and an arm's mean must not change.
+        The intervals hold all together and in every round, except with probability
+        1 - confidence: look at any time, and stop at any time. They use released values only, so
+        they cost no epsilon. The estimated mean is that of the rewards that come; with
+        `settle="window"`, of all rewards with `missing` for those that do not.
+
+        Note:
+            Rewards must be independent, and an arm's mean must not change.
+
+        Args:
+            confidence: The probability that all intervals hold, in (0, 1).
+
+        Returns:
+            One entry an arm; print it for a table.
 
         Raises:
-            EstimateError: where the policy releases decisions only, or no interval is proved.
+            EstimateError: If the policy releases decisions only, or no interval is proved.
+            ParameterError: If `confidence` is not in (0, 1).
         """
         return self._reading(confidence).estimates()
 
     def winner(self, confidence: float = 0.95) -> int | None:
-        """The arm that is the best, or None while it cannot be told.
+        """Name the best arm.
 
-        The chance that this ever names a wrong arm, in any round, is at most 1 - confidence. A
-        policy that keeps regret low plays poor arms seldom, so that telling may take long;
-        `explore`, on policies that have it, gives every arm a share.
+        The probability of ever naming a wrong arm, in any round, is at most 1 - confidence. A
+        policy with low regret plays poor arms seldom, so it may take long to name one; `explore`,
+        on policies that have it, gives every arm a share.
+
+        Args:
+            confidence: The probability that all intervals hold, in (0, 1).
+
+        Returns:
+            The arm whose interval is above all others; None if there is none yet.
+
+        Raises:
+            EstimateError: If the policy offers no estimates.
         """
         return self.estimates(confidence).winner
 
     def difference(
         self, a: int | str, b: int | str, confidence: float = 0.95
     ) -> tuple[float, float]:
-        """An interval for the mean of arm `a` less that of arm `b`, numbers or names.
+        """An interval for the mean of arm `a` minus that of arm `b`.
 
         All differences hold together and in every round, with the intervals of `estimates`.
+
+        Args:
+            a: An arm, by number or name.
+            b: Another arm.
+            confidence: The probability that all intervals hold, in (0, 1).
+
+        Returns:
+            The lower and the upper limit.
+
+        Raises:
+            EstimateError: If the policy offers no estimates.
+            UnknownNameError: If there is no such arm.
         """
         return self.estimates(confidence).difference(a, b)
 
     def remaining(self, confidence: float = 0.95) -> int | None:
-        """About how many more decisions it would take to name a winner.
+        """Forecast how many more decisions it takes to name a winner.
 
-        A forecast and no promise: it takes the released means for the true ones, and gives every
-        arm the share of decisions and rewards that it has had so far. None if there is a winner,
-        if an arm has no release yet, or if at these means and shares there would never be one.
+        The forecast takes the released means for the true ones, and gives every arm its share of
+        decisions and rewards so far.
+
+        Args:
+            confidence: The probability that all intervals hold, in (0, 1).
+
+        Returns:
+            The number of decisions. None if there is a winner, if an arm has no release yet, or if
+            these means and shares would never yield a winner.
+
+        Raises:
+            EstimateError: If the policy offers no estimates.
         """
         return self._reading(confidence).remaining()
 
@@ -232,10 +320,11 @@ class Agent:
             return self._runner.reading(tuple(self._decisions), confidence)
 
     def adopt(self) -> None:
-        """Go on in this process, after a fork: the caller knows that no other copy goes on.
+        """Continue in this process after a fork.
 
-        Both copies hold the same unfinished sums. If both went on, each would release them, and
-        epsilon would count twice.
+        Warning:
+            No other copy may continue. Both hold the same unreleased sums; if both released them,
+            epsilon would count twice.
         """
         self._lock = threading.Lock()  # another thread may have held it when the process split
         with self._lock:
@@ -245,21 +334,30 @@ class Agent:
                 self._book.rename()
 
     def save(self) -> dict[str, Any]:
-        """Everything needed to go on later, as a JSON-able dict for `bl.restore`.
+        """Save the agent for `bl.restore`.
 
-        Only one agent may go on from it: where the saved one, or a second one restored from the
-        same save, goes on too, unfinished batches are released twice and epsilon doubles.
+        Warning:
+            Only one agent may continue from a save. If the saved agent, or a second one restored
+            from the same save, continues too, unfinished batches are released twice and epsilon
+            doubles.
 
-        It holds raw sums, and its length tells how many rewards wait for the end of their windows:
-        keep both as secret as the rewards. Secure randomness is not part of it,
-        a seeded agent's generator is. A digest guards it against accidents and careless editing,
-        not against somebody who holds it and wants to deceive.
+            A save holds raw sums, and its length depends on the rewards that wait for the end of
+            their windows: keep both as secret as the rewards. Its digest detects damage, not
+            forgery.
+
+        Returns:
+            A JSON-able dict. It holds the generator of a seeded agent; secure randomness has no
+            state.
+
+        Raises:
+            SavedStateError: If the policy is not registered.
+            ProcessError: If the process was forked after the agent was made; see `adopt`.
         """
         policy = self._policy
         if (part := unregistered_part(policy)) is not None:
             raise SavedStateError(
-                f"{type(part).__name__} is not registered, so it could not be restored; "
-                "call bl.register on it first"
+                f"{type(part).__name__} is not registered, so a save could not be restored; call "
+                "bl.register on it first"
             )
         self._require_own_process()
         with self._lock:
@@ -288,15 +386,16 @@ class Agent:
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
             raise ProcessError(
-                f"this agent was made in process {self._process}, and this is {os.getpid()}: after "
-                "a fork both would release the same rewards, and epsilon would count twice; make "
-                "agents after forking, or call agent.adopt() if no other process goes on with it"
+                f"this agent was made in process {self._process}, but this is process "
+                f"{os.getpid()}: after a fork both would release the same rewards, and epsilon "
+                "would count twice; make agents after forking, or call agent.adopt() if no other "
+                "process continues with it"
             )
 
     def __copy__(self) -> NoReturn:
         raise PrivacyError(
-            "an agent is not copied: both copies would release the same rewards, and epsilon would "
-            "count twice; make another with policy.agent(), or move it with agent.save() and "
+            "an agent cannot be copied: both copies would release the same rewards, and epsilon "
+            "would count twice; make another with policy.agent(), or move it with agent.save() and "
             "bl.restore"
         )
 
@@ -305,8 +404,8 @@ class Agent:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise PrivacyError(
-            "an agent is not pickled: it would become a second one that releases the same rewards; "
-            "use agent.save() and bl.restore, and let only one go on"
+            "an agent cannot be pickled: a second one would release the same rewards; use "
+            "agent.save() and bl.restore, and let only one continue"
         )
 
     def __repr__(self) -> str:

@@ -1,7 +1,4 @@
-"""What an agent's releases show of the arms: means, intervals, a winner.
-
-All of it is made from what was released, so that it costs no epsilon.
-"""
+"""Estimates of the arms' means from released values: intervals and a winner, at no epsilon."""
 
 from __future__ import annotations
 
@@ -20,27 +17,28 @@ from balaclava.policies.intervals import limits_within_radius
 Confidence = Annotated[
     float, Range(0, 1, "chance that all intervals hold", open_low=True, open_high=True)
 ]
-_MOST_GROWTH = 2.0**40  # times the decisions so far: nobody will wait for longer
-_PRECISION = 1.01  # of the estimate of how many decisions it takes
+# A forecast of more than this many times the decisions so far is not worth displaying.
+MOST_FORECAST_GROWTH = 2.0**40
+FORECAST_PRECISION = 1.01  # ratio of the limits of the forecast when its search ends
 
 
 class ReleasedMean(NamedTuple):
-    """What was released of an arm, in the policy's own unit."""
+    """The released mean of an arm, in the policy's own unit."""
 
     rewards: int
     mean: float
-    noise: float  # draws of it, or a proved radius
+    noise: float  # draws of noise, or a proved radius
 
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """What is known of one arm."""
+    """The estimate of one arm."""
 
     arm: int
     label: str
-    decisions: int  # that were made for it
-    rewards: int  # in what was released; with settle="window" closed windows
-    mean: float | None  # as released, in the unit of the rewards; None before the first release
+    decisions: int
+    rewards: int  # in the released mean; with settle="window" closed windows
+    mean: float | None  # released, in the unit of the rewards; None before the first release
     interval: tuple[float, float]
 
     def __str__(self) -> str:
@@ -49,10 +47,10 @@ class MeanEstimate:
 
 
 class Estimates(ResultTable[MeanEstimate]):
-    """The arms' means: one entry an arm, whose intervals hold all together and at all times.
+    """The arms' means, one entry an arm, with intervals that hold together and at all times.
 
-    The chance that any of them ever fails to hold its arm's mean, in any round of the run, is at
-    most 1 - confidence. So one may look as often as one likes, and stop when one likes.
+    The probability that any interval ever misses its arm's mean, in any round of the run, is at
+    most 1 - confidence. So you may look at any time, and stop at any time.
     """
 
     header = ("arm", "decisions", "rewards", "mean", "low", "high")
@@ -67,23 +65,44 @@ class Estimates(ResultTable[MeanEstimate]):
 
     @property
     def winner(self) -> int | None:
-        """The arm whose interval is above all others, or None while there is none."""
+        """The arm whose interval is above all others; None if there is none."""
         return interval_winner([entry.interval for entry in self])
 
     def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
-        """An interval for the mean of arm `a` less that of `b`, from their two intervals."""
+        """An interval for the mean of arm `a` minus that of `b`, from their two intervals.
+
+        Args:
+            a: An arm, by number or name.
+            b: Another arm.
+
+        Returns:
+            The lower and the upper limit.
+
+        Raises:
+            UnknownNameError: If there is no such arm.
+        """
         first, second = self.of(a).interval, self.of(b).interval
         return first[0] - second[1], first[1] - second[0]
 
     def of(self, arm: int | str) -> MeanEstimate:
-        """The entry of an arm, by its number or its name."""
+        """The estimate of an arm.
+
+        Args:
+            arm: Its number or name.
+
+        Returns:
+            Its entry.
+
+        Raises:
+            UnknownNameError: If there is no such arm.
+        """
         labels = [entry.label for entry in self]
         if isinstance(arm, str) and arm in labels:
             return self[labels.index(arm)]
         if isinstance(arm, int) and not isinstance(arm, bool) and 0 <= arm < len(self):
             return self[arm]
         hint = nearest(arm, labels) if isinstance(arm, str) else f"known: 0 to {len(self) - 1}"
-        raise UnknownNameError(f"no arm is called {brief(arm)}; {hint}")
+        raise UnknownNameError(f"there is no arm {brief(arm)}; {hint}")
 
     def __str__(self) -> str:
         return "\n".join([*self.text_lines, self._caption()])
@@ -99,20 +118,20 @@ class Estimates(ResultTable[MeanEstimate]):
 
 
 def interval_winner(intervals: Sequence[tuple[float, float]]) -> int | None:
-    """The place of the interval that is above all others; None if there is none."""
+    """The index of the interval above all others; None if there is none."""
     best = max(range(len(intervals)), key=lambda place: intervals[place][0])
     others = [high for place, (_, high) in enumerate(intervals) if place != best]
     return best if all(intervals[best][0] > high for high in others) else None
 
 
 class EstimateReader:
-    """What a state shows of its arms at some confidence; `decisions` were made for each."""
+    """Reads estimates off a state, at a given confidence; `decisions` counts them by arm."""
 
     def __init__(
         self, policy: Policy, params: Any, state: Any, decisions: Sequence[int], confidence: Any
     ) -> None:
         self.confidence = check("confidence", confidence, Confidence)
-        self._failure = (1.0 - self.confidence) / policy.arms  # of an arm
+        self._failure = (1.0 - self.confidence) / policy.arms  # an arm
         self._estimation = policy.require_estimates(self._failure)
         self._policy, self._params, self._decisions = policy, params, decisions
         read = self._estimation.read
@@ -121,7 +140,7 @@ class EstimateReader:
         ]
 
     def estimates(self) -> Estimates:
-        """One entry an arm."""
+        """The estimates of all arms."""
         policy = self._policy
         entries = []
         for arm, released in enumerate(self.released_means):
@@ -139,10 +158,9 @@ class EstimateReader:
         return Estimates(entries, self.confidence)
 
     def remaining(self) -> int | None:
-        """How many more decisions it would take to name a winner if nothing changed.
+        """Forecast the decisions until a winner, at the means and shares so far.
 
-        The released means stay what they are, and every arm gets the share of decisions, and of
-        rewards, that it has had so far. None if there is a winner, or if there would never be one.
+        None if there is a winner, or if there would never be one.
         """
         total = sum(map(int, self._decisions))
         if self.estimates().winner is not None or not all(
@@ -152,10 +170,10 @@ class EstimateReader:
         enough = 2.0
         while not self._tells(enough):
             enough *= 2.0
-            if enough > _MOST_GROWTH:
+            if enough > MOST_FORECAST_GROWTH:
                 return None
         few = enough / 2.0
-        while enough > _PRECISION * few:
+        while enough > FORECAST_PRECISION * few:
             middle = math.sqrt(few * enough)
             few, enough = (few, middle) if self._tells(middle) else (middle, enough)
         return max(math.ceil((enough - 1.0) * total), 1)
@@ -165,17 +183,18 @@ class EstimateReader:
         return float(low), float(high)
 
     def _tells(self, growth: float) -> bool:
-        """Whether there would be a winner with so many times the rewards."""
+        """Whether `growth` times the rewards would give a winner."""
         grown = [self._limits(self._grown(released, growth)) for released in self.released_means]
         return interval_winner(grown) is not None
 
     def _grown(self, released: ReleasedMean, growth: float) -> ReleasedMean:
-        """Reports have a draw each; sums have one more as often as their rewards double.
+        """The released mean with `growth` times the rewards.
 
-        Radii fall as those of heavy tails do, by n^-(1 - 1/p), and never by more than a root.
+        Reports have one draw of noise each; sums have one more each time their rewards double.
+        Radii fall as those of heavy tails do, by n^-(1 - 1/p), and at most by a root.
         """
         rewards, mean, noise = released
-        if self._policy.rewards == "bounded":  # noise may have brought it out of [0, 1]
+        if self._policy.rewards == "bounded":  # noise may have moved it out of [0, 1]
             mean = min(max(mean, 0.0), 1.0)
         if self._estimation.limits is limits_within_radius:
             rate = min(0.5, 1.0 - 1.0 / (self._policy.moment_order or 2.0))

@@ -1,7 +1,4 @@
-"""A policy at work: its state and its randomness. Who keeps the books is another's business.
-
-An agent keeps its decisions in memory, the service keeps them in a database; both play by this.
-"""
+"""Runs a policy's kernels on its state. Agents and the service, which keep decisions, use it."""
 
 from __future__ import annotations
 
@@ -21,18 +18,18 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.device_report import checked_number
 
 REWARD, REPORT = "reward", "report"
-KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels in a state that cannot be
+KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels on an invalid state
 
 
 class Observation(NamedTuple):
-    """What the policy learns from: a reward as it was told, or a report of one."""
+    """A reward as it was told, or a device's report of one."""
 
     kind: str
     value: float
 
 
 class Choice(NamedTuple):
-    """An arm, its phase, and the chance that it had, given what was public; None if not public."""
+    """An arm, its phase, and its propensity given public values; None if it is not public."""
 
     arm: int
     phase: int
@@ -40,27 +37,27 @@ class Choice(NamedTuple):
 
 
 class PolicyRunner:
-    """Interpreted kernels on one state, with one source of randomness."""
+    """Interpreted kernels, one state, and one source of randomness."""
 
     def __init__(self, policy: Policy, rng: Any) -> None:
         self.policy, self.rng = policy, rng
         self.params = policy.constants()
         self._choose = policy.kernels.choose
-        # Where single decisions are protected, a chance would be made of raw means.
+        # With scope "decision" a propensity would be a function of raw means.
         self._shows_chances = policy.scope != "decision"
         self._prepare = policy.prepare()
         try:
             self.state = policy.kernels.begin(self.params)
         except (MemoryError, OverflowError):
             raise ParameterError(
-                f"{policy.name}: arms = {policy.arms} are more than memory holds; give fewer"
+                f"{policy.name}: arms = {policy.arms} do not fit into memory; give fewer"
             ) from None
 
     def choose(self, round: int, context: Any = None) -> Choice:
-        """The decision of a round; `context` as `policy.checked_context` gave it."""
+        """Make the decision of a round; `context` comes from `policy.checked_context`."""
         try:
             choice, phase = self._choose(self.params, self.state, round, context, self.rng)
-            arm = int(choice)  # numpy's numbers are compared ten times slower
+            arm = int(choice)
         except KERNEL_FAILURES as error:
             raise self._failed(round, error) from None
         require_arm(self.policy.name, round, arm, self.policy.arms)
@@ -68,7 +65,7 @@ class PolicyRunner:
         return Choice(arm, int(phase), chance)
 
     def level(self, arm: int, phase: int) -> float:
-        """The public level that goes with a decision to the owner of its reward."""
+        """The public level that a device needs to report the decision's reward."""
         level = self.policy.report_level
         if level is None:
             raise RewardError(f"{self.policy.name} takes rewards, not reports; use tell")
@@ -85,7 +82,7 @@ class PolicyRunner:
         return Observation(REPORT, value)
 
     def learn(self, entry: OpenDecision, observation: Observation) -> None:
-        """What a checked observation teaches of a decision."""
+        """Learn from a checked observation of a decision."""
         learn: Callable[..., None] = self.policy.kernels.learn
         value = observation.value
         if observation.kind == REPORT and self.policy.learn_report is not None:
@@ -98,7 +95,7 @@ class PolicyRunner:
             raise self._failed(entry.round, error) from None
 
     def forget(self, entry: OpenDecision) -> None:
-        """The decision is given up: its reward will not come."""
+        """Give up a decision: its reward will not come."""
         forget = self.policy.kernels.forget
         try:
             forget(self.params, self.state, entry.round, entry.arm, entry.phase, self.rng)
@@ -106,11 +103,11 @@ class PolicyRunner:
             raise self._failed(entry.round, error) from None
 
     def _failed(self, round: int, error: Exception) -> Exception:
-        """What a failure of the kernels is told as; errors of our own stay what they are."""
+        """Wrap a failure of a kernel; the package's own errors pass unchanged."""
         if isinstance(error, BalaclavaError):
             return error
         return failed_kernel(self.policy.name, round, error)
 
     def reading(self, decisions: Sequence[int], confidence: Any) -> EstimateReader:
-        """What was released of the arms, for each of which so many decisions were made."""
+        """Estimates at a confidence, given the number of decisions of each arm."""
         return EstimateReader(self.policy, self.params, self.state, decisions, confidence)

@@ -1,4 +1,4 @@
-"""A saved agent, restored: everything in it is checked before it is taken."""
+"""`bl.restore`: an agent from its save, with checks of every value."""
 
 from __future__ import annotations
 
@@ -34,22 +34,33 @@ SAVED_PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
     *("closed", "reception", "state", "generator"),
 )
-_MANY_ARMS = 10**6  # beyond, what a save holds must show that they were there
-_MOST_PHASE = 2**62
+# A save with more arms must hold as many numbers: a forged one cannot exhaust memory.
+UNCHECKED_ARMS = 10**6
+MOST_PHASE = 2**62  # 64-bit integers hold twice that
 
 
 def restore(saved: dict[str, Any]) -> Agent:
-    """The agent that `agent.save()` described, going on exactly where that one stood.
+    """Restore an agent from `agent.save()`.
 
-    Everything is checked: the digest, then each number against what it can be. New decisions get
-    ids of their own; those that were open keep theirs.
+    The digest and the range of every value are checked. Open decisions keep their ids; new ones
+    start with another prefix.
+
+    Args:
+        saved: What `agent.save()` returned, also after a round trip through JSON.
+
+    Returns:
+        The agent, ready to continue. Only one agent may continue from a save.
+
+    Raises:
+        SavedStateError: If the save is damaged, or was made by an incompatible version.
+        UnknownNameError: If its policy is not registered.
     """
     try:
         return _restored(unseal(saved))
     except (SavedStateError, UnknownNameError):
         raise
     except BalaclavaError as error:
-        raise SavedStateError(f"the saved agent cannot be made: {error}") from None
+        raise SavedStateError(f"the saved agent is not valid: {error}") from None
     except (
         *(KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError),
         *(RecursionError, MemoryError),
@@ -61,10 +72,7 @@ def restore(saved: dict[str, Any]) -> Agent:
 
 
 def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
-    """What a player in that state, after so many decisions, is once saved as text and restored.
-
-    Whoever plays it keeps the books: in the save every decision is open.
-    """
+    """Save and restore a policy's state after `clock` decisions, all of them open."""
     agent = Agent(policy, seed=0)
     agent._runner.state, agent._decisions[0] = state, clock
     for _ in range(clock):
@@ -76,8 +84,8 @@ def _restored(content: dict[str, Any]) -> Agent:
     exact_keys(content, *SAVED_PARTS)
     description = exact_keys(content["policy"], "name", "parameters")
     policy = POLICIES.create(description["name"], description["parameters"])
-    if policy.arms > max(_MANY_ARMS, packed_numbers(content["state"])):
-        raise DamageError("more arms than the state has")
+    if policy.arms > max(UNCHECKED_ARMS, packed_numbers(content["state"])):
+        raise DamageError("the state has fewer arms")
     settling = exact_keys(content["settling"], *Settling._fields)
     seed = None if content["generator"] is None else 0
     agent = Agent(policy, seed=seed, **settling)
@@ -90,7 +98,7 @@ def _restored(content: dict[str, Any]) -> Agent:
         whole_number(count, 0, clock) for count in checked_list(content["decisions"])
     ]
     if len(agent._decisions) != policy.arms or sum(agent._decisions) != clock:
-        raise DamageError("decisions of arms that do not add up")
+        raise DamageError("the decisions of the arms do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
     agent._delivery.load(content["reception"])
     fill_state(policy, agent._runner.state, content["state"], clock)
@@ -98,13 +106,13 @@ def _restored(content: dict[str, Any]) -> Agent:
 
 
 def _fill_book(book: DecisionBook, content: dict[str, Any], clock: int, arms: int) -> None:
-    """The decisions of a saved agent, under the names that they were given out by."""
+    """Restore the decisions, with the agent's earlier names."""
     names = {content["agent"]: clock}
     for name, last in checked_list(content["origins"]):
         names.setdefault(name, whole_number(last, 0, clock))
     book.origins = {name: last for name, last in names.items() if id_parts(f"{name}-1")}
     if len(book.origins) != 1 + len(content["origins"]):
-        raise DamageError("an agent's name that is none")
+        raise DamageError("the name of an agent is not valid")
     book.origins[content["agent"]] = book.origins.pop(content["agent"])
     book.clock = clock
     last = 0
@@ -113,19 +121,19 @@ def _fill_book(book: DecisionBook, content: dict[str, Any], clock: int, arms: in
             key,
             whole_number(number, last + 1, clock),
             whole_number(arm, 0, arms - 1),
-            whole_number(phase, -1, _MOST_PHASE),
+            whole_number(phase, -1, MOST_PHASE),
         )
         name, serial = id_parts(key) or ("", 0)
         if serial != entry.round or book.origins.get(name, 0) < serial:
-            raise DamageError("a decision that was never made")
+            raise DamageError("a decision was never made")
         book.open[key] = entry
         last = entry.round
     for key, how in checked_list(content["closed"]):
         name, serial = id_parts(key) or ("", 0)
         if not 0 < serial <= book.origins.get(name, 0) or key in book.open:
-            raise DamageError("a decision that was never made")
+            raise DamageError("a decision was never made")
         if how not in (HAS_REWARD, WAS_CANCELLED, WAS_GIVEN_UP):
-            raise DamageError("an ending that is none")
+            raise DamageError("the ending of a decision is not valid")
         book.closed[key] = how
     if len(book.closed) != len(content["closed"]):
-        raise DamageError("an ending that is there twice")
+        raise DamageError("a decision has two endings")

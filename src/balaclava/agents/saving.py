@@ -1,7 +1,7 @@
-"""Saved agents: sealed with a digest, and checked piece by piece when they are opened.
+"""Saved agents: their digest, and checks of every value on restore.
 
-The digest guards against accidents and careless editing. It does not guard against somebody who
-holds the file and computes it anew: keep a save as safe as the rewards in it.
+The digest detects accidents and careless editing. It does not detect forgery: keep a save as safe
+as the rewards in it.
 
 A state is stored by the names and the order of its fields. To rename a field of any state, declare
 the name that saves know it by: `@stored_as(new="old")` from `balaclava._core.states` on the state.
@@ -24,39 +24,42 @@ from balaclava._core.states import MOST_PLANNED, stored_name
 from balaclava.errors import SavedStateError
 from balaclava.policies.base import Policy
 
-SCHEMA = 2
+SCHEMA = 2  # version of saves; the names and the order of a state's fields are part of it
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
 
 class DamageError(ValueError):
-    """What in a saved agent cannot be. Says which part, and nothing of its values."""
+    """An invalid part of a saved agent. Names the part, never its values."""
 
 
 def seal(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with what it is, and a digest of all of it."""
+    """Add the schema, a warning for readers, and a digest of all."""
     whole = {"schema": SCHEMA, "confidential": _CONFIDENTIAL, **content}
     return {**whole, "digest": content_digest(whole)}
 
 
 def content_digest(saved: dict[str, Any]) -> str:
-    """The digest of everything but itself; the order of keys does not matter."""
+    """The digest of all but itself; the order of keys does not matter."""
     content = {key: value for key, value in saved.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unseal(saved: Any) -> dict[str, Any]:
-    """The content of a saved agent whose digest fits."""
+    """Check the schema and the digest of a save; returns its content."""
     if not isinstance(saved, dict):
-        raise SavedStateError(f"a saved agent is a dict, not a {type(saved).__name__}")
+        raise SavedStateError(
+            f"a saved agent is a dict, not a {type(saved).__name__}; give the result of agent.save()"
+        )
     schema = saved.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         raise SavedStateError(
-            f"saved with schema {brief(schema)}; this version reads schema {SCHEMA}"
+            f"the agent was saved with schema {brief(schema)}, but this version reads schema "
+            f"{SCHEMA}; restore it with the version that saved it"
         )
     if saved.get("confidential") != _CONFIDENTIAL or saved.get("digest") != content_digest(saved):
         raise SavedStateError(
-            "the saved agent was changed after it was saved: its digest does not fit; use an "
+            "the saved agent was changed after it was saved: its digest does not match; use an "
             "intact copy"
         )
     return {
@@ -67,28 +70,28 @@ def unseal(saved: Any) -> dict[str, Any]:
 
 
 def exact_keys(value: Any, *keys: str) -> dict[str, Any]:
-    """A dict with these keys and no others."""
+    """Require a dict with exactly these keys."""
     if not isinstance(value, dict) or set(value) != set(keys):
-        raise DamageError("other keys than an agent saves")
+        raise DamageError("the keys are not those of a save")
     return value
 
 
 def checked_list(value: Any) -> list[Any]:
-    """A list, and nothing that only iterates like one."""
+    """Require a list."""
     if not isinstance(value, list):
-        raise DamageError("something else in place of a list")
+        raise DamageError("a list is missing")
     return value
 
 
 def whole_number(value: Any, low: int, high: int) -> int:
-    """A whole number in its range, and nothing that only looks like one."""
+    """Require an int in a range; a bool or a float is not one."""
     if type(value) is not int or not low <= value <= high:
-        raise DamageError("a number out of its range")
+        raise DamageError("a number is out of its range")
     return value
 
 
 def stored_arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a state by their names in saves; a state may hold others."""
+    """The arrays of a state and of the states in it, by their names in saves."""
     for field, part in zip(state._fields, state, strict=True):
         name = stored_name(type(state), field)
         if isinstance(part, np.ndarray):
@@ -98,7 +101,7 @@ def stored_arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarra
 
 
 def pack_state(state: Any) -> dict[str, Any]:
-    """Every array of a state, as text."""
+    """All arrays of a state, as strings."""
     return {
         name: {
             "dtype": array.dtype.str,
@@ -110,12 +113,12 @@ def pack_state(state: Any) -> dict[str, Any]:
 
 
 def packed_numbers(packed: Any) -> int:
-    """At most how many numbers a packed state holds."""
+    """An upper bound on the numbers in a packed state."""
     return sum(len(array["data"]) for array in packed.values())
 
 
 def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: int) -> None:
-    """Put saved arrays into a fresh state, each checked before it is taken."""
+    """Restore a packed state into a fresh one, with all checks."""
     arrays = dict(stored_arrays(state))
     exact_keys(packed, *arrays)
     for name, array in arrays.items():
@@ -123,7 +126,7 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
         shape = [whole_number(length, 0, MOST_PLANNED) for length in checked_list(saved["shape"])]
         if saved["dtype"] != array.dtype.str or shape != list(array.shape):
             raise SavedStateError(
-                f"the saved state's {name!r} has another shape or type than this version's; "
+                f"the saved state's {name!r} has another shape or type than in this version; "
                 "restore it with the version that saved it"
             )
         _fill(name, array, base64.b64decode(saved["data"], validate=True))
@@ -131,20 +134,20 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
 
 
 def state_bytes(state: Any) -> bytes:
-    """Every array of a state, with what it looks like, in few bytes: most rows are empty."""
+    """All arrays of a state, compressed, after a digest of their layout."""
     arrays = dict(stored_arrays(state))
     content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
     return _outline(arrays) + zlib.compress(content, 1)
 
 
 def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> None:
-    """Put what `state_bytes` gave into a fresh state, each array checked before it is taken."""
+    """Restore `state_bytes` into a fresh state, with all checks."""
     arrays = dict(stored_arrays(state))
     outline = _outline(arrays)
     if data[: len(outline)] != outline:
         raise SavedStateError(
-            "the stored state looks otherwise than this version's; go on with the version that "
-            "stored it"
+            "the stored state has another layout than in this version; continue with the version "
+            "that stored it"
         )
     try:
         content = zlib.decompress(data[len(outline) :])
@@ -160,7 +163,7 @@ def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> 
 
 
 def _outline(arrays: dict[str, np.ndarray]) -> bytes:
-    """Names, types and shapes, in 16 bytes."""
+    """A digest of names, types and shapes, in 16 bytes."""
     text = repr([(name, array.dtype.str, array.shape) for name, array in arrays.items()])
     return hashlib.sha256(text.encode()).digest()[:16]
 
@@ -187,9 +190,9 @@ def _require_numbers(name: str, values: np.ndarray, fresh: np.ndarray) -> None:
 
 
 def require_invariants(policy: Policy, state: Any, decisions: int) -> None:
-    """Ask every part of the state that knows its own invariants, and the policy."""
+    """Raise the first fault of the state, of the states in it, or of the policy."""
     for fault in itertools.chain(_faults(state, decisions), policy.faults(state, decisions)):
-        raise DamageError(fault)  # at once: the next look rests on this one
+        raise DamageError(fault)  # at once: later checks assume earlier ones
 
 
 def _faults(state: Any, decisions: int) -> Iterator[str]:
@@ -201,20 +204,20 @@ def _faults(state: Any, decisions: int) -> Iterator[str]:
 
 
 def plain_generator(generator: np.random.Generator) -> dict[str, Any]:
-    """The state of a seeded generator as plain values."""
+    """The state of a seeded generator, JSON-able."""
     state = generator.bit_generator.state
     return {**state, "state": {"state": [int(word) for word in state["state"]["state"]]}}
 
 
 def set_generator(generator: np.random.Generator, saved: Any) -> None:
-    """Go on with a saved state."""
+    """Restore the state of a generator."""
     fresh = generator.bit_generator.state
     exact_keys(saved, *fresh)
     words = exact_keys(saved["state"], "state")["state"]
     if saved["bit_generator"] != fresh["bit_generator"] or len(words) != len(
         fresh["state"]["state"]
     ):
-        raise DamageError("another generator")
+        raise DamageError("the generator is of another kind")
     words = [whole_number(word, 0, 2**64 - 1) for word in words]
     generator.bit_generator.state = {
         "bit_generator": fresh["bit_generator"],

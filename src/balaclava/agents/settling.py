@@ -1,4 +1,4 @@
-"""When a reward is handed to the policy, and what counts where none came."""
+"""When a reward counts, and the value that counts if none came."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee
 
 Settle = Literal["arrival", "window"]
-MostPatience = 10**12
-PatienceRange = Annotated[int, Range(1, MostPatience, "further decisions that one waits for")]
+MOST_PATIENCE = 10**12  # decisions; no run is longer, and 64-bit sums of rounds stay exact
+PatienceRange = Annotated[int, Range(1, MOST_PATIENCE, "timeout of a reward, in further decisions")]
 
 
 class Settling(NamedTuple):
-    """How long a decision is waited for, and when its reward counts.
+    """The timeout of a reward, and when it counts.
 
-    `settle="arrival"`: when it comes. `settle="window"`: once `patience` further decisions were
-    made, whether it came or not; `missing` counts where it did not.
+    `settle="arrival"`: when it comes. `settle="window"`: after `patience` further decisions;
+    `missing` counts if it did not come by then.
     """
 
     patience: int | None = None
@@ -28,44 +28,43 @@ class Settling(NamedTuple):
 
 
 def checked_settling(patience: Any, settle: Any, missing: Any) -> Settling:
-    """What was asked for, or an error that says what does not go together."""
+    """Check patience, settle and missing, alone and together."""
     if patience is not None:
         patience = check("patience", patience, PatienceRange)
     settle = check("settle", settle, Settle)
     if settle == "arrival":
         if missing is not None:
             raise ParameterError(
-                f"missing = {brief(missing)} goes with settle = 'window'; with settle = 'arrival' "
-                "a reward that does not come counts nothing: leave missing out"
+                f"missing = {brief(missing)} needs settle = 'window'; with settle = 'arrival' a "
+                "reward that does not come does not count: leave missing out"
             )
         return Settling(patience)
     if patience is None:
         raise ParameterError(
-            "settle = 'window' needs patience: the number of further decisions after which a "
-            "reward, or `missing`, is handed to the policy"
+            "settle = 'window' needs patience: the length of the window, in further decisions"
         )
     if missing is None:
         raise ParameterError(
-            "settle = 'window' needs missing: what counts where no reward came, such as 0.0"
+            "settle = 'window' needs missing: the value that counts if no reward came, such as 0.0"
         )
     return Settling(patience, settle, check("missing", missing, float))
 
 
-GOES_ON_ONCE = (
-    "of an agent and its copies (restored from a save, or left by a fork) only one went on: every "
-    "copy that goes on releases the same rewards again and costs epsilon again"
+ONE_COPY_CONTINUES = (
+    "only one of an agent and its copies (restored from a save, or left by a fork) continued: each "
+    "further copy releases the same rewards again and costs epsilon again"
 )
 ARRIVES_REGARDLESS = (
-    "when and whether a reward comes, or is cancelled, does not depend on what it is; if it does, "
+    "when and whether a reward comes, or is cancelled, does not depend on its value; if it does, "
     "make the agent with settle='window'"
 )
 
 
 def guarantee_when_settled(guarantee: Guarantee, *, window: bool, copied: bool) -> Guarantee:
-    """A policy's guarantee with what settling, and copies of the state, make of it."""
+    """A policy's guarantee with the assumptions of settling and of copies."""
     if not guarantee.private:
         return guarantee
-    added = (GOES_ON_ONCE,) if copied else ()
+    added = (ONE_COPY_CONTINUES,) if copied else ()
     if window and guarantee.model == "central":
         return dataclasses.replace(
             guarantee,
@@ -78,7 +77,7 @@ def guarantee_when_settled(guarantee: Guarantee, *, window: bool, copied: bool) 
 
 
 def require_missing(policy: Policy, settling: Settling) -> None:
-    """Refuse a stand-in that the policy would not take as a reward."""
+    """Refuse a `missing` that the policy would not accept as a reward."""
     low, high = policy.accepts
     missing = settling.missing
     if missing is not None and not policy.clips and not low <= missing <= high:

@@ -1,4 +1,4 @@
-"""What an agent says about itself."""
+"""`bl.Status`: the counts that an agent displays."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from balaclava._core.number_format import counted
 
 @dataclass(frozen=True)
 class Status:
-    """How far an agent is: numbers of decisions, never anything about what rewards were.
+    """Counts of an agent's decisions; nothing depends on the values of rewards.
 
-    With `settle="window"` nothing here depends on when or whether a reward came: `rewards`,
-    `cancelled` and `given_up` are None, `open` are windows that have not ended, and `closed` are
+    With `settle="window"` nothing depends on when or whether a reward came either: `rewards`,
+    `cancelled` and `given_up` are None, `open` counts windows that have not ended, and `closed`
     those that have.
     """
 
@@ -22,11 +22,11 @@ class Status:
     cancelled: int | None
     given_up: int | None
     closed: int | None
-    unlearned: int  # decisions from which nothing is learned, whatever their reward
-    oldest_open: str | None  # the id of the decision that has waited longest
+    unlearned: int  # decisions that the policy does not learn from
+    oldest_open: str | None  # the id of the oldest open decision
     oldest_wait: int  # further decisions since
     releases: int | None  # None for policies that release decisions only
-    awaited: str
+    awaited: str  # the next event, in words
 
     def __str__(self) -> str:
         parts = [f"{counted(self.decisions, 'decision')}"]

@@ -238,7 +238,7 @@ def test_the_page_for_a_review_board_promises_what_the_service_does(
     assert "No guarantee covers a person" in texts["window"]
     assert "guarantee covers when a reward arrived" in texts["window"]
     assert "guarantee does not cover when a reward arrived" in texts["arrival"]
-    assert "does not depend on what it is" in texts["arrival"]
+    assert "does not depend on its value" in texts["arrival"]
 
 
 def test_a_key_is_shown_once_and_ends_with_its_sessions(world: World, admin: TestClient) -> None:
