@@ -63,7 +63,7 @@ def test_the_level_of_a_report_may_be_asked_for_whether_or_not_it_came():
 def test_what_is_promised():
     policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
     window = policy.agent(patience=4, settle="window", missing=0.0).guarantee
-    assert "whether it came at all" in window.neighbours
+    assert "whether it arrived at all" in window.neighbours
     assert "When and whether a reward came is covered" in window.explain()
     assert "does not depend on its value" not in window.explain()
     arrival = policy.agent().guarantee
