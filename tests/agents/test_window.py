@@ -64,7 +64,7 @@ def test_what_is_promised():
     policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
     window = policy.agent(patience=4, settle="window", missing=0.0).guarantee
     assert "whether it arrived at all" in window.neighbours
-    assert "When and whether a reward came is covered" in window.explain()
+    assert "When and whether a reward arrived is covered" in window.explain()
     assert "does not depend on its value" not in window.explain()
     arrival = policy.agent().guarantee
     assert "whether a reward comes, or is cancelled, does not depend" in arrival.explain()
