@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import balaclava as bl
-from balaclava._core.number_format import rounded_down
 from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.audit_report import AuditReport
 from balaclava.policies.contextual.linear_context import ContextualPolicy
@@ -79,6 +79,11 @@ HEADER = (
 )
 
 
+def lower_bound(value: float) -> str:
+    """A lower bound with three digits after the point, rounded down."""
+    return f"{math.floor(1000 * value) / 1000:.3f}"
+
+
 def policy_of(name: str) -> bl.Policy:
     """Two arms, epsilon 1, and a horizon that lets phases end.
 
@@ -117,7 +122,7 @@ def row(report: AuditReport) -> str:
         f"| {report.policy} | {report.claimed} | {report.verdict} | {replay.pairs:,}, epsilon "
         f"{replay.epsilon:.3g}{delta} | {replay.declared:.3g} | "
         f"{'-' if exact is None else f'{exact.delta:.2g}'} | "
-        f"{rounded_down(report.epsilon_lower, '.3f')} | {'yes' if report.tight else 'no'} |"
+        f"{lower_bound(report.epsilon_lower)} | {'yes' if report.tight else 'no'} |"
     )
 
 
@@ -144,7 +149,7 @@ def page(record: dict[str, dict[str, Any]]) -> str:
     lines, details = [HEADER], []
     for name, one in sorted(here.items()):
         other = there.get(name)
-        end = f"{rounded_down(other['bound'], '.3f')} of {other['games']:,}" if other else "-"
+        end = f"{lower_bound(other['bound'])} of {other['games']:,}" if other else "-"
         lines.append(f"{one['row']} {end} |")
         text = one["text"] + (f"\non a GPU:    {other['text']}" if other else "")
         details.append(f"## {name}\n\n```text\n{text}\n```\n")

@@ -10,7 +10,6 @@ import math
 from pathlib import Path
 
 import balaclava as bl
-from balaclava._core.number_format import rounded_up
 
 ROOT = Path(__file__).parents[1]
 INK, SOFT, YES, NO = "#1c2024", "#5b6570", "#2b6cb0", "#c05621"
@@ -106,7 +105,7 @@ def draw() -> str:
         *panel(342, "balaclava, ε = 1", "chance that the next letter is A", pair(privately)),
         text(32, 264, "The next letter gives Ann away."),
         text(342, 264, "Nobody can be sure: the odds change"),
-        text(342, 284, f"by a factor of {rounded_up(math.e, '.3g')} at most, always."),
+        text(342, 284, f"by a factor of {math.ceil(100 * math.e) / 100:g} at most, always."),
         *panel(652, "What it costs", "of 5,000, lost to a worse letter", costs),
     ]
     return (

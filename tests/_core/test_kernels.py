@@ -15,7 +15,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import balaclava as bl
-from balaclava._core.kernels import DRAWS, borrows, compiled, compiling, kernel
+from balaclava._core.kernels import KERNEL_DRAWS, borrows, compiled, compiling, kernel
 
 
 def is_number(kind: Any) -> bool:
@@ -138,7 +138,10 @@ def test_the_kernels_of_policies_draw_only_what_an_agent_offers():
     rooms = ("policies", "frames", "estimators", "privacy")
     files = [file for room in rooms for file in (root / room).rglob("*.py")]
     calls = {call for file in files for call in re.findall(r"\brng\.(\w+)\(", file.read_text())}
-    assert calls - {"release"} <= {*DRAWS, "laplace"}  # laplace: the body of an exact mechanism
+    assert calls - {"release"} <= {
+        *KERNEL_DRAWS,
+        "laplace",
+    }  # laplace: the body of an exact mechanism
     assert {"random", "integers", "standard_normal", "standard_exponential", "beta"} <= calls
 
 
@@ -150,7 +153,7 @@ CODE = "TypingError: Failed in {} mode pipeline (step: nopython frontend)\n{}\n"
     ("words", "reason"),
     [
         ("Untyped global name 'f'", "Untyped global name 'f'"),
-        ("NRT required but not enabled", "a kernel makes an array"),
+        ("NRT required but not enabled", "a kernel creates an array"),
     ],
 )
 def test_what_a_compiler_says_is_told_in_a_line(target, words, reason):

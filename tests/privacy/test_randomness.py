@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from balaclava._core.kernels import DRAWS
+from balaclava._core.kernels import KERNEL_DRAWS
 from balaclava.errors import PolicyError, PrivacyError
 from balaclava.privacy.mechanisms.laplace import (
     laplace_release,
@@ -63,7 +63,7 @@ def test_secure_randomness_has_no_state_to_seed() -> None:
 def test_secure_randomness_offers_exactly_what_kernels_may_call() -> None:
     arguments: dict[str, tuple[float, ...]] = {"integers": (3,), "standard_gamma": (2.0,)}
     arguments["beta"] = (2.0, 3.0)
-    for name in DRAWS:
+    for name in KERNEL_DRAWS:
         assert np.isscalar(getattr(RNG, name)(*arguments.get(name, ())))
 
 

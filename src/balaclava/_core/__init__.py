@@ -1,1 +1,1 @@
-"""What everything stands on: kernels, declared parameters, the registry."""
+"""Foundations: kernels and their compiler, declared parameters, registries, tables, files."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and whether a place can be written to."""
+"""Write files atomically, and check early that a path can be written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from balaclava.errors import ResultsFileError
 
 @contextmanager
 def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to; what was written appears under `path` whole, or not at all."""
+    """Yield a temporary path; on success the file there replaces `path` atomically.
+
+    Raises:
+        ResultsFileError: if the file cannot be written.
+    """
     target = Path(path)
     temporary = target.with_name(f".{target.stem}.{os.getpid()}.tmp{target.suffix}")
     try:
@@ -28,11 +32,11 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def require_place(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that could not be written in the end, before there is work to lose."""
+def require_writable_file(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written, before there is work to lose."""
     target = Path(path)
     if target.is_dir():
-        raise ResultsFileError(f"{target} is a folder; give the name of a file")
+        raise ResultsFileError(f"{target} is a folder; give the path of a file")
     try:
         with tempfile.TemporaryFile(dir=target.parent):
             pass
@@ -40,8 +44,8 @@ def require_place(path: str | os.PathLike[str]) -> None:
         raise _unwritable(target, error) from error
 
 
-def require_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder, and refuse one that may not be written to, before there is work to lose."""
+def require_writable_folder(path: str | os.PathLike[str]) -> None:
+    """Create a folder, and refuse one that cannot be written, before there is work to lose."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +53,7 @@ def require_folder(path: str | os.PathLike[str]) -> None:
             pass
     except OSError as error:
         raise ResultsFileError(
-            f"out = {str(folder)!r} cannot be made or written to: {error.strerror}; choose another "
+            f"out = {str(folder)!r} cannot be created or written: {error.strerror}; choose another "
             "folder"
         ) from error
 
@@ -57,13 +61,12 @@ def require_folder(path: str | os.PathLike[str]) -> None:
 def _unwritable(target: Path, error: OSError) -> ResultsFileError:
     reason = error.strerror or type(error).__name__
     return ResultsFileError(
-        f"{target} cannot be written: {reason}; choose a folder that exists, may be written to and "
-        "has room"
+        f"{target} cannot be written: {reason}; choose an existing, writable folder with free space"
     )
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that a new name survives a power cut, too."""
+    """Make a new file name survive a power cut."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_DIRECTORY)
         try:

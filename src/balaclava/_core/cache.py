@@ -1,7 +1,7 @@
-"""Machine code on disk, under a key that stands for all that it was compiled from.
+"""Keys and folders for machine code on disk.
 
-The key holds a digest of the package's sources, of the versions of what compiles them and of every
-foreign function that takes part: an edited policy never meets its old machine code.
+A key contains a digest of the package's sources, of the compilers' versions and of every foreign
+function involved: an edited policy never runs stale code.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 _PACKAGE = Path(__file__).parents[1]
-_STALE_SECONDS = 30 * 24 * 3600
+_STALE_SECONDS = 30 * 24 * 3600  # unused code of other versions is deleted after 30 days
+# Packages whose functions are identified by name: their versions are in the key.
 _KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
 _KNOWN_BY_NAME -= {"__main__"}
 
 
 def cache_directory(*functions: Callable[..., Any]) -> Path | None:
-    """Where the machine code of these functions is kept; None when it cannot be kept."""
+    """The folder for the machine code of these functions; None if it cannot be kept."""
     if any(function.__module__ in ("__main__", None) for function in functions):
         return None
     root = _cache_root()
@@ -62,7 +63,7 @@ def _remove_stale(root: Path) -> None:
 
 @functools.cache
 def package_digest() -> str:
-    """A digest of the package's sources and of what compiles them."""
+    """A digest of the package's sources and of the compilers' versions."""
     import llvmlite
     import numba
 
@@ -75,11 +76,10 @@ def package_digest() -> str:
 
 
 def fingerprint(function: Callable[..., Any], seen: set[int] | None = None) -> Iterator[bytes]:
-    """What a function's behaviour depends on, as bytes.
+    """Yield bytes that identify what a function's behaviour depends on.
 
-    For a function of the package, and of the libraries whose versions are part of the key, its
-    name is enough. A foreign function contributes its code, its defaults, and, through the names
-    it uses, the functions and constants behind them.
+    The name identifies functions of the package and of libraries whose versions are in the key. A
+    foreign function adds its code, its defaults, and the functions and constants that it uses.
     """
     seen = set() if seen is None else seen
     function = getattr(function, "__wrapped__", function)

@@ -1,7 +1,7 @@
-"""Parameters declared once: the declaration checks them, documents them and stores them.
+"""Declared parameters: one line each for checks, help, documentation and files.
 
-A policy or an environment lists its parameters as annotated fields. The annotation carries the
-legal range, so that validation, help texts and the docs all read the same line::
+A policy or an environment lists its parameters as annotated fields. The annotation states the
+allowed range::
 
     epsilon: Epsilon                  # required
     radius_scale: RadiusScale = 1.0   # optional
@@ -26,7 +26,7 @@ from balaclava.errors import ParameterError, nearest
 
 @dataclass(frozen=True)
 class Range:
-    """The values a number may take, and what the number means."""
+    """The allowed values of a number, and its meaning."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -56,32 +56,35 @@ class Range:
         return f"in {left}{self.low:g}, {self.high:g}{right}"
 
 
-MAX = sys.float_info.max
-MOST_ROUNDS = 10**18  # 64-bit integers count further
+LARGEST_FLOAT = sys.float_info.max
+MOST_ROUNDS = 10**18  # below 2**62, so that 64-bit integers can count and add rounds
 Arms = Annotated[int, Range(1, meaning="number of arms")]
 Horizon = Annotated[int, Range(1, MOST_ROUNDS, "number of rounds that will be played")]
-# Between these an epsilon, its square, its third power and their inverses stay finite, also when
-# they are multiplied by any number of rounds; no use of privacy comes near to either.
+# Between these an epsilon, its square, its cube and their inverses stay finite, also multiplied by
+# MOST_ROUNDS. Sensible values are between 0.001 and 100.
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-100, 1e100
 Epsilon = Annotated[float, Range(SMALLEST_EPSILON, LARGEST_EPSILON, "privacy loss")]
 EpsilonOrZero = Annotated[
     float, Range(SMALLEST_EPSILON, LARGEST_EPSILON, "privacy loss", or_zero=True)
 ]
-ReleaseEpsilon = Annotated[float, Range(0, meaning="share of a privacy loss, for one release")]
+ReleaseEpsilon = Annotated[float, Range(0, meaning="privacy loss of one release")]
 Sensitivity = Annotated[
-    float, Range(0, meaning="how far one reward can move a value", open_low=True)
+    float, Range(0, meaning="largest change of a value by one reward", open_low=True)
 ]
-Delta = Annotated[float, Range(0, 1, "probability outside the privacy loss", open_high=True)]
+Delta = Annotated[
+    float, Range(0, 1, "probability that the privacy loss is exceeded", open_high=True)
+]
 MomentOrder = Annotated[float, Range(1, meaning="order of the known moment", open_low=True)]
 MomentBound = Annotated[float, Range(0, meaning="bound on the moment", open_low=True)]
-MeanRange = Annotated[float, Range(0, meaning="the means lie within this of 0", open_low=True)]
+MeanRange = Annotated[float, Range(0, meaning="largest absolute mean", open_low=True)]
 Contamination = Annotated[float, Range(0, 0.5, "bound on the share of outliers", open_high=True)]
 Experts = Annotated[int, Range(1, meaning="number of experts")]
 RadiusScale = Annotated[
-    float, Range(0, meaning="multiplies confidence radii; never touches privacy", open_low=True)
+    float,
+    Range(0, meaning="factor of the confidence radii; does not affect privacy", open_low=True),
 ]
 FailureProbability = Annotated[
-    float, Range(0, 1, "chance that a confidence statement fails", open_low=True, open_high=True)
+    float, Range(0, 1, "probability that a confidence bound fails", open_low=True, open_high=True)
 ]
 Means = Annotated[np.ndarray, Range(meaning="mean of each arm"), 1]
 PositiveMeans = Annotated[np.ndarray, Range(0, meaning="mean of each arm", open_low=True), 1]
@@ -89,7 +92,7 @@ RewardRange = Annotated[
     tuple[float, float], Range(meaning="smallest and largest reward; rescaled to [0, 1]")
 ]
 Outside = Annotated[
-    typing.Literal["refuse", "clip"], Range(meaning="what happens to a reward outside the range")
+    typing.Literal["refuse", "clip"], Range(meaning="what to do with a reward outside the range")
 ]
 
 
@@ -108,7 +111,7 @@ else:
 
 
 class ParameterEntry(NamedTuple):
-    """What is known of a parameter: a line of `parameter_list`."""
+    """A parameter in words: an entry of `parameter_list`."""
 
     name: str
     required: bool
@@ -125,7 +128,7 @@ class Declared:
     name: ClassVar[str]
     Params: ClassVar[type[tuple[Any, ...]]]
     annotations: ClassVar[dict[str, Any]]
-    # Parameters on which the conformance suite tries the class; usual values fill the gaps.
+    # Parameters for the conformance suite; usual values fill the gaps.
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -138,9 +141,8 @@ class Declared:
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         hints = inherited_annotations(cls) | own_annotations(cls, names, sys._getframe(1))
         cls.annotations = {name: hints[name] for name in names}
-        # Reachable by its qualified name, so that compiled code can be cached across processes.
-        # Words are for Python: kernels see numbers and arrays alone.
-        numbers = [name for name in names if not is_word(hints[name])]
+        # Named, so that compiled code can be cached. Kernels see numbers and arrays, not strings.
+        numbers = [name for name in names if not is_choice(hints[name])]
         params = namedtuple("Params", numbers)  # type: ignore[misc]
         params.__module__, params.__qualname__ = cls.__module__, f"{cls.__qualname__}.Params"
         cls.Params = params
@@ -154,12 +156,21 @@ class Declared:
         return f"{getattr(self, 'name', type(self).__name__)}: {parameter}"
 
     def refuse(self, parameter: str, why: str) -> ParameterError:
-        """The error for a parameter that is in its range and yet does not fit the others."""
+        """The error for a parameter that is in its range but does not fit the others.
+
+        Args:
+            parameter: its name.
+            why: what is wrong and what to do, after "name = value ".
+        """
         return ParameterError(f"{self._label(parameter)} = {brief(getattr(self, parameter))} {why}")
 
     @classmethod
     def create(cls, parameters: dict[str, Any]) -> typing.Self:
-        """Build one, naming unknown and missing parameters."""
+        """Build an object from parameters.
+
+        Raises:
+            ParameterError: for an unknown, missing or invalid parameter.
+        """
         fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         for name in parameters:
             if name not in fields:
@@ -176,7 +187,7 @@ class Declared:
 
     @classmethod
     def parameter_list(cls) -> list[ParameterEntry]:
-        """Every parameter, in words."""
+        """All parameters in words, for help and documentation."""
         return [
             ParameterEntry(
                 field.name,
@@ -190,11 +201,11 @@ class Declared:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters as plain, JSON-able values; `create` builds an equal record from them."""
+        """The parameters as JSON-able values; `create` builds an equal object from them."""
         return {name: plain(getattr(self, name)) for name in self.annotations}
 
     def constants(self) -> Any:
-        """What the kernels see as `params`: every parameter but words, under its own name."""
+        """The `params` of the kernels: all parameters but strings."""
         return self.Params(*(getattr(self, name) for name in self.Params._fields))  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
@@ -205,7 +216,7 @@ class Declared:
 
 
 def inherited_annotations(cls: type[Declared]) -> dict[str, Any]:
-    """The declared parameters of the bases."""
+    """The declared parameters of the base classes."""
     bases = [vars(base).get("annotations", {}) for base in reversed(cls.__mro__[1:])]
     return {name: annotation for known in bases for name, annotation in known.items()}
 
@@ -213,14 +224,14 @@ def inherited_annotations(cls: type[Declared]) -> dict[str, Any]:
 def own_annotations(
     cls: type[Declared], names: list[str], place: types.FrameType
 ) -> dict[str, Any]:
-    """The parameters that a class adds; `place` is where it is written, a function perhaps."""
+    """The parameters that a class adds; `place` is the frame of its definition."""
     own = {name: kind for name, kind in inspect.get_annotations(cls).items() if name in names}
     holder: Any = types.SimpleNamespace(__annotations__=own)
     return typing.get_type_hints(holder, place.f_globals, place.f_locals, include_extras=True)
 
 
-def is_word(annotation: Any) -> bool:
-    """Whether a parameter is one of a few words."""
+def is_choice(annotation: Any) -> bool:
+    """Whether a parameter is one of a few strings."""
     return typing.get_origin(split(annotation)[0]) is typing.Literal
 
 
@@ -235,7 +246,11 @@ def summary_line(thing: type) -> str:
 
 
 def check(label: str, value: Any, annotation: Any) -> Any:
-    """Return `value` as the annotation's type, or raise naming what is allowed."""
+    """Convert a value to the type of an annotation.
+
+    Raises:
+        ParameterError: if it is not allowed, with what is.
+    """
     base, limits = split(annotation)
     origin = typing.get_origin(base)
     if origin in (typing.Union, types.UnionType):
@@ -279,7 +294,11 @@ def check_number(label: str, value: Any, base: type, limits: Range, annotation: 
     if not real or isinstance(value, bool):
         raise refusal(label, value, annotation)
     exact = value.item() if isinstance(value, np.generic) else value
-    if not -MAX <= exact <= MAX or exact not in limits or (base is int and exact != int(exact)):
+    if (
+        not -LARGEST_FLOAT <= exact <= LARGEST_FLOAT
+        or exact not in limits
+        or (base is int and exact != int(exact))
+    ):
         raise refusal(label, value, annotation)
     return base(exact)
 
@@ -296,7 +315,7 @@ def check_tuple(label: str, value: Any, base: Any, limits: Range | None, annotat
 
 
 def check_array(label: str, value: Any, limits: Range, annotation: Any) -> np.ndarray:
-    """A read-only copy of `value` as a float array of the declared number of dimensions."""
+    """A read-only float array with the declared number of dimensions."""
     dimensions = array_dimensions(annotation)
     try:
         array = np.array(value, dtype=np.float64)
@@ -321,7 +340,7 @@ def array_dimensions(annotation: Any) -> int:
 
 
 def split(annotation: Any) -> tuple[Any, Range | None]:
-    """The type and the declared range of an annotation."""
+    """The type and the range of an annotation."""
     if typing.get_origin(annotation) is Annotated:
         base, *extras = typing.get_args(annotation)
         return base, next((extra for extra in extras if isinstance(extra, Range)), None)
@@ -329,7 +348,7 @@ def split(annotation: Any) -> tuple[Any, Range | None]:
 
 
 def describe(annotation: Any) -> str:
-    """The legal values of a parameter, in words."""
+    """The allowed values of a parameter in words."""
     base, limits = split(annotation)
     origin = typing.get_origin(base)
     where = f" {limits}" if limits and str(limits) != "a finite number" else ""
@@ -355,11 +374,11 @@ def describe(annotation: Any) -> str:
         return f"a whole number{where}"
     if base is float:
         return f"a number{where}" if where else "a finite number"
-    return f"something of type {getattr(base, '__name__', base)}"
+    return f"a value of type {getattr(base, '__name__', base)}"
 
 
 def meaning(annotation: Any) -> str:
-    """What a parameter stands for; the declaration may be inside an `| None`."""
+    """The meaning of a parameter; its declaration may be inside `| None`."""
     base, limits = split(annotation)
     if limits is not None and limits.meaning:
         return limits.meaning
@@ -371,13 +390,13 @@ def refusal(label: str, value: Any, annotation: Any) -> ParameterError:
 
 
 def brief(value: Any) -> str:
-    """A value for a message: short, whatever it is."""
+    """A value for a message, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def plain(value: Any) -> Any:
-    """A JSON-able form of a parameter."""
+    """A parameter as a JSON-able value."""
     if isinstance(value, Declared):
         return {"name": value.name, **value.parameters}
     if isinstance(value, np.ndarray):

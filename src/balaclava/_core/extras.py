@@ -1,4 +1,4 @@
-"""Parts that are not installed with the base: named with the extra that brings them."""
+"""Optional dependencies, and the extra that installs each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from balaclava.errors import MissingPartError
 
-# What the base goes without, and the extra that has it (see pyproject.toml).
+# Modules that the base install lacks, with their extra in pyproject.toml.
 EXTRAS = {
     "numba": "lab",
     "scipy": "lab",
@@ -30,7 +30,11 @@ EXTRAS = {
 
 
 def require_extra(module: str, purpose: str) -> None:
-    """Refuse to go on without `module`, which `purpose` needs; called before it is imported."""
+    """Require an optional module; call before importing it.
+
+    Raises:
+        MissingPartError: if it is not installed, with the command that installs it.
+    """
     if sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None:
         return
     package = module.replace("_", "-")
@@ -42,10 +46,7 @@ def require_extra(module: str, purpose: str) -> None:
 
 @contextlib.contextmanager
 def loading(*modules: str) -> Iterator[None]:
-    """Load modules on another thread while something else is done, such as reading a file.
-
-    One that is not installed is left to those who need it.
-    """
+    """Import modules on another thread while the body runs; missing ones are skipped."""
 
     def load() -> None:
         for module in modules:

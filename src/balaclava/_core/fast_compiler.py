@@ -36,7 +36,7 @@ from numba.core.datamodel.registry import register_default
 
 
 class Borrowed(types.Type):
-    """The type of an argument that is handed over by its address."""
+    """The type of an argument that is passed by address."""
 
     def __init__(self, value: types.Type) -> None:
         super().__init__(name=f"Borrowed({value})")
@@ -45,7 +45,7 @@ class Borrowed(types.Type):
 
 @register_default(Borrowed)
 class BorrowedModel(models.DataModel):
-    """As an argument an address, elsewhere the value."""
+    """An address as an argument, the value elsewhere."""
 
     def __init__(self, manager: Any, kind: Borrowed) -> None:
         super().__init__(manager, kind)
@@ -66,7 +66,7 @@ class BorrowedModel(models.DataModel):
 
 
 def address_of(builder: Any, value: Any) -> Any:
-    """Where a value was loaded from just before, if nothing was written there since; or None."""
+    """The address from which a value was just loaded, if it still holds it; else None."""
     if not isinstance(value, LoadInstr):
         return None
     address = value.operands[0]
@@ -83,14 +83,14 @@ def address_of(builder: Any, value: Any) -> Any:
 
 
 class InnerLibrary(JITCodeLibrary):
-    """Code that is linked into other code and has no address, unless it must be found when run."""
+    """Code that is only linked into other code, unless it needs an address at run time."""
 
-    environment = ""  # the name of the constants that numba hands to a function as Python objects
+    environment = ""  # name of the Python objects that numba gives a function
     needs_address = False
 
     def add_ir_module(self, module: Any) -> None:
         text = cgutils.normalize_ir_text(str(module))
-        # Named once where it is declared, and again where it is used: to print, to raise.
+        # Declared once, and named again if it is used: to print or to raise.
         self.needs_address |= text.count(self.environment) > 1
         parsed = llvm.parse_assembly(text)
         parsed.name, parsed.data_layout = module.name, self._codegen._data_layout
@@ -98,10 +98,12 @@ class InnerLibrary(JITCodeLibrary):
         self._final_module.link_in(parsed)
 
     def tidy(self, module: Any) -> None:
-        """Do once what would be done anew wherever a kernel is inlined."""
+        """Simplify a kernel once, rather than after each inlining."""
         for function in module.functions:
             steps = llvm.create_new_function_pass_manager()
-            if not function.is_declaration and hasattr(steps, "add_sroa_pass"):  # oldest: has not
+            if not function.is_declaration and hasattr(
+                steps, "add_sroa_pass"
+            ):  # not in the oldest llvmlite
                 steps.add_sroa_pass()
                 steps.add_simplify_cfg_pass()
                 steps.add_instruction_combine_pass()
@@ -119,10 +121,10 @@ class InnerLibrary(JITCodeLibrary):
 
 
 class InnerLower(lowering.Lower):
-    """numba's lowering, but for arguments of several parts: handed over and read by address.
+    """numba's lowering, with structured arguments passed and read by address.
 
-    numba keeps a copy of each variable, and loads all of a state to read one of its arrays. Here
-    a part of an argument is loaded from where the caller has it, and has no place of its own.
+    numba copies each variable, and loads a whole state to read one of its arrays. Here a part of an
+    argument is loaded from the caller's memory.
     """
 
     def __init__(self, context: Any, library: Any, function: Any, *others: Any, **more: Any):
@@ -133,7 +135,7 @@ class InnerLower(lowering.Lower):
             else kind
             for kind in function.argtypes
         )
-        self.parts: dict[str, tuple[int, ...]] = {}  # by variable: which argument, and where in it
+        self.parts: dict[str, tuple[int, ...]] = {}  # by variable: the argument and the path in it
         super().__init__(context, library, function, *others, **more)
 
     def init(self) -> None:
@@ -147,7 +149,7 @@ class InnerLower(lowering.Lower):
                     self.parts[step.target.name] = part
 
     def part_of(self, value: Any) -> tuple[int, ...]:
-        """Which part of which argument a value is, if it is one."""
+        """The argument and the path of a value that is part of one; else ()."""
         if isinstance(value, ir.Arg):
             return (value.index,) if isinstance(self.fndesc.argtypes[value.index], Borrowed) else ()
         if isinstance(value, ir.Var):
@@ -196,7 +198,7 @@ class InnerLowering(typed_passes.NativeLowering):
         function, environment = state["cr"].fndesc, state["cr"].env
         if library.needs_address:
             handle = context.get_executable(library, function, environment)
-        else:  # what callers look the kernel up by; there is nothing behind it to be called
+        else:  # a handle by which callers find the kernel; it cannot be called
             handle = _dynfunc.make_function(
                 function.lookup_module(), function.qualname, "", 0, environment, (library,)
             )
@@ -207,7 +209,7 @@ class InnerLowering(typed_passes.NativeLowering):
 
 
 class InnerCompiler(compiler.Compiler):
-    """numba's compiler, but for what it makes of a kernel in the end."""
+    """numba's compiler, with `InnerLowering` at its end."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -226,11 +228,11 @@ class InnerCompiler(compiler.Compiler):
 
 
 class LoopCompiler(compiler.Compiler):
-    """numba's compiler for a loop and, through it, for the kernels that it calls."""
+    """numba's compiler for a loop and the kernels that it calls."""
 
     def compile_extra(self, func: Any) -> Any:
         collects = gc.isenabled()
-        gc.disable()  # thousands of small objects that live until the end
+        gc.disable()  # compiling creates many objects that live until its end
         try:
             return super().compile_extra(func)
         finally:

@@ -1,7 +1,7 @@
-"""Kernels: functions written once, interpreted by an agent and compiled by the simulator.
+"""Kernels: functions that agents interpret and the simulator compiles.
 
-`@kernel` only records a function. numba is imported when something is first compiled, so that
-importing the package stays cheap. `cache` keeps compiled code on disk.
+`@kernel` only records a function. numba is imported at the first compilation, so that importing the
+package stays fast.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from balaclava.errors import ParameterError, PolicyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# The methods of `rng` that a policy's kernels may call; every other law is made of these.
-DRAWS = (
+# Methods of `rng` that a policy's kernels may call; other laws are built from these.
+KERNEL_DRAWS = (
     "random",
     "integers",
     "standard_normal",
@@ -38,13 +38,13 @@ COMPILER_VARIABLE = "BALACLAVA_COMPILER"  # environment variable: auto, fast or 
 FIRST_FAST, LAST_FAST = (0, 61), (0, 68)
 
 _marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
-_registered: dict[str, int] = {}  # by target: how many of the marked functions it knows
+_registered: dict[str, int] = {}  # by target: number of registered functions
 _compiled: dict[tuple[Any, ...], Any] = {}
 _lock = threading.RLock()
 _FAILED = re.compile("Failed in (nopython|cuda) mode")
 _REJECTED = re.compile("raised a specific error:$")
 _MAKES_AN_ARRAY = (
-    "a kernel makes an array, as `sums / pulls` does, for which a GPU has no memory while it plays."
+    "a kernel creates an array, as `sums / pulls` does; a GPU cannot allocate memory in a round."
 )
 _PLAINLY = {
     "NRT required but not enabled": _MAKES_AN_ARRAY,
@@ -61,12 +61,19 @@ def kernel(*, borrows: bool) -> Callable[[Function], Function]: ...
 
 
 def kernel(function: Any = None, *, borrows: bool = False) -> Any:
-    """Mark a function as one that both Python and the compiler run.
+    """Mark a function that both Python and the compiler run.
 
-    `@kernel` is right for every kernel. `@kernel(borrows=True)` says of one that it returns
-    numbers alone, makes no array and keeps none: the caller holds what it reads and writes, so it
-    is compiled without reference counts, which cost up to 60 ns a step. All of a policy's kernels
-    but `begin` are of that kind. The compiler refuses a marked kernel that makes an array.
+    Plain `@kernel` works for every kernel. `@kernel(borrows=True)` adds that the kernel returns
+    only numbers and neither creates nor keeps arrays; it is then compiled without reference counts,
+    which is faster. All kernels of a policy but `begin` qualify.
+
+    Args:
+        function: the function to mark.
+        borrows: whether it returns numbers only and creates no arrays. The compiler refuses a
+            marked kernel that creates one.
+
+    Returns:
+        The function itself, or a decorator if only `borrows` is given.
     """
     if function is None:
         return functools.partial(kernel, borrows=borrows)
@@ -76,11 +83,11 @@ def kernel(function: Any = None, *, borrows: bool = False) -> Any:
 
 
 def mechanism(function: Function, *, borrows: bool = False) -> Function:
-    """Mark a kernel that releases something private; `borrows` as in `kernel`.
+    """Mark a kernel that adds noise for privacy; `borrows` as in `kernel`.
 
-    Compiled, and with a plain numpy generator, the body runs as it stands. Interpreted with a
-    randomness object that has a `release` method, that method decides: the secure randomness
-    answers with exact noise, the auditor's recorder writes down what was given and answered.
+    Compiled code, and Python with a numpy generator, run its body. In Python, an `rng` with a
+    `release` method answers instead: secure randomness with exact noise, the auditor's recorder
+    with a record of inputs and outputs.
     """
 
     function.borrows = borrows  # type: ignore[attr-defined]
@@ -97,10 +104,10 @@ def mechanism(function: Function, *, borrows: bool = False) -> Function:
 
 
 def compiled(factory: Callable[..., Callable[..., Any]], *kernels: Callable[..., Any]) -> Any:
-    """The machine code of `factory(*kernels)`, kept in memory and on disk.
+    """Compile `factory(*kernels)`, or take it from memory or disk.
 
-    `factory` closes a loop over the kernels; the result is a numba dispatcher that releases the
-    interpreter's lock while it runs.
+    `factory` closes a loop over the kernels. The result is a numba dispatcher that releases the
+    global interpreter lock.
     """
     key = (factory, *kernels)
     with _lock:
@@ -171,14 +178,14 @@ def uses_fast_compiler() -> bool:
 
 
 def newly_marked(target: str) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
-    """Each marked function, as it is called and as it is compiled, once for each target."""
+    """Yield each marked function and its body, once per target."""
     first = _registered.get(target, 0)
     _registered[target] = len(_marked)
     return iter(_marked[first:])
 
 
 def always(body: Callable[..., Any]) -> Callable[..., Any]:
-    """What an overload asks for: the implementation for given types, here the same for all."""
+    """An overload that gives the same implementation for all types."""
 
     def implementation(*_: Any, **__: Any) -> Any:
         return body
@@ -187,12 +194,12 @@ def always(body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def borrows(function: Callable[..., Any]) -> bool:
-    """Whether a kernel is marked as one that only borrows, and so is every one it closes over."""
+    """Whether a kernel, and every kernel that it closes over, is marked `borrows`."""
     return getattr(function, "borrows", False) and all(map(borrows, _closed_over(function)))
 
 
 def is_foreign(function: Callable[..., Any]) -> bool:
-    """Whether a function is not one of the package's own, or is closed over one that is not."""
+    """Whether a function, or one that it closes over, is not from this package."""
     if (function.__module__ or "").split(".")[0] != __name__.split(".")[0]:
         return True
     return any(map(is_foreign, _closed_over(function)))
@@ -205,7 +212,7 @@ def _closed_over(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def _reason(lines: list[str]) -> str:
-    """What a compiler's text says in its midst: the last thing that failed in another."""
+    """The innermost reason in a compiler's error message."""
     for mark in (_FAILED, _REJECTED):
         starts = [i + 1 for i, line in enumerate(lines[:-1]) if mark.search(line)]
         if starts:
@@ -219,13 +226,17 @@ def _reason(lines: list[str]) -> str:
 
 @contextmanager
 def compiling(what: str) -> Iterator[None]:
-    """Say in a few lines what the compiler says in a hundred; the whole is in `__cause__`."""
+    """Shorten the compiler's errors to a few lines; `__cause__` has the original.
+
+    Raises:
+        PolicyError: with the reason, the line and what kernels may use.
+    """
     try:
         yield
     except Exception as error:
         module = type(error).__module__
         if module.split(".")[0] != "numba" or module.startswith("numba.cuda.cudadrv"):
-            raise  # the latter is of a device, not of a kernel
+            raise  # not about a kernel: the GPU's driver failed
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = _reason(lines)
         places = [line for line in lines if line.startswith("File ") and "loops.py" not in line]

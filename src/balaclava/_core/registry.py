@@ -1,12 +1,12 @@
-"""Names for classes: how `bl.policy("ucb1", arms=9)` finds its class.
+"""Registries of classes by name: how `bl.policy("ucb1", arms=9)` finds its class.
 
-A class is registered by its author, with `register`, or by an installed distribution, through an
-entry point in the group that has the package's name::
+An author registers a class with `register`, or an installed distribution does so through an entry
+point in the package's group::
 
     [project.entry-points."balaclava.policies"]
     my-policy = "my_package.my_policy:MyPolicy"
 
-The entry point names a class, or a module that registers some when it is imported.
+The entry point names a class, or a module that registers classes when imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kind = TypeVar("Kind", bound=Declared)
 
 
 class Registry(Generic[Kind]):
-    """The classes of one kind by name; those of `package` and of plug-ins come on first use."""
+    """Classes of one kind by name; `package` and plug-ins are imported on first use."""
 
     def __init__(self, base: type[Kind], package: str) -> None:
         self._base = base
@@ -36,10 +36,14 @@ class Registry(Generic[Kind]):
         self._lock = threading.RLock()
 
     def register(self, cls: type[Kind]) -> type[Kind]:
-        """Make `cls` usable by its name. A name, once given, means one class."""
+        """Register a class under its `name`.
+
+        Raises:
+            ParameterError: if `cls` is not of this kind, has no name, or the name is taken.
+        """
         if not (isinstance(cls, type) and issubclass(cls, self._base)):
             raise ParameterError(
-                f"{cls!r} cannot be registered; give a subclass of bl.{self._base.__name__}"
+                f"{cls!r} cannot be registered; it must be a subclass of bl.{self._base.__name__}"
             )
         name = cls.__dict__.get("name")
         if not isinstance(name, str) or not name:
@@ -57,7 +61,11 @@ class Registry(Generic[Kind]):
         return cls
 
     def get(self, name: str) -> type[Kind]:
-        """The class of that name."""
+        """The class of a name.
+
+        Raises:
+            UnknownNameError: if there is none, with the nearest name.
+        """
         classes = self.classes()
         if not isinstance(name, str) or name not in classes:
             raise UnknownNameError(
@@ -66,23 +74,22 @@ class Registry(Generic[Kind]):
         return classes[name]
 
     def create(self, name: str, parameters: dict[str, Any]) -> Kind:
-        """An object of the class of that name."""
+        """An object of the class of a name."""
         return self.get(name).create(parameters)
 
     def from_mapping(self, label: str, description: Mapping[str, Any]) -> Kind:
-        """The object that a mapping with its `name` and parameters describes."""
+        """The object described by a mapping with `name` and its parameters."""
         parameters = dict(description)
         name = parameters.pop("name", None)
         if not isinstance(name, str):
             raise ParameterError(
-                f"{label} does not say which {self._base.kind} it is; give `name` beside its "
-                "parameters"
+                f"{label} has no `name`; give the name of a {self._base.kind} beside its parameters"
             )
         return self.create(name, parameters)
 
     def classes(self) -> dict[str, type[Kind]]:
-        """All classes by name, built-in ones first, each group in the order of import."""
-        with self._lock:  # held by the thread that imports, which may come back here
+        """All classes by name: built-in ones first, then plug-ins, in order of import."""
+        with self._lock:  # reentrant: imported modules may call this
             if not self._discovered:
                 self._discovered = True
                 package = importlib.import_module(self._package)
@@ -92,7 +99,7 @@ class Registry(Generic[Kind]):
         return self._classes
 
     def _load_plug_ins(self) -> None:
-        """Register what installed distributions bring; a broken one costs a warning, no more."""
+        """Register the plug-ins of installed distributions; a broken one causes a warning."""
         from importlib.metadata import entry_points
 
         for entry in entry_points(group=self._package):
@@ -103,8 +110,8 @@ class Registry(Generic[Kind]):
             except Exception as error:
                 origin = entry.dist.name if entry.dist else "an unknown distribution"
                 warnings.warn(
-                    f"the plug-in {entry.name!r} of {origin} ({entry.group}: {entry.value}) was "
-                    f"left out: {type(error).__name__}: {error}; update or uninstall {origin}",
+                    f"the plug-in {entry.name!r} of {origin} ({entry.group}: {entry.value}) failed "
+                    f"to load: {type(error).__name__}: {error}; update or uninstall {origin}",
                     PlugInWarning,
                     stacklevel=3,
                 )

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from balaclava._core.kernels import DRAWS
+from balaclava._core.kernels import KERNEL_DRAWS
 from balaclava.errors import PolicyError, PrivacyError
 from balaclava.privacy.exact_noise import fresh_generator
 from balaclava.privacy.mechanisms.base import check_budget, declared_mechanism
@@ -32,7 +32,7 @@ def seeded(seed: int, *path: int) -> np.random.Generator:
 class SystemRandomness:
     """Secure randomness, for releases.
 
-    Mechanisms get exact noise on an integer grid. Kernels may also call the plain draws in `DRAWS`
+    Mechanisms get exact noise on an integer grid. Kernels may also call the draws of `KERNEL_DRAWS`
     (for perturbed indices and ties). Each such call goes to a numpy `Generator` made from fresh
     operating-system entropy, or takes that entropy itself (`random`). All else is refused. The
     object has no state that could be seeded, saved, shared between threads or inherited by a fork.
@@ -66,10 +66,10 @@ class SystemRandomness:
                 "rng.laplace is floating-point noise, which reveals its input; use laplace_release "
                 "of balaclava.authoring, which is exact here"
             )
-        if method not in DRAWS:
+        if method not in KERNEL_DRAWS:
             raise PolicyError(
                 f"a kernel called rng.{method}, which an agent's randomness does not have; kernels "
-                f"may call {', '.join(DRAWS)}, and the mechanisms of balaclava.authoring"
+                f"may call {', '.join(KERNEL_DRAWS)}, and the mechanisms of balaclava.authoring"
             )
         return getattr(fresh_generator(), method)
 

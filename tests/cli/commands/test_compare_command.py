@@ -96,7 +96,7 @@ def test_a_page_that_cannot_be_written_costs_no_work(tmp_path: Path) -> None:
     path = write_log(tmp_path / "log.csv", {"a": GOOD, "b": GOOD})
     for out, said in (
         (tmp_path / "none" / "page.html", "cannot be written: No such file or directory"),
-        (tmp_path, "is a folder; give the name of a file"),
+        (tmp_path, "is a folder; give the path of a file"),
     ):
         answer = invoke(path, "--arm", "page", "--reward", "paid", "--out", out)
         assert answer.exit_code == 2

@@ -218,7 +218,7 @@ def test_bases_that_cannot_be_converted() -> None:
         bl.privatise(bl.policy("dp-exp3", arms=2, horizon=9, epsilon=1.0), epsilon=1.0)
     with pytest.raises(ParameterError, match="str is not a policy"):
         bl.privatise("exp3", epsilon=1.0)
-    with pytest.raises(ParameterError, match="does not say which policy"):
+    with pytest.raises(ParameterError, match="has no `name`; give the name of a policy"):
         bl.policy("privatised", arms=2, base={"arms": 2}, epsilon=1.0)
     with pytest.raises(ParameterError, match="arms = 3 differs from the base"):
         bl.policy("privatised", arms=3, base={"name": "exp3", "arms": 2}, epsilon=1.0)

@@ -102,7 +102,7 @@ def choose_by_another_draw(params, state, t, context, rng):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("choose", "reason"),
-    [(choose_by_an_array, "makes an array"), (choose_by_another_draw, "attribute 'poisson'")],
+    [(choose_by_an_array, "creates an array"), (choose_by_another_draw, "attribute 'poisson'")],
 )
 def test_a_policy_that_cannot_be_compiled_is_refused_with_the_reason(choose, reason):
     kernels = bl.Kernels(begin_tally, choose, learn_tally)

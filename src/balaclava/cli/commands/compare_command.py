@@ -141,7 +141,7 @@ def compare(
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
     Example: zcat orders.csv.gz | balaclava compare - --arm price --reward paid --person customer
     """
-    from balaclava._core.atomic_files import require_place
+    from balaclava._core.atomic_files import require_writable_file
     from balaclava._core.extras import loading
     from balaclava.advice.log.log_reading import summarise_log
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
@@ -157,7 +157,7 @@ def compare(
         )
     for place in (out, assessment):
         if place is not None:
-            require_place(place)
+            require_writable_file(place)
     late = pop_delay(options)
     reading = {name: options.pop(name) for name in _READING_OPTIONS}
     reading["features"] = _column_names(reading["features"])

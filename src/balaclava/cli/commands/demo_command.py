@@ -49,11 +49,11 @@ def demo(out: Path) -> None:
     \b
     Example: balaclava demo --out pictures
     """
-    from balaclava._core.atomic_files import require_folder
+    from balaclava._core.atomic_files import require_writable_folder
     from balaclava.environments.base import environment
     from balaclava.simulation.engine import simulate
 
-    require_folder(out)
+    require_writable_folder(out)
     with progress_bar() as progress:
         results = simulate(
             demo_policies(),

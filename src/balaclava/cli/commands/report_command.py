@@ -100,13 +100,13 @@ def assessment(target: Path | str | None) -> None:
 
 
 def _write_assessment_page(file: Path, out: Path | None, audited: bool, trials: int) -> None:
-    from balaclava._core.atomic_files import atomically, require_place
+    from balaclava._core.atomic_files import atomically, require_writable_file
     from balaclava.reporting.assessment_input import audit_policy, read_assessment
     from balaclava.reporting.assessment_page import assessment_page
 
     inputs = read_assessment(file)
     out = file.with_suffix(".html") if out is None else out
-    require_place(out)
+    require_writable_file(out)
     with progress_bar() as progress:
         results = inputs.simulate(progress)
     verdict = None
@@ -122,7 +122,7 @@ def _write_assessment_page(file: Path, out: Path | None, audited: bool, trials: 
 
 
 def _write_report_page(source: Path, out: Path | None, audited: bool, trials: int) -> None:
-    from balaclava._core.atomic_files import require_place
+    from balaclava._core.atomic_files import require_writable_file
     from balaclava.reporting.quick_audits import run_audits
     from balaclava.reporting.report_data import read_page_data
     from balaclava.reporting.report_page import write_page
@@ -130,7 +130,7 @@ def _write_report_page(source: Path, out: Path | None, audited: bool, trials: in
     data = read_page_data(source)
     if out is None:
         out = source / "report.html" if source.is_dir() else source.with_suffix(".html")
-    require_place(out)
+    require_writable_file(out)
     audits = None
     if audited:
         with waiting("auditing ...") as status:

@@ -81,7 +81,7 @@ def simulate(
     Rewards arrive at once unless the file has a section [delay]. The options --delay, --law, --lost
     and --patience replace it.
     """
-    from balaclava._core.atomic_files import require_folder
+    from balaclava._core.atomic_files import require_writable_folder
     from balaclava.experiments.experiment_file import read_plan
     from balaclava.experiments.sweep import SUMMARY, plan_sweep
     from balaclava.experiments.sweep_runner import run_sweep
@@ -96,7 +96,7 @@ def simulate(
     if show:
         _list_cells(sweep)
         return
-    require_folder(out)
+    require_writable_folder(out)
     try:
         with progress_bar() as progress:
             run_sweep(plan, out, progress=progress, **options)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from balaclava._core.atomic_files import atomically, require_folder
+from balaclava._core.atomic_files import atomically, require_writable_folder
 from balaclava.experiments.sweep import sources
 from balaclava.papers.harness.figure_registry import FigureEntry, figures
 from balaclava.papers.harness.gallery_pages import GalleryFigure, html_page
@@ -83,7 +83,7 @@ def make_gallery(
         The folder, its figures, and the outcome for each.
     """
     folder, entries = Path(out), figures()
-    require_folder(folder)
+    require_writable_folder(folder)
     made = {each.name: each for each in read_gallery(folder)}
     gallery = Gallery(folder, [], [])
     for entry in entries:

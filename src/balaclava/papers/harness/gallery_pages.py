@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from balaclava._core.atomic_files import atomically, require_folder
+from balaclava._core.atomic_files import atomically, require_writable_folder
 from balaclava._core.html_templates import render_template
 from balaclava.errors import ResultsFileError
 
@@ -37,7 +37,7 @@ def write_markdown(figures: Sequence[GalleryFigure], source: Path, html_page: Pa
     them.
     """
     folder = html_page.with_suffix("")
-    require_folder(folder)
+    require_writable_folder(folder)
     before = _pictures(folder)
     now = {picture for each in figures for picture in each.pictures}
     for picture in sorted(now - before):

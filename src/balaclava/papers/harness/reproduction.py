@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from balaclava._core.atomic_files import require_folder
+from balaclava._core.atomic_files import require_writable_folder
 from balaclava._core.declared import brief
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError, UnknownNameError, nearest
@@ -93,7 +93,7 @@ def reproduce(
         )
     require_extra("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
-    require_folder(folder)
+    require_writable_folder(folder)
     run = FigureRun(figure, scale, folder, workers, progress, device)
     findings = entries[figure].make(run)
     run.save_text(findings)
