@@ -56,12 +56,10 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("adap-klucb", arms=2, epsilon=5.0).agent(seed=1)
-        >>> pulls = [0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
-        ...     pulls[decision.arm] += 1
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [32, 968]
 
     References:

@@ -12,13 +12,7 @@ from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
-from balaclava.frames.pools import (
-    Pools,
-    choose_in_batches,
-    clipped_mean,
-    needs_batch,
-    open_batch,
-)
+from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean, needs_batch, open_batch
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import (
     BatchRatio,
@@ -187,12 +181,10 @@ class DPIMED(GrowingBatchPolicy):
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("dp-imed", arms=2, epsilon=5.0).agent(seed=1)
-        >>> pulls = [0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
-        ...     pulls[decision.arm] += 1
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [8, 992]
 
     References:

@@ -94,12 +94,10 @@ class DPUCB(PrivateBoundedPolicy):
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("dp-ucb", arms=3, epsilon=2.0).agent(seed=1)
-        >>> pulls = [0, 0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
-        ...     pulls[decision.arm] += 1
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [20, 9, 971]
 
     References:

@@ -7,10 +7,7 @@ from typing import Any, ClassVar
 
 from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
-from balaclava.frames.pools import (
-    Pools,
-    arm_without_rewards,
-)
+from balaclava.frames.pools import Pools, arm_without_rewards
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
 from balaclava.policies.intervals import FROM_POOLS
@@ -62,12 +59,10 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("lazy-dp-ts", arms=2, epsilon=5.0).agent(seed=1)
-        >>> pulls = [0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
-        ...     pulls[decision.arm] += 1
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [17, 983]
 
     References:

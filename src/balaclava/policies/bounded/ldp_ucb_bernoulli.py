@@ -82,12 +82,10 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
         >>> policy.report(0.3) in (0.0, 1.0)
         True
         >>> agent = policy.agent(seed=1)
-        >>> pulls = [0, 0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
-        ...     pulls[decision.arm] += 1
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [81, 163, 756]
 
     References:

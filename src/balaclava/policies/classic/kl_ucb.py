@@ -69,12 +69,10 @@ class KLUCB(BoundedPolicy):
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("kl-ucb", arms=2).agent(seed=0)
-        >>> pulls = [0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
-        ...     pulls[decision.arm] += 1
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [7, 993]
 
     References:

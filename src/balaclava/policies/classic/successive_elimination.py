@@ -138,12 +138,10 @@ class SuccessiveElimination(BoundedPolicy):
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("successive-elimination", arms=2, horizon=1000).agent(seed=0)
-        >>> pulls = [0, 0]
         >>> for _ in range(1000):
         ...     decision = agent.ask()
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
-        ...     pulls[decision.arm] += 1
-        >>> pulls
+        >>> [each.decisions for each in agent.estimates()]
         [102, 898]
 
     References:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_CHANCE, range_faults
-from balaclava.estimators.arm_probabilities import add_loss, draw_arm, tsallis_chances
-from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
+from balaclava.estimators.arm_probabilities import draw_arm, tsallis_chances
+from balaclava.frames.pending import begin_pending, forget_note, new_note
 from balaclava.policies.base import Kernels, register
+from balaclava.policies.classic.exp3 import learn
+from balaclava.policies.classic.htinf import State
 from balaclava.policies.loss_policies import LossPolicy, rivals_are_arms, second_moment
 
 Sigma = Annotated[float, Range(0, meaning="E loss^2 is at most sigma^2", open_low=True)]
@@ -25,19 +25,6 @@ class Params(NamedTuple):
     arms: int
     outstanding: int
     rate: float  # eta_t sqrt(t)
-
-
-class State(NamedTuple):
-    """Estimated losses and the arms' chances."""
-
-    losses: np.ndarray
-    chances: np.ndarray
-    root: np.ndarray  # one element: start of the search for the chances
-    pending: Pending  # the chance of each arm that was drawn
-
-    def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
-        yield from range_faults(0.0, MOST_CHANCE, chances=self.chances)
 
 
 @kernel
@@ -52,15 +39,6 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
     arm = draw_arm(state.chances, rng)
     state.pending.notes[new_note(state.pending), 0] = state.chances[arm]
     return arm, state.pending.count[0]
-
-
-@kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    row = take_note(state.pending, phase)
-    if row >= 0:
-        add_loss(state.losses, arm, reward / state.pending.notes[row, 0])
 
 
 @register

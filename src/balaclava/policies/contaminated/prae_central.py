@@ -263,23 +263,9 @@ class PRAECentral(PraePolicy):
     )
     mean_range: MeanRange
     examples = (
-        {
-            "horizon": 600,
-            "moment_order": 2,
-            "mean_range": 7,
-            "threshold": 0,
-            "radius_scale": 0.02,
-        },
-        {
-            "horizon": 600,
-            "moment_order": 4,
-            "moment_bound": 16.0,
-            "mean_range": 10,
-            "contamination": 0.1,
-            "threshold": 8,
-            "radius_scale": 0.02,
-            "first_phase": "greedy",
-        },
+        dict(horizon=600, moment_order=2, mean_range=7, threshold=0, radius_scale=0.02),
+        dict(horizon=600, moment_order=4, moment_bound=16.0, mean_range=10, contamination=0.1)
+        | dict(threshold=8, radius_scale=0.02, first_phase="greedy"),
     )
 
     def __post_init__(self) -> None:

@@ -7,9 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.epochs import (
-    keep_release,
-)
+from balaclava.frames.epochs import keep_release
 from balaclava.policies.base import Estimation, Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.contaminated.prae import (
     Params,
@@ -20,7 +18,7 @@ from balaclava.policies.contaminated.prae import (
     end_batch,
     radius_with,
 )
-from balaclava.policies.heavy_tailed.truncated_elimination import learn_truncated
+from balaclava.policies.heavy_tailed.truncated_elimination import learn_truncated, read_mean
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
@@ -52,13 +50,6 @@ def finish(params: Params, state: PraeState, row: int) -> None:
 
 
 learn, forget = learn_truncated(release, finish)
-
-
-@kernel(borrows=True)
-def read_mean(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-    """The mean of the last batch, with its radius; rewards are counted in all batches."""
-    epochs = state.epochs
-    return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
 
 
 @register
@@ -132,25 +123,12 @@ class PRAERaw(PraePolicy):
     estimation = Estimation(read_mean, limits_within_radius)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (
-        {"horizon": 600, "moment_order": 2, "moment_bound": 3.2, "radius_scale": 0.05},
-        {
-            "horizon": 600,
-            "moment_order": 3,
-            "moment_bound": 8.0,
-            "contamination": 0.1,
-            "radius": "paper",
-            "radius_scale": 0.05,
-            "threshold": 10,
-        },
+        dict(horizon=600, moment_order=2, moment_bound=3.2, radius_scale=0.05),
+        dict(horizon=600, moment_order=3, moment_bound=8.0, radius_scale=0.05)
+        | dict(contamination=0.1, radius="paper", threshold=10),
         *(
-            {
-                "horizon": 600,
-                "moment_order": 2,
-                "moment_bound": 3.2,
-                "radius_scale": 0.2,
-                "threshold": 20,
-                "first_phase": first_phase,
-            }
+            dict(horizon=600, moment_order=2, moment_bound=3.2, radius_scale=0.2)
+            | dict(threshold=20, first_phase=first_phase)
             for first_phase in ("each-round", "greedy", "half-greedy")
         ),
     )

@@ -52,19 +52,10 @@ from balaclava.policies.base import (
 )
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.pooled_policies import PooledPolicy
-from balaclava.policies.theorem_conditions import (
-    moments_hold,
-    require_levels,
-)
+from balaclava.policies.theorem_conditions import moments_hold, require_levels
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.mechanisms.truncation import truncated_onto
-from balaclava.theory.batch_radii import (
-    Premises,
-    Schedule,
-    breakdown_point,
-    first_size,
-    schedule,
-)
+from balaclava.theory.batch_radii import Premises, Schedule, breakdown_point, first_size, schedule
 from balaclava.theory.elimination_regret import worst_regret
 
 FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]

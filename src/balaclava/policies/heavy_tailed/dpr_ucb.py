@@ -12,12 +12,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.classic import ucb1
-from balaclava.policies.theorem_conditions import (
-    TailOrder,
-    moments_hold,
-    raw_bound,
-    require_levels,
-)
+from balaclava.policies.theorem_conditions import TailOrder, moments_hold, raw_bound, require_levels
 from balaclava.privacy.mechanisms.counters import (
     Trees,
     begin_trees,

@@ -21,12 +21,7 @@ from balaclava.frames.epochs import epoch_driver, epoch_row, is_learned
 from balaclava.policies.base import Estimation, failure_or_inverse_horizon
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.pooled_policies import PooledPolicy
-from balaclava.policies.theorem_conditions import (
-    TailOrder,
-    moments_hold,
-    raw_bound,
-    require_levels,
-)
+from balaclava.policies.theorem_conditions import TailOrder, moments_hold, raw_bound, require_levels
 from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.elimination_regret import (
     removal_epochs,
@@ -54,7 +49,7 @@ class Params(NamedTuple):
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-    """The mean of the last epoch, with its radius; rewards are counted in all epochs."""
+    """The mean of the last epoch, with its radius, and the rewards of all epochs."""
     epochs = state.epochs
     return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
 
