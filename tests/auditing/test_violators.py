@@ -6,6 +6,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.auditing.audit_plan import plan_games
+from balaclava.auditing.games.attacks import GameSetting
 from balaclava.auditing.games.statistical_audit import audit_by_betting
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from tests.effort import looks
@@ -46,7 +47,7 @@ def test_the_default_audit_flags_a_violator(name):
 def test_bets_refute_a_violator(name):
     """A policy that spends 1.25 times a tight claim is among them."""
     policy = VIOLATORS[name].policy
-    found = audit_by_betting(policy, 1.0, 0.0, rounds=GAME_ROUNDS, pairs=20_000, seed=1)
+    found = audit_by_betting(GameSetting(policy, 0.0, GAME_ROUNDS, 1), 1.0, pairs=20_000)
     assert found.verdict == "violated"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 import threading
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.audit_plan import SHORT_ROUNDS, GamePlan, plan_games
 from balaclava.auditing.audit_report import AuditReport
+from balaclava.auditing.games.attacks import SCREENING_GAMES, GameSetting
 from balaclava.auditing.games.compiled_games import warm_up
 from balaclava.auditing.games.statistical_audit import (
     BettingAudit,
@@ -152,46 +153,26 @@ def run_concurrently(
 def check_proof(
     plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float, ended: Ended
 ) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None]:
-    """All parts of an audit but the games."""
+    """All parts of an audit but the games.
+
+    Replay examines the planned variant and the policy itself, which must ask for the same noise.
+    """
     claim, entries = policy.guarantee, dict[Any, Any]()
-    replay = replay_plan(plan, policy, pairs, seed, seconds, entries, ended)
-    laws = audit_laws(entries.values(), seed) if claim.private and entries else None
-    return replay, laws, audit_exactly(policy) if claim.scope == "decision" else None
-
-
-def replay_plan(
-    plan: GamePlan,
-    policy: Policy,
-    pairs: int,
-    seed: int,
-    seconds: float,
-    entries: dict[Any, Any],
-    ended: Ended,
-) -> ReplayAudit:
-    """Replay the planned variant and the policy itself, which must ask for the same noise."""
-    claim = policy.guarantee
-    replay = audit_by_replay(
-        plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed, seconds=seconds,
-        kinds=SCENARIO_KINDS, games=True, entries=entries, ended=ended,
-    )  # fmt: skip
-    if plan.policy is policy or replay.verdict in ("violated", "unproved"):
-        return replay
-    unscaled = audit_by_replay(
-        policy, claim, rounds=SHORT_ROUNDS, pairs=min(pairs, _UNSCALED_PAIRS), seed=seed,
-        seconds=seconds / 3, kinds=UNSCALED_KINDS, games=True, entries=entries, ended=ended,
-    )  # fmt: skip
-    if unscaled.verdict in ("violated", "unproved"):
-        return unscaled
-    moved = replay.moved + unscaled.moved
-    reached = {*replay.reached, *unscaled.reached}
-    return dataclasses.replace(
-        replay,
-        pairs=replay.pairs + unscaled.pairs,
-        moved=moved,
-        verdict="consistent" if moved else "not examined",
-        reached=tuple(sorted(reached)),
-        missed=tuple(sorted({*replay.missed, *unscaled.missed} - reached)),
+    replay = functools.partial(
+        audit_by_replay, claim=claim, seed=seed, games=True, entries=entries, ended=ended
     )
+    found = replay(
+        plan.policy, rounds=plan.replay_rounds, pairs=pairs, seconds=seconds, kinds=SCENARIO_KINDS
+    )
+    if plan.policy is not policy and not found.fault:
+        few = min(pairs, _UNSCALED_PAIRS)
+        found = found.joined(
+            replay(
+                policy, rounds=SHORT_ROUNDS, pairs=few, seconds=seconds / 3, kinds=UNSCALED_KINDS
+            )
+        )
+    laws = audit_laws(entries.values(), seed) if claim.private and entries else None
+    return found, laws, audit_exactly(policy) if claim.scope == "decision" else None
 
 
 def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:
@@ -228,16 +209,15 @@ def play_games(
         return audit_reports(
             policy, epsilon, delta, trials=trials, seed=seed, confidence=confidence
         )
+    setting = GameSetting(plan.policy, delta, plan.rounds, seed)
     if quick:
-        return audit_by_betting(
-            plan.policy, epsilon, delta, rounds=plan.rounds, pairs=trials // 2, seed=seed
-        )
-    games: dict[str, Any] = {}
+        return audit_by_betting(setting, epsilon, pairs=trials // 2)
+    setting, screening = setting._replace(rounds=plan.long_rounds), SCREENING_GAMES
     if on_gpu:
         from balaclava.auditing.games.device_games import count_on_device, screening_games
 
-        games = {"count": count_on_device, "screening_games": screening_games(policy)}
+        setting, screening = setting._replace(play=count_on_device), screening_games(policy)
     return audit_statistically(
-        plan.policy, epsilon, delta, rounds=plan.long_rounds, trials=trials, seed=seed,
-        confidence=confidence, times_more=times_more, **games,
+        setting, epsilon, trials=trials, confidence=confidence, screening_games=screening,
+        times_more=times_more,
     )  # fmt: skip

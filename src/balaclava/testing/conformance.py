@@ -33,23 +33,25 @@ class ConformanceError(AssertionError):
     """A policy or an environment breaks its contract."""
 
 
-def require(condition: bool, message: str) -> None:
-    """Fail with `message` unless the condition holds."""
+def require(subject: Any, condition: bool, promise: str) -> None:
+    """Fail with the subject's name and the broken promise unless the condition holds."""
     if not condition:
-        raise ConformanceError(message)
+        raise ConformanceError(f"{getattr(subject, 'name', repr(subject))}: {promise}")
 
 
-def require_error(expected: type[Exception], action: Callable[[], Any], what: str) -> Exception:
+def require_error(
+    subject: Any, expected: type[Exception], action: Callable[[], Any], what: str
+) -> Exception:
     """Fail unless `action` raises `expected`."""
     try:
         action()
     except expected as error:
         return error
     except Exception as error:
-        raise ConformanceError(
-            f"{what}: raised {type(error).__name__} instead of {expected.__name__}"
-        ) from error
-    raise ConformanceError(f"{what}: accepted instead of refused with {expected.__name__}")
+        fault = f"{what}: raised {type(error).__name__} instead of {expected.__name__}"
+        raise ConformanceError(f"{subject.name}: {fault}") from error
+    fault = f"{what}: accepted instead of refused with {expected.__name__}"
+    raise ConformanceError(f"{subject.name}: {fault}")
 
 
 def reward_source(policy: Policy) -> Callable[[Decision], float]:
@@ -68,8 +70,9 @@ def reward_source(policy: Policy) -> Callable[[Decision], float]:
 def round_of(decision: Decision) -> int:
     """The ordinal of a decision among those of its agent, from 1."""
     parts = id_parts(decision.id)
-    require(parts is not None, f"{decision.id} is not a decision id")
-    return parts[1] if parts else 0
+    if parts is None:
+        raise ConformanceError(f"{decision.id} is not a decision id")
+    return parts[1]
 
 
 def played(

@@ -38,29 +38,31 @@ def check_environment(environment: Environment) -> None:
 def describes_itself(environment: Environment) -> None:
     """It has a docstring, parameters that survive JSON, and finite means."""
     cls = type(environment)
-    require(bool((cls.__doc__ or "").strip()), f"{environment.name} has no docstring")
+    require(environment, bool((cls.__doc__ or "").strip()), "has no docstring")
     again = cls.create(json.loads(json.dumps(environment.parameters)))
-    require(again == environment, f"{environment.name}: parameters do not survive JSON")
-    require(environment.arms == environment.means.size >= 1, f"{environment.name}: arms")
-    require(bool(np.isfinite(environment.means).all()), f"{environment.name}: a mean is not finite")
-    require(float(environment.gaps.min()) == 0.0, f"{environment.name}: the smallest gap is not 0")
+    require(environment, again == environment, "parameters do not survive JSON")
+    require(environment, environment.arms == environment.means.size >= 1, "arms and means disagree")
+    require(environment, bool(np.isfinite(environment.means).all()), "a mean is not finite")
+    require(environment, float(environment.gaps.min()) == 0.0, "the smallest gap is not 0")
 
 
 def refuses_bad_parameters(environment: Environment) -> None:
     """Errors name unknown parameters, and means that are not finite numbers."""
     create, good = type(environment).create, environment.parameters
     error = require_error(
-        ParameterError, lambda: create({**good, "meanz": 1}), f"{environment.name}: unknown"
+        environment, ParameterError, lambda: create({**good, "meanz": 1}), "an unknown parameter"
     )
-    require("meanz" in str(error), "the error does not name the unknown parameter")
+    require(environment, "meanz" in str(error), "the error does not name the unknown parameter")
     if "means" in good:
         for absurd in ([], [math.nan], ["a"], 0.5, None, [[0.5]], [0.5, math.inf]):
             error = require_error(
+                environment,
                 ParameterError,
                 lambda absurd=absurd: create({**good, "means": absurd}),  # type: ignore[misc]
-                f"{environment.name}: means = {absurd!r}",
+                f"means = {absurd!r}",
             )
             require(
+                environment,
                 "means" in str(error),
                 f"the error for means = {absurd!r} does not name the parameter",
             )
@@ -71,10 +73,11 @@ def draws_within_its_range(environment: Environment) -> None:
     low, high = environment.reward_range
     for arm in range(environment.arms):
         rewards = interpreted_draws(environment, arm)
-        require(bool(np.isfinite(rewards).all()), f"{environment.name}: a reward is not finite")
+        require(environment, bool(np.isfinite(rewards).all()), "a reward is not finite")
         require(
+            environment,
             bool((rewards >= low).all() and (rewards <= high).all()),
-            f"{environment.name}: arm {arm} draws outside [{low:g}, {high:g}]",
+            f"arm {arm} draws outside [{low:g}, {high:g}]",
         )
 
 
@@ -84,8 +87,9 @@ def compiles_to_what_it_says(environment: Environment) -> None:
     for arm in range(environment.arms):
         rewards = sample(environment.constants(), arm, rounds(environment), *streams())
         require(
+            environment,
             np.allclose(rewards, interpreted_draws(environment, arm), rtol=1e-12, atol=0.0),
-            f"{environment.name}: compiled draws differ from interpreted ones",
+            "compiled draws differ from interpreted ones",
         )
 
 
@@ -98,7 +102,7 @@ def keeps_streams_in_step(environment: Environment) -> None:
             environment.scene.renew(scene, t, context_rng)
             environment.draw(scene, t, arm, rng)
         ends.add(rng.random())
-    require(len(ends) == 1, f"{environment.name}: the arms consume different random numbers")
+    require(environment, len(ends) == 1, "the arms consume different random numbers")
 
 
 def independent_rounds_are_equal(environment: Environment) -> None:
@@ -110,9 +114,7 @@ def independent_rounds_are_equal(environment: Environment) -> None:
         rewards = {
             environment.draw(world, t, arm, streams()[0]) for t in (1, 2, CHECK_DRAWS, 10**6)
         }
-        require(
-            len(rewards) == 1, f"{environment.name}: it is `independent`, but its rounds differ"
-        )
+        require(environment, len(rewards) == 1, "it is `independent`, but its rounds differ")
 
 
 def draws_around_its_means(environment: Environment) -> None:
@@ -132,8 +134,9 @@ def draws_around_its_means(environment: Environment) -> None:
         average = sample(environment.constants(), int(arm), _MEAN_DRAWS, *streams()).mean()
         error = math.sqrt(variances[arm] / _MEAN_DRAWS) + 1e-9 * abs(environment.means[arm])
         require(
+            environment,
             abs(average - environment.means[arm]) <= 8.0 * error,
-            f"{environment.name}: the draws of arm {arm} do not average to its mean",
+            f"the draws of arm {arm} do not average to its mean",
         )
 
 
@@ -144,18 +147,24 @@ def knows_its_moments(environment: Environment) -> None:
     except IncompatibleError:
         return
     raw = environment.moments(2.0)
-    require(second.shape == raw.shape == (environment.arms,), f"{environment.name}: moment shapes")
+    require(
+        environment,
+        second.shape == raw.shape == (environment.arms,),
+        "moments() does not have a value an arm",
+    )
     finite = np.isfinite(raw)
     require(
+        environment,
         np.allclose(raw[finite], (second + environment.means**2)[finite], rtol=1e-6, atol=1e-9),
-        f"{environment.name}: E X^2 is not the variance plus the squared mean",
+        "E X^2 is not the variance plus the squared mean",
     )
-    require(environment.moment(2.0) == float(raw.max()), f"{environment.name}: moment()")
+    require(environment, environment.moment(2.0) == float(raw.max()), "moment() is not the largest")
     for order in (0.0, -1.0, math.nan):
         require_error(
+            environment,
             ParameterError,
             lambda order=order: environment.moment(order),  # type: ignore[misc]
-            f"{environment.name}: the moment of order {order}",
+            f"the moment of order {order}",
         )
 
 
@@ -173,7 +182,11 @@ def can_be_simulated(environment: Environment) -> None:
     )
     if environment.feedback == "reward" and environment.dimension is None:
         regret = results.pulls(name) @ environment.gaps
-        require(np.allclose(results.final_regret(name), regret), f"{environment.name}: regret")
+        require(
+            environment,
+            np.allclose(results.final_regret(name), regret),
+            "its regret is not that of the pulls",
+        )
 
 
 ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [

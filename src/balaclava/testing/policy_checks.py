@@ -18,15 +18,13 @@ from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import declared_mechanism
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.engine import (
-    repetition_player,
-    simulate,
-)
+from balaclava.simulation.engine import repetition_player, simulate
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.reward_delays import Delay
 from balaclava.testing.conformance import (
     CHECK_ROUNDS,
     POLICY_SEED,
+    ConformanceError,
     interpreted_run,
     late_run,
     played,
@@ -49,10 +47,8 @@ def check_policy(policy: Policy) -> None:
     Raises:
         ConformanceError: If a check fails; the message says which promise is broken.
     """
-    require(
-        isinstance(policy, Policy),
-        f"{policy!r} is not a policy; pass an instance such as Mine(arms=3)",
-    )
+    if not isinstance(policy, Policy):
+        raise ConformanceError(f"{policy!r} is not a policy; pass an instance such as Mine(arms=3)")
     for check in POLICY_CHECKS:
         check(policy)
 
@@ -60,20 +56,22 @@ def check_policy(policy: Policy) -> None:
 def describes_itself(policy: Policy) -> None:
     """It has a docstring, a guarantee that fits its class, and parameters that survive JSON."""
     cls = type(policy)
-    require(bool((cls.__doc__ or "").strip()), f"{policy.name} has no docstring")
+    require(policy, bool((cls.__doc__ or "").strip()), "has no docstring")
     guarantee = policy.guarantee
-    require(isinstance(guarantee, Guarantee), f"{policy.name}.guarantee is not a Guarantee")
+    require(policy, isinstance(guarantee, Guarantee), "guarantee is not a Guarantee")
     require(
+        policy,
         (guarantee.model, guarantee.scope) == (cls.model, cls.scope),
-        f"{policy.name}: the guarantee says {guarantee.model}, {guarantee.scope}; the class says "
+        f"the guarantee says {guarantee.model}, {guarantee.scope}; the class says "
         f"{cls.model}, {cls.scope}",
     )
     again = cls.create(json.loads(json.dumps(policy.parameters)))
-    require(again == policy, f"{policy.name}: parameters do not survive JSON")
+    require(policy, again == policy, "parameters do not survive JSON")
     require_error(
+        policy,
         dataclasses.FrozenInstanceError,
         lambda: setattr(policy, "arms", 5),
-        f"{policy.name}: changing a parameter",
+        "changing a parameter",
     )
 
 
@@ -81,41 +79,43 @@ def refuses_bad_parameters(policy: Policy) -> None:
     """Errors name unknown, missing and absurd parameters."""
     create, good = type(policy).create, policy.parameters
     error = require_error(
-        ParameterError, lambda: create({**good, "armz": 3}), f"{policy.name}: an unknown parameter"
+        policy, ParameterError, lambda: create({**good, "armz": 3}), "an unknown parameter"
     )
-    require("armz" in str(error), "the error does not name the unknown parameter")
+    require(policy, "armz" in str(error), "the error does not name the unknown parameter")
     missing = {name: value for name, value in good.items() if name != "arms"}
-    error = require_error(ParameterError, lambda: create(missing), f"{policy.name}: no arms")
-    require("arms" in str(error), "the error does not name the missing parameter")
+    error = require_error(policy, ParameterError, lambda: create(missing), "a missing parameter")
+    require(policy, "arms" in str(error), "the error does not name the missing parameter")
     for absurd in (0, -1, 2.5, math.nan, math.inf, "three", None, True):
         error = require_error(
+            policy,
             ParameterError,
             lambda absurd=absurd: create({**good, "arms": absurd}),  # type: ignore[misc]
-            f"{policy.name}: arms = {absurd!r}",
+            f"arms = {absurd!r}",
         )
-        require("arms" in str(error), f"the error for arms = {absurd!r} does not name it")
+        require(policy, "arms" in str(error), f"the error for arms = {absurd!r} does not name it")
 
 
 def decides_within_its_arms(policy: Policy) -> None:
     """Decisions are arms with phases; ids count from 1; a seeded agent claims no privacy."""
     agent = policy.agent(seed=POLICY_SEED)
-    require(agent.guarantee.model == "none", f"{policy.name}: a seeded agent claims privacy")
+    require(policy, agent.guarantee.model == "none", "a seeded agent claims privacy")
     for t, (decision, _) in enumerate(played(policy, agent, CHECK_ROUNDS), start=1):
-        require(round_of(decision) == t, f"{policy.name}: decision {t} has id {decision.id}")
+        require(policy, round_of(decision) == t, f"decision {t} has id {decision.id}")
         propensity = decision.propensity
         require(
+            policy,
             propensity is None or (0 < propensity <= 1 and policy.scope != "decision"),
-            f"{policy.name}: the propensity of decision {t} is {propensity}",
+            f"the propensity of decision {t} is {propensity}",
         )
-        require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm} at {t}")
-        require(decision.phase >= -1, f"{policy.name}: phase {decision.phase} at {t}")
+        require(policy, 0 <= decision.arm < policy.arms, f"decision {t} is arm {decision.arm}")
+        require(policy, decision.phase >= -1, f"decision {t} has phase {decision.phase}")
 
 
 def works_without_a_seed(policy: Policy) -> None:
     """It also plays with the operating system's randomness."""
     agent = policy.agent()
     claimed = dataclasses.replace(agent.guarantee, assumptions=policy.guarantee.assumptions)
-    require(claimed == policy.guarantee, f"{policy.name}: the agent's guarantee differs")
+    require(policy, claimed == policy.guarantee, "the agent's guarantee differs")
     for _ in played(policy, agent, 60):
         pass
 
@@ -124,7 +124,7 @@ def repeats_with_the_seed(policy: Policy) -> None:
     """The same seed gives the same decisions."""
     first = [d.arm for d, _ in played(policy, policy.agent(seed=POLICY_SEED), CHECK_ROUNDS)]
     second = [d.arm for d, _ in played(policy, policy.agent(seed=POLICY_SEED), CHECK_ROUNDS)]
-    require(first == second, f"{policy.name}: two agents with one seed disagree")
+    require(policy, first == second, "two agents with one seed disagree")
 
 
 def does_not_depend_on_workers(policy: Policy) -> None:
@@ -135,8 +135,9 @@ def does_not_depend_on_workers(policy: Policy) -> None:
     beside = simulate({"a": policy, "b": policy}, environment, **options, workers=3)
     for label in ("a", "b"):
         require(
+            policy,
             np.array_equal(alone, beside.pulls(label)),
-            f"{policy.name}: the results depend on the number of workers or on other policies",
+            "the results depend on the number of workers or on other policies",
         )
 
 
@@ -157,9 +158,10 @@ def compiles_to_what_it_says(policy: Policy) -> None:
         regret = regret_of(environment, arms, scores)
         pulls = np.bincount(arms, minlength=policy.arms)
         require(
+            policy,
             np.allclose(results.regret(policy.name)[repetition], regret, rtol=1e-12, atol=1e-9)
             and np.array_equal(results.pulls(policy.name)[repetition], pulls),
-            f"{policy.name}: compiled decisions differ from interpreted ones",
+            "compiled decisions differ from interpreted ones",
         )
 
 
@@ -188,8 +190,9 @@ def agrees_with_delays(policy: Policy, interpreted: bool) -> None:
         run = play(0, np.zeros(2, np.int64))
         regret = regret_of(environment, *late_run(policy, environment, 0, feedback))
         require(
+            policy,
             np.allclose(run.regret, regret, rtol=1e-12, atol=1e-9),
-            f"{policy.name}: with delays ({feedback}) an agent and the simulator differ",
+            f"with delays ({feedback}) an agent and the simulator differ",
         )
 
 
@@ -211,12 +214,13 @@ def survives_save_and_restore(policy: Policy) -> None:
         again = restored.save()
         own = ("agent", "origins", "digest")  # a restored agent has a new name
         changed = [key for key in saved if saved[key] != again[key] and key not in own]
-        require(not changed, f"{policy.name}: restoring changes {', '.join(changed)} of a save")
+        require(policy, not changed, f"restoring changes {', '.join(changed)} of a save")
         last = CHECK_ROUNDS if step == 50 else min(step + 40, CHECK_ROUNDS)
         rest = played(policy, restored, last, delay=4, start=step + 1, pending=waiting)
         require(
+            policy,
             [decision[1:] for decision, _ in rest] == expected[step:last],
-            f"{policy.name}: an agent restored at step {step} continues differently",
+            f"an agent restored at step {step} continues differently",
         )
 
 
@@ -231,11 +235,12 @@ def takes_late_rewards(policy: Policy) -> None:
             agent.tell(decisions[i], rewards(decisions[i]))
         before = saved_text(agent)
         require_error(
+            policy,
             DecisionError,
             lambda last=decisions[-1]: agent.tell(last, rewards(last)),  # type: ignore[misc]
-            f"{policy.name}: a reward told twice",
+            "a reward told twice",
         )
-        require(saved_text(agent) == before, f"{policy.name}: a refused reward changed the agent")
+        require(policy, saved_text(agent) == before, "a refused reward changed the agent")
 
 
 def takes_reports(policy: Policy) -> None:
@@ -244,20 +249,20 @@ def takes_reports(policy: Policy) -> None:
         return
     report = policy.report
     require(
-        report is not None,
-        f"{policy.name} is local but has no `report` method; derive from LocalPolicy",
+        policy, report is not None, "is local but has no `report` method; derive from LocalPolicy"
     )
     agent, rewards = policy.agent(seed=POLICY_SEED), reward_source(policy)
     for _ in range(20):
         decision = agent.ask(policy.practice_context)
         level = agent.report_level(decision)
-        require(0 < level < math.inf, f"{policy.name}: the level of a report is {level!r}")
+        require(policy, 0 < level < math.inf, f"the level of a report is {level!r}")
         agent.tell_report(decision, report(rewards(decision), level))  # type: ignore[misc]
     for bad in (0.0, -1.0, math.nan, math.inf):
         require_error(
+            policy,
             ParameterError,
             lambda bad=bad: report(rewards(decision), bad),  # type: ignore[misc]
-            f"{policy.name}: a report at level {bad!r}",
+            f"a report at level {bad!r}",
         )
 
 
@@ -274,14 +279,15 @@ def does_without_missing_rewards(policy: Policy) -> None:
         if t >= 2 * CHECK_ROUNDS and t % CHECK_ROUNDS == 0 and released_batches(agent) > 0:
             break
         decision = agent.ask(policy.practice_context)
-        require(0 <= decision.arm < policy.arms, f"{policy.name}: arm {decision.arm}")
+        require(policy, 0 <= decision.arm < policy.arms, f"decision {t + 1} is arm {decision.arm}")
         if t < CHECK_ROUNDS // 3 or lost.random() < 0.3:  # every reward is lost at first
             agent.cancel(decision)
         else:
             agent.tell(decision, rewards(decision))
     require(
+        policy,
         released_batches(agent) > 0 or not releases,
-        f"{policy.name}: rewards that are given up keep its batches from being released",
+        "rewards that are given up keep its batches from being released",
     )
     without_rewards = policy.agent(seed=POLICY_SEED)
     for _ in range(CHECK_ROUNDS):
@@ -333,10 +339,7 @@ def batches_ignore_arrival_order(policy: Policy) -> None:
             reward = policy.prepare()(params, float(rewards[t - 1]))
             policy.kernels.learn(params, state, t, arm, reward, phase, notes)
         inputs.append(sorted(notes.inputs))
-    require(
-        inputs[0] == inputs[1],
-        f"{policy.name}: its batches depend on the order in which rewards come",
-    )
+    require(policy, inputs[0] == inputs[1], "its batches depend on the order in which rewards come")
 
 
 def displays_nothing_of_arrivals(policy: Policy) -> None:
@@ -360,8 +363,9 @@ def displays_nothing_of_arrivals(policy: Policy) -> None:
                     agent.cancel(late)
         views.append(lines)
     require(
+        policy,
         views[0] == views[1] == views[2],
-        f"{policy.name}: what an agent displays depends on when or whether rewards came",
+        "what an agent displays depends on when or whether rewards came",
     )
 
 
@@ -376,11 +380,12 @@ def refuses_bad_rewards(policy: Policy) -> None:
     bad += [high + 0.123456] if math.isfinite(high) else []
     for reward in bad:
         error = require_error(
+            policy,
             RewardError,
             lambda reward=reward: agent.tell(decision, reward),  # type: ignore[misc]
-            f"{policy.name}: a bad reward",
+            "a bad reward",
         )
-        require("123456" not in str(error), f"{policy.name}: an error shows a reward")
+        require(policy, "123456" not in str(error), "an error shows a reward")
     fine = reward_source(policy)(decision)
     strangers: list[Any] = [
         decision._replace(id=f"{decision.id[:32]}-99"),
@@ -393,11 +398,12 @@ def refuses_bad_rewards(policy: Policy) -> None:
     ]
     for stranger in strangers:
         require_error(
+            policy,
             DecisionError,
             lambda stranger=stranger: agent.tell(stranger, fine),  # type: ignore[misc]
-            f"{policy.name}: the decision {stranger!r}",
+            f"the decision {stranger!r}",
         )
-    require(saved_text(agent) == before, f"{policy.name}: a refused call changed the agent")
+    require(policy, saved_text(agent) == before, "a refused call changed the agent")
     agent.tell(decision, fine)
 
 
@@ -409,8 +415,9 @@ def plays_one_arm(policy: Policy) -> None:
         return
     agent = single.agent(seed=POLICY_SEED)
     require(
+        policy,
         all(decision.arm == 0 for decision, _ in played(single, agent, 100)),
-        f"{policy.name}: with one arm it plays another",
+        "with one arm it plays another",
     )
 
 
@@ -420,8 +427,9 @@ def plays_short_horizons(policy: Policy) -> None:
     for horizon in (1, 2, policy.arms):
         results = simulate(policy, environment, horizon=horizon, repetitions=1, seed=POLICY_SEED)
         require(
+            policy,
             int(results.pulls(policy.name).sum()) == horizon,
-            f"{policy.name}: a horizon of {horizon} has another number of pulls",
+            f"a horizon of {horizon} has another number of pulls",
         )
 
 
@@ -444,7 +452,7 @@ def keeps_rewards_to_itself(policy: Policy) -> None:
     if POLICIES.classes().get(policy.name) is type(policy):
         texts.append(json.dumps(agent.save()))
     for text in texts:
-        require(f"{marked:.6f}" not in text, f"{policy.name}: a reward shows in {text[:40]}...")
+        require(policy, f"{marked:.6f}" not in text, f"a reward shows in {text[:40]}...")
 
 
 def bounds_its_regret(policy: Policy) -> None:
@@ -452,9 +460,10 @@ def bounds_its_regret(policy: Policy) -> None:
     world = matching_environment(policy)
     bound = policy.regret_bound(world, CHECK_ROUNDS)
     require(
+        policy,
         bound is None
         or (isinstance(bound, float) and 0 <= bound <= CHECK_ROUNDS * world.largest_gap),
-        f"{policy.name}: regret_bound gives {bound!r}",
+        f"regret_bound gives {bound!r}",
     )
 
 

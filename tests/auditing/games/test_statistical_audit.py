@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from balaclava.auditing.games.attacks import choose_attack, find_stream_pair
+from balaclava.auditing.games.attacks import GameSetting, choose_attack, find_stream_pair
 from balaclava.auditing.games.statistical_audit import audit_by_betting, audit_statistically, bet
 from tests.oracles.violators import PROVED_CONTROLS
 
@@ -14,7 +14,9 @@ from tests.oracles.violators import PROVED_CONTROLS
 def test_a_tight_claim_is_found_tight():
     """One release, seen plainly: the bound must come within a tenth of the claim."""
     policy = PROVED_CONTROLS["one-release"].policy
-    found = audit_statistically(policy, 1.0, 0.0, rounds=16, trials=60_000, seed=2, confidence=0.95)
+    found = audit_statistically(
+        GameSetting(policy, 0.0, 16, 2), 1.0, trials=60_000, confidence=0.95
+    )
     assert 0.9 < found.epsilon_lower <= 1.0
     assert found.verdict == "consistent"
 
@@ -29,10 +31,10 @@ def test_no_false_alarm_in_many_bets(bets, allowed):
     More than 1 in 60 then has probability 1.7e-3, more than 5 in 1,000 6e-4.
     """
     policy = PROVED_CONTROLS["one-release"].policy
-    neighbours = find_stream_pair(policy, 0.0, 16, 1_000, seed=3)
-    attack = choose_attack(policy, neighbours, 0.0, 16, 16_000, 1_000, seed=3)
+    setting = GameSetting(policy, delta=0.0, rounds=16, seed=3)
+    attack = choose_attack(setting, find_stream_pair(setting, 1_000), 16_000, 1_000)
     alarms = sum(
-        bet(policy, attack, 1.0, 0.0, pairs=1_000, seed=seed).verdict == "violated"
+        bet(setting._replace(seed=seed), attack, 1.0, pairs=1_000).verdict == "violated"
         for seed in range(bets)
     )
     assert alarms <= allowed
@@ -45,6 +47,6 @@ def test_no_false_alarm_in_a_thousand_quick_audits():
     for seed in range(500):
         for name in ("honest", "one-release"):
             policy = PROVED_CONTROLS[name].policy
-            found = audit_by_betting(policy, 1.0, 0.0, rounds=32, pairs=2_000, seed=seed)
+            found = audit_by_betting(GameSetting(policy, 0.0, 32, seed), 1.0, pairs=2_000)
             alarms += found.verdict == "violated"
     assert alarms <= 5

@@ -35,6 +35,25 @@ _GAMES_FOR_LATE_CHANGES = 100_000
 _DEVIATIONS = 2.0  # taken off while events are ranked: many compete, and the luckiest would win
 
 
+class GameSetting(NamedTuple):
+    """What all games of an audit share."""
+
+    policy: Policy
+    delta: float  # the claimed one
+    rounds: int
+    seed: int
+    play: Count = count_pulls_in_games
+
+    def counts(
+        self, streams: np.ndarray, games: int, place: int, probes: np.ndarray, *path: int
+    ) -> list[np.ndarray]:
+        """Pulls counted in so many games on each of two streams."""
+        return [
+            self.play(self.policy, stream, games, place, probes, self.seed, *path, side)
+            for side, stream in enumerate(streams)
+        ]
+
+
 class StreamPair(NamedTuple):
     """Two reward streams that differ in round `place` alone."""
 
@@ -58,51 +77,27 @@ class BestEvent(NamedTuple):
     side: int
 
 
-def choose_attack(
-    policy: Policy,
-    pair: StreamPair,
-    delta: float,
-    rounds: int,
-    games: int,
-    planned: int,
-    seed: int,
-    count: Count = count_pulls_in_games,
-) -> Attack:
+def choose_attack(setting: GameSetting, pair: StreamPair, games: int, planned: int) -> Attack:
     """The event that tells two streams apart best, found with games of its own."""
-    probes = probe_rounds(rounds, pair.place)
-    left, right = (
-        count(policy, stream, games, pair.place, probes, seed, CHOICE_STAGE, side)
-        for side, stream in enumerate(pair.streams)
-    )
-    _, event, side = best_event(left, right, games, probes, delta, planned)
+    probes = probe_rounds(setting.rounds, pair.place)
+    counts = setting.counts(pair.streams, games, pair.place, probes, CHOICE_STAGE)
+    _, event, side = best_event(counts, games, probes, setting.delta, planned)
     streams = np.ascontiguousarray(pair.streams[[side, 1 - side]])
     return Attack(streams, event, pair.place)
 
 
-def count_event(
-    policy: Policy,
-    attack: Attack,
-    stream: np.ndarray,
-    games: int,
-    seed: int,
-    *path: int,
-    count: Count = count_pulls_in_games,
-) -> int:
-    """In how many new games the event of an attack happened."""
+def count_event(setting: GameSetting, attack: Attack, games: int, *path: int) -> list[int]:
+    """In how many new games on each stream the event of an attack happened."""
     event = attack.event
     probes = np.array([event.round])
-    histogram = count(policy, stream, games, attack.place, probes, seed, *path)
-    return int(tail_counts(histogram, event.at_least)[event.branch, event.arm, 0, event.pulls])
+    return [
+        int(tail_counts(histogram, event.at_least)[event.branch, event.arm, 0, event.pulls])
+        for histogram in setting.counts(attack.streams, games, attack.place, probes, *path)
+    ]
 
 
 def find_stream_pair(
-    policy: Policy,
-    delta: float,
-    rounds: int,
-    planned: int,
-    seed: int,
-    count: Count = count_pulls_in_games,
-    most_games: int = SCREENING_GAMES,
+    setting: GameSetting, planned: int, most_games: int = SCREENING_GAMES
 ) -> StreamPair:
     """The candidate pair that `planned` games on each stream will tell apart best.
 
@@ -110,13 +105,14 @@ def find_stream_pair(
     where it depends on the noise, one reward shows. All candidates are screened with a few games,
     the best quarter again with four times as many, and so on until one is left.
     """
+    policy, rounds = setting.policy, setting.rounds
     # The first rewards and, with many games, later ones too: some batches start later.
     places = {1, min(2, rounds)}
     if planned >= _GAMES_FOR_LATE_CHANGES:
         places |= {max(rounds // part, 1) for part in (8, 4, 2)}
     candidates = [
         constant_pair(policy, gap, place, rounds)
-        for gap in undecided_gaps(policy, rounds, seed)
+        for gap in undecided_gaps(policy, rounds, setting.seed)
         for place in sorted(places)
     ]
     few = planned // (4 * len(candidates))  # so that all screening costs about one stage
@@ -124,17 +120,14 @@ def find_stream_pair(
     games, screening = min(max(few, least), most_games), 0
 
     def score(number: int) -> float:
-        candidate, path = candidates[number], (SEARCH_STAGE, screening, number)
-        probes = probe_rounds(rounds, candidate.place)
-        left, right = (
-            count(policy, stream, games, candidate.place, probes, seed, *path, side)
-            for side, stream in enumerate(candidate.streams)
-        )
-        return best_event(left, right, games, probes, delta, planned).bound
+        streams, place = candidates[number]
+        probes = probe_rounds(rounds, place)
+        counts = setting.counts(streams, games, place, probes, SEARCH_STAGE, screening, number)
+        return best_event(counts, games, probes, setting.delta, planned).bound
 
     while len(candidates) > 1:
         numbers = range(len(candidates))
-        if count is count_pulls_in_games:
+        if setting.play is count_pulls_in_games:
             with ThreadPoolExecutor(available_cores()) as pool:
                 scores = list(pool.map(score, numbers))
         else:  # one candidate keeps a GPU busy
@@ -209,14 +202,10 @@ def largest_counted_reward(policy: Policy, rounds: int) -> float:
 
 
 def best_event(
-    left: np.ndarray,
-    right: np.ndarray,
-    games: int,
-    probes: np.ndarray,
-    delta: float,
-    planned: int,
+    counts: list[np.ndarray], games: int, probes: np.ndarray, delta: float, planned: int
 ) -> BestEvent:
     """The event with the highest expected bound from `planned` games on each stream."""
+    left, right = counts
     best = BestEvent(-1.0, OutputEvent(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
     seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
     left, right = left[..., seen], right[..., seen]

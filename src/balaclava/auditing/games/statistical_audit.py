@@ -18,15 +18,13 @@ from balaclava.auditing.games.attacks import (
     MEASURE_STAGE,
     SCREENING_GAMES,
     Attack,
-    Count,
+    GameSetting,
     StreamPair,
     choose_attack,
     count_event,
     find_stream_pair,
 )
-from balaclava.auditing.games.compiled_games import count_pulls_in_games
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR, epsilon_lower, log_wealth
-from balaclava.policies.base import Policy
 
 # Games on each stream that choose an event, at most. With more, measuring gains and choosing not.
 _MOST_CHOICE_GAMES = 25_000_000
@@ -59,39 +57,30 @@ class StatisticalAudit:
 
 
 def audit_statistically(
-    policy: Policy,
+    setting: GameSetting,
     epsilon: float,
-    delta: float,
     *,
-    rounds: int,
     trials: int,
-    seed: int,
     confidence: float,
-    count: Count = count_pulls_in_games,
     screening_games: int = SCREENING_GAMES,
     times_more: int = 1,
 ) -> StatisticalAudit:
     """Bound epsilon from below with `trials` games, at most half of them to choose the event.
 
     Args:
-        policy: The policy to audit.
+        setting: The policy and its games.
         epsilon: The claimed epsilon.
-        delta: The claimed delta.
-        rounds: Rounds of a game.
         trials: Games that choose and measure the event.
-        seed: Seed of all games.
         confidence: Confidence of the lower bound.
-        count: Plays and counts games.
         screening_games: Games that first compare two streams, at most.
         times_more: If the bound is positive, it is measured again with so many times more games.
     """
     half = max(trials // 4, 1)  # of the games on each stream
-    _, planned = split_games(half)
-    pair = find_stream_pair(policy, delta, rounds, planned, seed, count, screening_games)
-    result = measure(policy, pair, epsilon, delta, rounds, half, seed, confidence, count)
+    pair = find_stream_pair(setting, split_games(half)[1], screening_games)
+    result = measure(setting, pair, epsilon, half, confidence)
     if times_more > 1 and result.epsilon_lower > 0.0:
-        half *= times_more
-        result = measure(policy, pair, epsilon, delta, rounds, half, seed + 1, confidence, count)
+        other = setting._replace(seed=setting.seed + 1)
+        result = measure(other, pair, epsilon, half * times_more, confidence)
     return result
 
 
@@ -102,26 +91,15 @@ def split_games(half: int) -> tuple[int, int]:
 
 
 def measure(
-    policy: Policy,
-    pair: StreamPair,
-    epsilon: float,
-    delta: float,
-    rounds: int,
-    half: int,
-    seed: int,
-    confidence: float,
-    count: Count,
+    setting: GameSetting, pair: StreamPair, epsilon: float, half: int, confidence: float
 ) -> StatisticalAudit:
     """Choose an event and measure it, with 2 half games on each stream."""
     choice, games = split_games(half)
-    attack = choose_attack(policy, pair, delta, rounds, choice, games, seed, count)
-    likely, unlikely = (
-        count_event(policy, attack, stream, games, seed, MEASURE_STAGE, side, count=count)
-        for side, stream in enumerate(attack.streams)
-    )
+    attack = choose_attack(setting, pair, choice, games)
+    likely, unlikely = count_event(setting, attack, games, MEASURE_STAGE)
 
     def bound(error: float) -> float:
-        return float(epsilon_lower(likely, unlikely, games, delta, error))
+        return float(epsilon_lower(likely, unlikely, games, setting.delta, error))
 
     return StatisticalAudit(
         verdict=bounds_verdict(bound(min(1 - confidence, VIOLATION_ERROR)), epsilon),
@@ -157,40 +135,32 @@ class BettingAudit:
         )
 
 
-def audit_by_betting(
-    policy: Policy, epsilon: float, delta: float, *, rounds: int, pairs: int, seed: int
-) -> BettingAudit:
+def audit_by_betting(setting: GameSetting, epsilon: float, *, pairs: int) -> BettingAudit:
     """An anytime-valid test: stops as soon as the claim is refuted, or after `pairs` pairs."""
-    streams = find_stream_pair(policy, delta, rounds, pairs, seed)
-    attack = choose_attack(policy, streams, delta, rounds, _BET_CHOICE_GAMES, pairs, seed)
-    return bet(policy, attack, epsilon, delta, pairs=pairs, seed=seed)
+    attack = choose_attack(setting, find_stream_pair(setting, pairs), _BET_CHOICE_GAMES, pairs)
+    return bet(setting, attack, epsilon, pairs=pairs)
 
 
 def bet(
-    policy: Policy,
+    setting: GameSetting,
     attack: Attack,
     epsilon: float,
-    delta: float,
     *,
     pairs: int,
-    seed: int,
     significance: float = _BET_SIGNIFICANCE,
 ) -> BettingAudit:
     """Bet on an event of a known attack, block by block."""
-    pairing = np.random.default_rng([seed, BET_STAGE])
+    pairing = np.random.default_rng([setting.seed, BET_STAGE])
     counts = np.zeros((2, 2), np.int64)
     wealth, games_so_far = 0.0, 0
     while games_so_far < pairs and wealth < -math.log(significance):
         size = min(_BET_BLOCK, pairs - games_so_far)
-        left, right = (
-            count_event(policy, attack, stream, size, seed, BET_STAGE, games_so_far, side)
-            for side, stream in enumerate(attack.streams)
-        )
+        left, right = count_event(setting, attack, size, BET_STAGE, games_so_far)
         # The games of a block are paired at random; this draws the pairs with the event twice.
         both = int(pairing.hypergeometric(left, size - left, right))
         counts += np.array([[size - left - right + both, right - both], [left - both, both]])
         games_so_far += size
-        wealth = log_wealth(counts, epsilon, delta)
+        wealth = log_wealth(counts, epsilon, setting.delta)
     return BettingAudit(
         verdict="violated" if wealth >= -math.log(significance) else "consistent",
         log_wealth=wealth,

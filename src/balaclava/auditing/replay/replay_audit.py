@@ -11,6 +11,7 @@ reaches them.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,6 +84,20 @@ class ReplayAudit:
     declared: float = 0.0  # the largest sum of declared losses
     reached: tuple[str, ...] = ()  # conditions under which a reward moved something
     missed: tuple[str, ...] = ()  # conditions under which nothing moved
+
+    def joined(self, other: ReplayAudit) -> ReplayAudit:
+        """Two replays without a fault as one; the other, if it has one."""
+        if other.fault:
+            return other
+        moved, reached = self.moved + other.moved, {*self.reached, *other.reached}
+        return dataclasses.replace(
+            self,
+            pairs=self.pairs + other.pairs,
+            moved=moved,
+            verdict="consistent" if moved else "not examined",
+            reached=tuple(sorted(reached)),
+            missed=tuple(sorted({*self.missed, *other.missed} - reached)),
+        )
 
     def __str__(self) -> str:
         if self.fault:
