@@ -355,8 +355,8 @@ class Service:
 
     def cached_key(self, text: str) -> ApiKey | None:
         """The result of `check_key` if it is cached, otherwise None."""
-        fresh = self.clock.now() - self._keys_read < _KEYS_SECONDS
-        return self._keys.get(key_digest(text)) if fresh else None
+        current = self.clock.now() - self._keys_read < _KEYS_SECONDS
+        return self._keys.get(key_digest(text)) if current else None
 
     def check_key(self, text: str) -> ApiKey | None:
         """The API key of this text, or None if it is unknown or revoked."""

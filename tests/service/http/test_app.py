@@ -173,7 +173,7 @@ def test_windows_end_with_a_default(open_service: Callable[..., Service]) -> Non
     client = client_of(service)
     created = create(client, default_reward=0.0)
     assert created["settle"] == "window"
-    assert "whether it came" in created["guarantee"]["neighbours"]
+    assert "whether it arrived" in created["guarantee"]["neighbours"]
     decisions = decide(client, count=120)
     for decision in decisions[:10]:
         assert reward(client, decision, 1.0).status_code == 200

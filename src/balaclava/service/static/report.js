@@ -1,24 +1,24 @@
 /**
- * What a browser needs to report to a local policy: a reward never leaves the device, a report of
- * it does, made private here. An ES module without dependencies.
+ * Reports of a browser to a local policy: only a private report leaves the device, never the
+ * reward. An ES module without dependencies.
  *
  *     import { reportOnce } from "./report.js";
  *     // rule: "report" of GET /v1/experiments/{name}; decision: as the service answered it
  *     const report = await reportOnce(decision, rule, reward);
- *     // send {"report": report} to your server, which puts it on /v1/decisions/{id}/reward
+ *     // send {"report": report} to your server, which sends it to /v1/decisions/{id}/reward
  *
- * The noise is exact: integers of any size and crypto.getRandomValues, no floating point. The law
- * is that of `policy.report` in Python (balaclava/privacy: secure.py has the proof, laplace.py and
- * randomized_response.py the two mechanisms). Every rule is as private as its epsilon says,
- * whatever level or range comes with it; what a device must know by itself is the epsilon that its
- * owner was promised: give it as `promised`, and a rule that asks for more is refused.
+ * The noise is exact: BigInt and crypto.getRandomValues, without floating point. It has the law of
+ * `policy.report` in Python (balaclava/privacy/exact_noise.py has the proof; mechanisms/laplace.py
+ * and randomized_response.py the two mechanisms). A rule is as private as its epsilon says, for any
+ * level and range. Give the epsilon that you promised the participant as `promised`: a rule with a
+ * larger one is refused.
  *
- * A second report of the same reward costs epsilon again. `reportOnce` keeps in the browser
- * (IndexedDB, one transaction, so that two tabs cannot both draw) what it reported for a decision,
- * and repeats it ever after. A device whose storage is cleared, or a private window that is closed,
- * forgets: a report made after that is a second one, and the service keeps the first.
+ * A second report of the same reward costs epsilon again. So `reportOnce` stores each report in
+ * IndexedDB, in one transaction for all tabs, and repeats it. A device that loses its storage, or
+ * closes a private window, makes a second report; the service keeps the first.
  */
 
+// Limits of `policy.report` in Python: rewards are rounded to 2^-20 of their range.
 const GRID_BITS = 20;
 const LARGEST_REWARD = 1e150;
 const SMALLEST_LEVEL = 1e-250;
@@ -27,7 +27,7 @@ const SMALLEST_EPSILON = 1e-100;
 const LARGEST_EPSILON = 1e100;
 const LARGEST_STEPS = 2n ** 63n;
 
-/** A fresh report of one reward: a number that is fit to leave the device. */
+/** Make a new private report of one reward. */
 export function report(rule, reward, level = null, promised = null) {
   const epsilon = checkedEpsilon(rule, promised);
   const value = checkedReward(rule, reward);
@@ -40,83 +40,81 @@ export function report(rule, reward, level = null, promised = null) {
 }
 
 /**
- * The report of this decision: made once, the same in every tab and after every reload.
+ * Report a decision's reward: the same report in every tab and after every reload.
  *
  * @param {{decision_id: string, level?: number}} decision as the service answered it
  * @param {object} rule "report" of the experiment
- * @param {number|boolean} reward stays here
- * @param {{promised?: number}} options promised: the largest epsilon that the owner agreed to
+ * @param {number|boolean} reward never leaves the device
+ * @param {{promised?: number}} options promised: the largest epsilon that the participant agreed to
  */
 export async function reportOnce(decision, rule, reward, { promised = null } = {}) {
   const id = decision?.decision_id;
   if (typeof id !== "string" || id === "") {
-    throw new TypeError("the decision has no decision_id; give it as the service answered it");
+    throw new TypeError("the decision has no decision_id; pass the service's answer unchanged");
   }
-  const fresh = report(rule, reward, decision.level ?? null, promised);
-  return remembered(id, fresh);
+  return stored(id, report(rule, reward, decision.level ?? null, promised));
 }
 
-// What was reported
+// Storage of reports
 
-/** What is kept for the decision; `fresh`, kept from now on, if there is nothing. */
-async function remembered(id, fresh) {
-  const memory = await openMemory();
+/** The stored report of a decision; without one, stores and returns `made`. */
+async function stored(id, made) {
+  const storage = await openStorage();
   try {
     return await new Promise((resolve, reject) => {
-      const transaction = memory.transaction("reports", "readwrite", { durability: "strict" });
+      const transaction = storage.transaction("reports", "readwrite", { durability: "strict" });
       const reports = transaction.objectStore("reports");
-      let answer = fresh;
+      let answer = made;
       const earlier = reports.get(id);
       earlier.onsuccess = () => {
-        if (earlier.result === undefined) reports.add(fresh, id);
+        if (earlier.result === undefined) reports.add(made, id);
         else answer = earlier.result;
       };
-      transaction.oncomplete = () => resolve(answer); // nothing leaves before it is kept
-      transaction.onabort = () => reject(noMemory(transaction.error));
+      transaction.oncomplete = () => resolve(answer); // a report leaves after it is stored
+      transaction.onabort = () => reject(storageError(transaction.error));
     });
   } finally {
-    memory.close();
+    storage.close();
   }
 }
 
-function openMemory() {
+function openStorage() {
   return new Promise((resolve, reject) => {
     let request;
     try {
       request = indexedDB.open("balaclava", 1);
     } catch (error) {
-      reject(noMemory(error)); // storage is blocked
+      reject(storageError(error)); // storage is blocked
       return;
     }
     request.onupgradeneeded = () => request.result.createObjectStore("reports");
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(noMemory(request.error));
+    request.onerror = () => reject(storageError(request.error));
   });
 }
 
-function noMemory(cause) {
+function storageError(cause) {
   return new Error(
-    "this browser cannot keep what was reported, so a reload would pay epsilon again; report " +
-      "nothing, or call report() and accept that",
+    "this browser cannot store reports, so a reload would cost epsilon again; do not report, or " +
+      "call report() and accept that",
     { cause },
   );
 }
 
-// What is allowed; no message repeats a reward
+// Checks; no message repeats a reward
 
 function checkedEpsilon(rule, promised) {
   const kinds = ["bit", "laplace", "truncated-laplace"];
   if (!kinds.includes(rule?.kind) || rule.grid_bits !== GRID_BITS) {
-    throw new TypeError("this rule is not known here; use the report.js that the service sends");
+    throw new TypeError("unknown rule; use the report.js of this service");
   }
   const { epsilon } = rule;
   if (!(typeof epsilon === "number" && epsilon >= SMALLEST_EPSILON && epsilon <= LARGEST_EPSILON)) {
-    throw new RangeError("the rule's epsilon is not allowed; give a number above 0");
+    throw new RangeError("the rule's epsilon must be a number above 0");
   }
   if (promised !== null && !(epsilon <= promised)) {
     throw new RangeError(
-      `the rule asks for epsilon ${epsilon}, and no more than ${promised} was promised; nothing ` +
-        "was reported",
+      `the rule has epsilon ${epsilon}, more than the promised ${promised}; nothing was reported`,
     );
   }
   return epsilon;
@@ -125,14 +123,13 @@ function checkedEpsilon(rule, promised) {
 function checkedReward(rule, reward) {
   const value = typeof reward === "boolean" ? Number(reward) : reward;
   if (typeof value !== "number" || !Number.isFinite(value)) {
-    throw new TypeError("the reward is not a finite number");
+    throw new TypeError("the reward must be a finite number");
   }
   if (rule.kind === "truncated-laplace") return value;
   const [low, high] = checkedRange(rule);
   if (rule.outside !== "clip" && !(low <= value && value <= high)) {
     throw new RangeError(
-      `the reward is outside what is allowed (its value is withheld); give one from ${low} to ` +
-        `${high}`,
+      `the reward (not repeated here) must be in [${low}, ${high}]`,
     );
   }
   return value;
@@ -141,19 +138,19 @@ function checkedReward(rule, reward) {
 function checkedRange(rule) {
   const [low, high] = Array.isArray(rule.range) ? rule.range : [];
   if (!(typeof low === "number" && low < high && Number.isFinite(high - low))) {
-    throw new RangeError("the rule's range is not allowed; give [smallest, largest]");
+    throw new RangeError("the rule's range must be [smallest, largest]");
   }
   return [low, high];
 }
 
 function checkedLevel(level) {
   if (!(typeof level === "number" && level > SMALLEST_LEVEL && level < LARGEST_LEVEL)) {
-    throw new RangeError("the level is not allowed; give the one that came with the decision");
+    throw new RangeError("the level is not valid; pass the level of the decision");
   }
   return level;
 }
 
-// Rewards, on their grid
+// Rewards on their grid
 
 function ontoUnitGrid(value, [low, high]) {
   const unit = Math.min(Math.max((value - low) * (1 / (high - low)), 0), 1);
@@ -182,14 +179,14 @@ function gridStep(width) {
 function laplaceReport(value, width, epsilon) {
   const step = gridStep(width);
   const position = BigInt(Math.floor(value / step + 0.5)); // exact: values lie on this grid or half
-  const steps = BigInt(Math.ceil(width / step)) + 1n; // one to spare, as secure.py proves
+  const steps = BigInt(Math.ceil(width / step)) + 1n; // one to spare: see exact_noise.py
   const answer = position + discreteLaplace(steps, epsilon);
   const least = -LARGEST_STEPS;
   const most = LARGEST_STEPS - 1n;
   return Number(answer < least ? least : answer > most ? most : answer) * step;
 }
 
-/** A coin of probability x, told truthfully e^epsilon times as often as not. */
+/** A coin of probability x, reported truthfully e^epsilon times as often as not. */
 function bitReport(x, epsilon) {
   const scale = 2 ** GRID_BITS;
   const coin = bernoulli(BigInt(x * scale), BigInt(scale));
@@ -238,7 +235,7 @@ function bernoulli(numerator, denominator) {
   return below(denominator) < numerator;
 }
 
-/** A whole number from 0 to limit - 1, each as likely; nothing is kept between calls. */
+/** A uniform integer from 0 to limit - 1; nothing is kept between calls. */
 function below(limit) {
   const bits = (limit - 1n).toString(2).length;
   const bytes = new Uint8Array(Math.ceil(bits / 8));
@@ -251,13 +248,13 @@ function below(limit) {
   }
 }
 
-// Floating point, taken apart
+// Floating-point numbers as integers
 
 function exponentOf(number) {
-  return Number((bitsOf(number) >> 52n) & 0x7ffn) - 1023; // of normal numbers, which all are here
+  return Number((bitsOf(number) >> 52n) & 0x7ffn) - 1023; // all numbers here are normal
 }
 
-/** A positive number as a ratio of whole numbers, in lowest terms. */
+/** A positive number as a ratio of integers in lowest terms. */
 function ratioOf(number) {
   let whole = (bitsOf(number) & (2n ** 52n - 1n)) | (2n ** 52n);
   let exponent = exponentOf(number) - 52;
