@@ -15,7 +15,12 @@ import balaclava
 from balaclava._core.atomic_files import atomically
 from balaclava._core.html_templates import render_template, template_source
 from balaclava.reporting.quick_audits import AuditSummary
-from balaclava.reporting.report_charts import LineLook
+from balaclava.reporting.report_charts import (
+    LineLook,
+    curve_views,
+    epsilon_views,
+    interval_scales,
+)
 from balaclava.reporting.report_data import (
     CURVE_QUANTILES,
     FINAL_QUANTILES,
@@ -121,6 +126,9 @@ def render_page(
         tail_header=TAIL_HEADER,
         table_header=TABLE_HEADER,
         script_digest=digest,
+        curve_views=curve_views,
+        epsilon_views=epsilon_views,
+        interval_scales=interval_scales,
         version=balaclava.__version__,
         **values,
     )

@@ -13,14 +13,12 @@ import numpy as np
 from balaclava._core.number_format import rounded_up, significant
 from balaclava.privacy.guarantee import Scope
 from balaclava.reporting import report_charts
-from balaclava.reporting.chart_scales import Scale
 from balaclava.reporting.report_charts import (
     ArmGroup,
     ChartCurve,
     ChartLevel,
     IntervalRow,
     LineLook,
-    PlotView,
     SharesRow,
 )
 from balaclava.reporting.report_data import (
@@ -84,11 +82,6 @@ class PanelSection:
             if row.bound is not None and not self.panel.worlds
         ]
 
-    @property
-    def curve_views(self) -> list[PlotView]:
-        """The chart of regret over the rounds."""
-        return report_charts.curve_views(self.curves, self.bounds)
-
     def hover_data(self) -> dict[str, Any]:
         """The numbers that the page's script displays on hovering."""
         return {
@@ -128,11 +121,6 @@ class PanelSection:
     def _interval(self, row: FinalRegret) -> IntervalRow:
         look = self.looks[row.label]
         return IntervalRow(row.label, row.scope, look, row.mean, row.low, row.high, row.quantiles)
-
-    @property
-    def interval_scales(self) -> Sequence[Scale]:
-        """The scales of the chart of final regret."""
-        return report_charts.interval_scales(self.interval_rows)
 
     def epsilon_curves(self) -> tuple[list[ChartCurve], list[ChartLevel]]:
         """Policies that differ in epsilon alone, and those that are not private."""
@@ -179,11 +167,6 @@ class PanelSection:
             np.array([row.high for row in rows]) if known else None,
             dots=True,
         )
-
-    @staticmethod
-    def epsilon_views(curves: list[ChartCurve], levels: list[ChartLevel]) -> list[PlotView]:
-        """The chart of regret against epsilon."""
-        return report_charts.epsilon_views(curves, levels)
 
     def pulls(self) -> tuple[list[SharesRow], list[ArmGroup]]:
         """The share of pulls of each group of arms; empty for a single arm."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,15 +13,8 @@ from balaclava.simulation.results import Results
 def subset(results: Results, labels: Iterable[str]) -> Results:
     """The results of some of the policies."""
     policies = {label: results.policies[label] for label in labels}
-    part = Results.empty(
-        policies,
-        results.environment,
-        horizon=results.horizon,
-        seed=results.seed,
-        checkpoints=results.checkpoints,
-    )
-    part.runs = {label: results.runs[label] for label in policies}
-    return part
+    runs = {label: results.runs[label] for label in policies}
+    return dataclasses.replace(results, policies=policies, runs=runs)
 
 
 def compare_means(first: tuple[float, float], second: tuple[float, float]) -> str:

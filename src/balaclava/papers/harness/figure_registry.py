@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from balaclava.papers.harness.figure_run import FigureRun, FigureText, RunSize
 
-_TINY = RunSize(600, 2)  # seconds, with every policy; shows nothing
+_TEST_SIZE = RunSize(600, 2)  # seconds, with every policy; shows nothing
 MakeFigure: TypeAlias = Callable[[FigureRun], FigureText]
 
 
@@ -24,7 +24,7 @@ class Paper(NamedTuple):
     sizes: Mapping[str, Mapping[str, RunSize]] = {}
 
 
-def by_scale(quick: RunSize, paper: RunSize, tiny: RunSize = _TINY) -> dict[str, RunSize]:
+def by_scale(quick: RunSize, paper: RunSize, tiny: RunSize = _TEST_SIZE) -> dict[str, RunSize]:
     """Sizes by scale: "quick" takes minutes, "paper" is the paper's own, "tiny" is for tests."""
     return {"quick": quick, "paper": paper, "tiny": tiny}
 
