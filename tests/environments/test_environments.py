@@ -1,4 +1,4 @@
-"""The families of rewards: their laws, their moments, and what they refuse."""
+"""Every family: its law, its moments, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,69 +8,23 @@ import json
 import math
 import pickle
 
-import mpmath as mp
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 from scipy import integrate, stats
 
 import balaclava as bl
 from balaclava._core.kernels import compiled
-from balaclava.errors import IncompatibleError, ParameterError, UnknownNameError
+from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.privacy.randomness import seeded
-
-MEANS = (0.9, 0.7, 0.5, 0.3, 0.1)
-POINT = {"kind": "point", "value": 50.0}
-GAUSSIAN = {"kind": "gaussian", "mean": 3.0, "scale": 2.0}
-CAUCHY = {"kind": "cauchy", "location": -1.0, "scale": 0.5}
-
-
-def contaminate(inner, fraction=0.2, outliers=POINT):
-    return bl.environment("contaminated", inner=inner, fraction=fraction, outliers=outliers)
-
-
-def worlds():
-    """One of each family, with arms that differ."""
-    rewards = np.random.default_rng(5).normal(size=(40, 3))
-    clean = [
-        bl.environment("bernoulli", means=[0.2, 0.9]),
-        bl.environment("gaussian", means=[-1.0, 2.0], scales=[0.5, 3.0]),
-        bl.environment("pareto", means=[0.5, 3.0], shape=2.5),
-        bl.environment("student-t", means=[-1.0, 4.0], degrees=2.5, scale=0.7),
-        bl.environment("lognormal", means=[0.5, 3.0], sigma=0.8),
-        bl.environment("two-point", values=[10.0, -2.0], probabilities=[0.1, 0.6]),
-        bl.environment("table", rewards=rewards),
-        bl.environment("empirical", samples=[rewards[:7, 0], rewards[:31, 1]]),
-    ]
-    return [
-        *clean,
-        contaminate(clean[0]),
-        contaminate(clean[2], outliers=CAUCHY),
-        contaminate(contaminate(clean[1], outliers=GAUSSIAN), fraction=0.1),
-    ]
-
-
-WORLDS = worlds()
-each_world = pytest.mark.parametrize("world", WORLDS, ids=lambda world: repr(world)[:60])
-
-
-def draws(world, arm, count, seed=0):
-    draw, constants, rng = world.draw, world.constants(), seeded(seed)
-    return np.array([draw(constants, t, arm, rng) for t in range(1, count + 1)])
-
-
-def make_sample(draw):
-    def sample(world, arm, count, rng):
-        rewards = np.empty(count)
-        for i in range(count):
-            rewards[i] = draw(world, i + 1, arm, rng)
-        return rewards
-
-    return sample
-
-
-# Laws
+from tests.environments.families import (
+    CAUCHY,
+    GAUSSIAN,
+    WORLDS,
+    contaminate,
+    draws,
+    each_world,
+    make_sample,
+)
 
 
 @each_world
@@ -121,16 +75,6 @@ def test_draws_have_the_chance_of_each_value(world, value, chance):
     assert stats.binomtest(hits, 20_000, chance).pvalue > 1e-6
 
 
-@pytest.mark.statistical
-def test_an_empirical_arm_draws_each_logged_reward_equally_often():
-    world = bl.environment("empirical", samples=[[5.0], [1.0, 2.0, 3.0, 4.0, 4.0]])
-    sample = draws(world, 1, 20_000, seed=4)
-    counts = [(sample == value).sum() for value in (1.0, 2.0, 3.0, 4.0)]
-    assert sum(counts) == 20_000
-    assert stats.chisquare(counts, [4000, 4000, 4000, 8000]).pvalue > 1e-6
-    assert set(draws(world, 0, 50)) == {5.0}
-
-
 def test_a_table_gives_its_rows():
     world = bl.environment("table", rewards=[[1, 2], [3, 4], [5, 6]])
     assert draws(world, 1, 3).tolist() == [2.0, 4.0, 6.0]
@@ -138,34 +82,6 @@ def test_a_table_gives_its_rows():
     assert world.means.tolist() == [3.0, 4.0]
     with pytest.raises(IncompatibleError, match="3 rounds"):
         bl.simulate(bl.policy("ucb1", arms=2), world, horizon=4, repetitions=1, seed=0)
-
-
-@pytest.mark.statistical
-def test_outliers_follow_their_law():
-    clean = bl.environment("bernoulli", means=[0.5])
-    for outliers, law in ((GAUSSIAN, stats.norm(3, 2)), (CAUCHY, stats.cauchy(-1, 0.5))):
-        sample = draws(contaminate(clean, 0.5, outliers), 0, 20_000, seed=6)
-        dirty = sample[(sample != 0.0) & (sample != 1.0)]
-        assert stats.binomtest(dirty.size, 20_000, 0.5).pvalue > 1e-6
-        assert stats.kstest(dirty, law.cdf).pvalue > 1e-6
-
-
-def test_more_contamination_replaces_more_rewards_and_leaves_the_others():
-    clean = bl.environment("gaussian", means=[0.0])
-    none, some = (draws(contaminate(clean, fraction), 0, 500) for fraction in (0.0, 0.3))
-    assert (none != 50.0).all()
-    np.testing.assert_array_equal(some[some != 50.0], none[some != 50.0])
-    assert 50 < (some == 50.0).sum() < 250
-
-
-# Moments
-
-
-@pytest.mark.parametrize(("v", "moment"), [(0.5, 5.594637409335428), (0.9, 8.142063093163385)])
-def test_the_moments_of_the_published_instance(v, moment):
-    world = bl.environment("pareto", means=MEANS, shape=1.05 + v)
-    assert world.moment(1 + v) == pytest.approx(moment, rel=1e-13)
-    assert world.moments(1 + v).argmax() == 0
 
 
 def test_the_moments_of_the_hard_instance():
@@ -202,23 +118,6 @@ def test_moments_are_integrals_of_the_density(world, law, central, order):
         for a, b in itertools.pairwise(edges)
     )
     assert world.moments(order, central=central)[1] == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize(("shape", "order"), [(1.05, 1.0), (1.55, 1.5), (4.0, 2.0), (3.0, 0.2)])
-def test_central_pareto_moments_to_many_digits(shape, order):
-    with mp.workdps(30):
-        a, k = mp.mpf(shape), mp.mpf(order)
-        least = (a - 1) / a
-        scaled = [0, 1, 2, 8, 32, 120]  # x = least e^{z/(a-k)}, split where x = 1, the mean
-        kink = -mp.log(least) * (a - k)
-        expected = mp.quad(
-            lambda z: (
-                abs(least * mp.exp(z / (a - k)) - 1) ** k * mp.exp(-a * z / (a - k)) * a / (a - k)
-            ),
-            [0, kink / 2, *(kink + z for z in scaled)],
-        )
-    world = bl.environment("pareto", means=[1.0], shape=shape)
-    assert world.moment(order, central=True) == pytest.approx(float(expected), rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -276,14 +175,6 @@ def test_moments_of_data_are_averages():
         assert world.reward_range == (-4.0, 5.0)
 
 
-def test_contamination_leaves_means_gaps_and_moments_clean():
-    clean = bl.environment("student-t", means=[0.0, 1.0], degrees=3)
-    dirty = contaminate(clean, 0.4, CAUCHY)
-    np.testing.assert_array_equal(dirty.means, clean.means)
-    np.testing.assert_array_equal(dirty.gaps, clean.gaps)
-    np.testing.assert_array_equal(dirty.moments(2.5), clean.moments(2.5))
-
-
 def test_ranges_include_what_can_be_drawn_and_no_more():
     coin = WORLDS[0]
     assert contaminate(coin, 0.2).reward_range == (0.0, 50.0)
@@ -294,9 +185,6 @@ def test_ranges_include_what_can_be_drawn_and_no_more():
     assert sure.reward_range == (3.0, 9.0)
     never = bl.environment("two-point", values=[3.0, 9.0], probabilities=[0.5, 0.0])
     assert never.reward_range == (0.0, 3.0)
-
-
-# Parameters
 
 
 @each_world
@@ -339,92 +227,9 @@ def test_what_does_not_fit_the_family_is_refused(name, parameters, message):
         bl.environment(name, **parameters)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"fraction": 1.0}, "fraction"),
-        ({"fraction": -0.1}, "fraction"),
-        ({"outliers": "point"}, "not a mapping"),
-        ({"outliers": {}}, "kind = None"),
-        ({"outliers": {"kind": ["point"]}}, "kind"),
-        ({"outliers": {"kind": "point"}}, "'value' is missing"),
-        ({"outliers": {"kind": "point", "value": math.nan}}, "value"),
-        ({"outliers": {"kind": "point", "value": 1, "scale": 1}}, "unknown entry 'scale'"),
-        ({"outliers": {"kind": "gaussian", "mean": 0, "scale": 0}}, "scale"),
-        ({"inner": {"means": [0.5]}}, "`name`"),
-        ({"inner": {"name": "bernoulli", "means": [2.0]}}, "bernoulli: means"),
-        ({"inner": "bernoulli"}, "inner"),
-        ({"inner": {"name": "stochastic-losses", "means": [0.5]}}, "returns losses"),
-        ({"inner": {"name": "linear", "theta": [0.7, 0.3], "arms": 2}}, "has contexts"),
-    ],
-)
-def test_what_cannot_contaminate_is_refused(changed, message):
-    good = {"inner": WORLDS[0], "fraction": 0.1, "outliers": POINT}
-    with pytest.raises(ParameterError, match=message):
-        bl.environment("contaminated", **{**good, **changed})
-
-
-def test_an_unknown_inner_environment_is_named():
-    with pytest.raises(UnknownNameError, match="bernouli"):
-        contaminate({"name": "bernouli", "means": [0.5]})
-
-
-def test_what_was_given_can_change_without_harm():
-    outliers, samples = dict(POINT), [[1.0, 2.0], [3.0]]
-    world = contaminate({"name": "empirical", "samples": samples}, outliers=outliers)
-    before = json.dumps(world.parameters)
-    outliers["value"], samples[0][0] = -1.0, 99.0
-    world.parameters["outliers"]["value"] = 7.0
-    assert json.dumps(world.parameters) == before
-    assert world == contaminate({"name": "empirical", "samples": [[1.0, 2.0], [3.0]]})
-
-
 def test_one_scale_is_the_same_as_one_for_each_arm():
     one = bl.environment("gaussian", means=[0.0, 1.0], scales=2)
     assert one == bl.environment("gaussian", means=[0.0, 1.0], scales=[2.0, 2.0])
-
-
-# Logs
-
-LOG = "when,arm,reward\n9,10,0.5\n9,2,1\n9,10,1.5\n9,2,-3\n9,2,0\n"
-
-
-def write(tmp_path, text):
-    path = tmp_path / "log.csv"
-    path.write_text(text)
-    return path
-
-
-def test_csv_and_parquet_are_read_alike(tmp_path):
-    csv = write(tmp_path, LOG)
-    columns = {"arm": [10, 2, 10, 2, 2], "reward": [0.5, 1.0, 1.5, -3.0, 0.0]}
-    whole = tmp_path / "log.parquet"
-    parquet.write_table(pa.table(columns), whole)
-    coded = tmp_path / "coded.parquet"
-    labels = pa.array([str(arm) for arm in columns["arm"]]).dictionary_encode()
-    rewards = pa.array(columns["reward"], pa.float32())
-    parquet.write_table(pa.table({"who": labels, "what": rewards}), coded)
-
-    direct = bl.environment("empirical", samples={10: [0.5, 1.5], 2: [1.0, -3.0, 0.0]})
-    assert direct.arm_labels == (2, 10)  # as numbers, not as text
-    assert direct.means == pytest.approx([-2 / 3, 1.0])
-    for world in (
-        bl.environment("empirical", path=csv),
-        bl.environment("empirical", path=str(whole)),
-        bl.environment("empirical", path=coded, arm="who", reward="what"),
-    ):
-        assert world.arm_labels == direct.arm_labels
-        np.testing.assert_array_equal(draws(world, 0, 30), draws(direct, 0, 30))
-        json.dumps(world.parameters)
-        assert bl.environment("empirical", **world.parameters) == world
-
-
-def test_labels_that_are_not_all_numbers_are_sorted_as_text(tmp_path):
-    world = bl.environment(
-        "empirical", path=write(tmp_path, "arm,reward\n10,1\nNA,0\n9,1\n007,4\n")
-    )
-    assert world.arm_labels == ("007", "10", "9", "NA")
-    assert world.means.tolist() == [4.0, 1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -448,9 +253,6 @@ def test_neither_errors_nor_repr_show_a_reward(rewards, message):
     table = bl.environment("table", rewards=[[0.777]])
     for world in (table, bl.environment("empirical", samples=[[0.777]]), contaminate(table)):
         assert "777" not in repr(world)
-
-
-# Play
 
 
 @pytest.mark.statistical

@@ -87,11 +87,11 @@ def test_advice_over_an_environment_stores_no_table() -> None:
 @pytest.mark.parametrize(
     ("advice", "said"),
     [
-        ([[1, 0]], "about 2 arms, not about 3"),
+        ([[1, 0]], "2 columns, not 3"),
         ([[1, 0, 0.1]], "expert 0 does not sum to 1"),
         ([[1, 0, 0], [1.5, -0.5, 0]], "expert 1 must hold probabilities"),
         ([[np.nan, 0.5, 0.5]], "expert 0 must hold probabilities"),
-        ([1, 0, 0], "one row an expert"),
+        ([1, 0, 0], "one row per expert"),
         ("good", "an array of numbers"),
         (CHANGING[:499], "for 499 rounds"),
     ],

@@ -42,8 +42,8 @@ def test_advice_from_a_log() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: advice_from_log([], [lambda _: 0], 2), "no contexts"),
-        (lambda: advice_from_log([1], [], 2), "no rules"),
+        (lambda: advice_from_log([], [lambda _: 0], 2), "contexts or rules are empty"),
+        (lambda: advice_from_log([1], [], 2), "contexts or rules are empty"),
         (lambda: advice_from_log([1], [lambda _: 2], 2), "names arm 2"),
         (lambda: advice_from_log([1], [lambda _: "left"], 2), "neither an arm"),
         (lambda: advice_from_log([1], [lambda _: [0.5, 0.2]], 2), "does not sum to 1"),
@@ -51,7 +51,7 @@ def test_advice_from_a_log() -> None:
         (lambda: naming([2], of=2), "from 0 to 1"),
         (lambda: naming([0], of=2, trust=1.5), "trust = 1.5"),
         (lambda: good(np.array([[0.5, 2.0]])), "losses"),
-        (lambda: panel(good(LOSSES), even(LOSSES[:2])), "same rounds"),
+        (lambda: panel(good(LOSSES), even(LOSSES[:2])), "different shapes"),
     ],
 )
 def test_faults_of_experts_are_named(call: Any, said: str) -> None:

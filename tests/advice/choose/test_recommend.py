@@ -96,9 +96,9 @@ def test_expectation() -> None:
     assert found.regret == again.final_regret("policy").mean()
     assert found.price == found.regret / found.baseline_regret
     assert found.random_regret == pytest.approx(2_000 * 0.2)
-    assert not found.in_vain
+    assert not found.hardly_better
     strict = bl.recommend(arms=2, horizon=100, epsilon=1e-4, simulate=False)
-    assert strict.expect(repetitions=4).in_vain
+    assert strict.expect(repetitions=4).hardly_better
 
 
 @pytest.mark.parametrize(

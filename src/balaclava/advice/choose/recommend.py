@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import (
@@ -59,8 +58,7 @@ _BASELINE_SETTINGS: dict[str, dict[str, Any]] = {
 
 _EXPECTATION_ROUNDS = 20_000_000  # simulated rounds to estimate what a policy costs: seconds
 _EXPECTATION_REPETITIONS = (4, 20)  # fewest for an interval, most for speed
-# Share of the regret of playing at random, above which `expect` warns.
-_HARDLY_BETTER_SHARE = 0.8
+_HARDLY_BETTER_SHARE = 0.8  # of the regret of playing at random, above which `choose` warns
 
 
 class Expectation(NamedTuple):
@@ -74,7 +72,7 @@ class Expectation(NamedTuple):
     random_regret: float  # of playing arms at random
 
     @property
-    def in_vain(self) -> bool:
+    def hardly_better(self) -> bool:
         """Whether the policy is hardly better than playing at random."""
         return self.regret > _HARDLY_BETTER_SHARE * self.random_regret
 
@@ -322,7 +320,10 @@ def _best_that_fits(
     contest = runner.run(candidates, first.horizon)
     learner = contest.best.policy
     if not contest.pays:
-        make = partial(_variant, name, parameters)
+
+        def make(**changes: Any) -> Policy:
+            return policy_taking(name, {**parameters, **changes})
+
         return replace(
             first,
             policy=policy_taking("random", parameters),
@@ -335,10 +336,6 @@ def _best_that_fits(
         return replace(first, contest=contest)
     why = f"of those that fit, {', '.join(candidates)}, it did best at this horizon and epsilon"
     return replace(first, policy=learner, learner=learner, why=why, contest=contest)
-
-
-def _variant(name: str, parameters: dict[str, Any], **changes: Any) -> Policy:
-    return policy_taking(name, {**parameters, **changes})
 
 
 def _for_experts(rule: RecommendationRule, answers: dict[str, Any]) -> tuple[str, str, list[str]]:

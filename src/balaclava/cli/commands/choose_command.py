@@ -136,7 +136,7 @@ def _print_expectation(advice: Recommendation, **late: Any) -> None:
         print_labelled(
             "short", f"only {outlook.rounds:,} of the {advice.horizon:,} rounds were simulated"
         )
-    if outlook.in_vain and advice.policy is advice.learner:
+    if outlook.hardly_better and advice.policy is advice.learner:
         print_labelled(
             "warning", "hardly better than playing at random: raise epsilon or the horizon"
         )
