@@ -212,12 +212,12 @@ def test_features_have_names() -> None:
     decision = agent.ask({"visits": 0.25, "age": 0.5})
     assert (decision.arm, decision.label) == (twin.ask([0.5, 0.25]).arm, "plain")
     assert np.array_equal(agent._runner.state.pending.notes, twin._runner.state.pending.notes)
-    with pytest.raises(ContextError, match=r"lacks visits and has size, which"):
+    with pytest.raises(ContextError, match=r"lacks visits and has the unknown features size"):
         agent.ask({"age": 0.5, "size": 0.1})
     shared = make("linucb", features=["age", "visits"])
     rows = shared.checked_context({"visits": [0.1, 0.2, 0.3], "age": [0.4, 0.5, 0.6]})
     assert rows.tolist() == [[0.4, 0.1], [0.5, 0.2], [0.6, 0.3]]
-    with pytest.raises(ContextError, match="one number for each of 3 arms"):
+    with pytest.raises(ContextError, match="must have 3 numbers, one per arm"):
         shared.checked_context({"visits": 0.1, "age": 0.2})
     for bad in ([], ["age", "age"], ["age", 3]):
         with pytest.raises(ParameterError, match="features"):
@@ -239,7 +239,7 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
     for policy, place, words in (
         (make("linucb", features=3), world, "has 2 an arm"),
         (make("linucb"), people, "set disjoint=True"),
-        (make("linucb"), bl.environment("bernoulli", means=[0.1, 0.2, 0.3]), "no contexts"),
+        (make("linucb"), bl.environment("bernoulli", means=[0.1, 0.2, 0.3]), "but bernoulli has none"),
         (make("linucb", feature_bound=0.5), world, "feature_bound"),
     ):
         with pytest.raises(IncompatibleError, match=words):

@@ -377,9 +377,9 @@ def test_the_releases_of_a_batch_compose(epsilon: float, delta: float, experts: 
 
 
 def test_settings_that_cannot_be_kept_are_refused() -> None:
-    with pytest.raises(ParameterError, match=r"would have to be 3\.8, above 0\.5; raise horizon"):
+    with pytest.raises(ParameterError, match=r"would be 3\.8, above 0\.5; raise horizon"):
         make("dp-exp4", learning_rate_scale=1.0)
-    with pytest.raises(ParameterError, match="above 1; raise it"):
+    with pytest.raises(ParameterError, match="above 1; raise horizon"):
         make("ldp-exp4", horizon=1)
     with pytest.raises(ParameterError, match="longer than the horizon"):
         make("dp-htinf-experts", epsilon=1e-3)
