@@ -239,7 +239,11 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
     for policy, place, words in (
         (make("linucb", features=3), world, "has 2 an arm"),
         (make("linucb"), people, "set disjoint=True"),
-        (make("linucb"), bl.environment("bernoulli", means=[0.1, 0.2, 0.3]), "but bernoulli has none"),
+        (
+            make("linucb"),
+            bl.environment("bernoulli", means=[0.1, 0.2, 0.3]),
+            "bernoulli has none",
+        ),
         (make("linucb", feature_bound=0.5), world, "feature_bound"),
     ):
         with pytest.raises(IncompatibleError, match=words):
