@@ -77,7 +77,7 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
         before, top = state.planned[arm], clipped_mean(state, state.lead[0])
         if state.weights[arm] == 0:
-            # Where rewards are late, batches double: rows for those under way would run out.
+            # With late rewards batches double: otherwise rows for open batches run out.
             return max(before + math.ceil(params.first_batch), math.ceil(2.0 * before))
         x, draws = state.means[arm], state.draws[arm] + 1
         low = min(params.batch_ratio * before, 2.0**53)
@@ -220,7 +220,7 @@ class DPIMED(GrowingBatchPolicy):
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]
-        """The functions for the index and the batches."""
+        """The kernels for the index and the batches."""
         return _KERNELS[self.index, self.batches]
 
     @property

@@ -191,7 +191,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
 
     @property
     def first_phase(self) -> int:
-        """Pulls of each arm in the first phase; no arm is committed to earlier."""
+        """Pulls of each arm in the first phase; the policy commits no earlier."""
         return phase_length(self.constants(), 1)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -50,7 +50,11 @@ class State(NamedTuple):
 
 @kernel
 def begin(params: Params) -> State:
-    return State(np.zeros(params.arms), np.zeros(params.arms), begin_pending(params.outstanding, 1))
+    return State(
+        losses=np.zeros(params.arms),
+        chances=np.zeros(params.arms),
+        pending=begin_pending(params.outstanding, 1),
+    )
 
 
 @kernel(borrows=True)

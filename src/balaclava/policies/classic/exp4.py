@@ -104,7 +104,12 @@ class Exp4(ExpertPolicy):
 
     def constants(self) -> Params:
         eta = math.sqrt(2.0 * math.log(self.experts) / (self.horizon * self.arms))
-        return Params(self.experts, self.outstanding, self.learning_rate_scale * eta, self.mixing)
+        return Params(
+            experts=self.experts,
+            outstanding=self.outstanding,
+            learning_rate=self.learning_rate_scale * eta,
+            mixing=self.mixing,
+        )
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """Q of the arm."""

@@ -323,7 +323,7 @@ class RobustUCB(Policy):
         return self.estimator != "truncated-mean"
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """A proved bound; None where rewards are not as told or a constant differs.
+        """A proved bound; None if the rewards violate the assumptions or a constant differs.
 
         An arm is pulled again only while twice its bonus is above its gap, or if an estimate of it
         or of the best arm fails. In round t an estimate of n rewards fails with probability at

@@ -29,8 +29,12 @@ class Params(NamedTuple):
 
 @kernel
 def begin(params: Params) -> State:
-    arms = params.arms
-    return State(np.zeros(arms), np.zeros(arms), np.ones(1), begin_pending(params.outstanding, 1))
+    return State(
+        losses=np.zeros(params.arms),
+        chances=np.zeros(params.arms),
+        root=np.ones(1),
+        pending=begin_pending(params.outstanding, 1),
+    )
 
 
 @kernel(borrows=True)

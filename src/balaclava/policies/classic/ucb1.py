@@ -30,7 +30,8 @@ class Indices(NamedTuple):
 
 @kernel
 def begin(params: Any) -> Indices:
-    return Indices(begin_tally(params), np.zeros(params.arms), np.zeros(params.arms))
+    arms = params.arms
+    return Indices(tally=begin_tally(params), means=np.zeros(arms), widths=np.zeros(arms))
 
 
 @kernel(borrows=True)

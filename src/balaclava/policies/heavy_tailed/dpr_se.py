@@ -194,7 +194,7 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
     )
 
     def error(self, shortest: float, longest: float) -> float:
-        """1 (what is cut off) + sqrt(2 e) + e/3 (sampling) + 2 (noise) + rounding, e = min(eps, 1).
+        """1 (truncation) + sqrt(2 e) + e/3 (sampling) + 2 (noise) + rounding, e = min(eps, 1).
 
         By Bernstein's inequality on both sides, except with probability 3 beta / (4 |S| tau^2), or
         pi^2/8 beta in all epochs together. The pulls of an arm are at most

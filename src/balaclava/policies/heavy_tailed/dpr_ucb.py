@@ -177,7 +177,7 @@ class DPRUCB(PrivateRealPolicy):
 
     @property
     def error(self) -> float:
-        """How far the private mean may be from the mean, as a multiple of bonus / 18.
+        """A bound on the error of the private mean, as a multiple of bonus / 18.
 
         Let w be the bonus without its 18, l = log(2 t^4), n <= t, and e = min(epsilon, 1). Each of
         these, in units of w, fails on one side with probability at most 1 / (2 t^4):

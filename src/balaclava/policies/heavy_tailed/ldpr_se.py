@@ -92,7 +92,12 @@ def error_radius(params: Params, active: int, epoch: int, length: int) -> float:
 
 @kernel
 def begin(params: Params) -> State:
-    return State(begin_epochs(params.arms), np.ones(2), np.ones(2, np.int64), np.ones(2))
+    return State(
+        epochs=begin_epochs(params.arms),
+        level=np.ones(2),
+        length=np.ones(2, np.int64),
+        radius=np.ones(2),
+    )
 
 
 @kernel(borrows=True)
