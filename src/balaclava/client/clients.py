@@ -66,10 +66,29 @@ class ServiceCalls:
     `ServiceUnavailableError` if the service does not answer within `patience`.
     """
 
-    def __init__(self, url: str, patience: float) -> None:
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 30.0
+    ) -> None:
+        """Connect to a service.
+
+        Args:
+            url: Base URL of the service.
+            key: API key. None for a service without keys.
+            timeout: Seconds for one attempt.
+            patience: Seconds for which transient faults are retried; 0 for one attempt.
+
+        Raises:
+            ParameterError: An argument is not valid.
+            MissingPartError: httpx is not installed.
+        """
         if not isinstance(patience, int | float) or not 0.0 <= patience < float("inf"):
             raise ParameterError(f"patience must be a number of seconds >= 0, not {patience!r}")
         self._url, self._patience = url, float(patience)
+        self._connect(_http_settings(url, key, timeout))
+
+    def _connect(self, settings: dict[str, Any]) -> None:
+        """Open the connections, with arguments of an httpx client."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r})"
@@ -369,12 +388,6 @@ class Client(ServiceCalls):
 
     Threads may share a client. Close it, or use it in a `with` block.
 
-    Args:
-        url: Base URL of the service.
-        key: API key. None for a service without keys.
-        timeout: Seconds for one attempt.
-        patience: Seconds for which transient faults are retried; 0 for one attempt.
-
     Example:
         >>> from balaclava.client import Client
         >>> client = Client("https://decisions.example.org", "the key", patience=5)
@@ -383,11 +396,7 @@ class Client(ServiceCalls):
         >>> client.close()
     """
 
-    def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 30.0
-    ) -> None:
-        super().__init__(url, patience)
-        settings = _http_settings(url, key, timeout)
+    def _connect(self, settings: dict[str, Any]) -> None:
         import httpx
 
         self._http = httpx.Client(**settings)
@@ -484,12 +493,6 @@ class Client(ServiceCalls):
 class AsyncClient(ServiceCalls):
     """The calls of `Client` as coroutines.
 
-    Args:
-        url: Base URL of the service.
-        key: API key. None for a service without keys.
-        timeout: Seconds for one attempt.
-        patience: Seconds for which transient faults are retried; 0 for one attempt.
-
     Example:
         >>> import asyncio
         >>> from balaclava.client import AsyncClient
@@ -500,11 +503,7 @@ class AsyncClient(ServiceCalls):
         ...     return decision.label
     """
 
-    def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 30.0
-    ) -> None:
-        super().__init__(url, patience)
-        settings = _http_settings(url, key, timeout)
+    def _connect(self, settings: dict[str, Any]) -> None:
         import httpx
 
         self._http = httpx.AsyncClient(**settings)

@@ -27,7 +27,7 @@ from balaclava.service.dashboard.sessions import (
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
-_LONGEST_LABEL = 100  # characters; the page has the same limit
+LONGEST_KEY_LABEL = 100  # characters; the page has the same limit
 _CHANGES = ("pause", "resume", "finish")
 
 
@@ -119,10 +119,10 @@ def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: Aut
         session = await run_in_threadpool(auth.admin, request)
         form = await _checked(request, session)
         role, label = form.get("role", ""), form.get("label", "").strip()
-        if role not in ROLES or not 0 < len(label) <= _LONGEST_LABEL:
+        if role not in ROLES or not 0 < len(label) <= LONGEST_KEY_LABEL:
             raise Problem(
                 422,
-                f"a key needs a role ({', '.join(ROLES)}) and a label of 1 to {_LONGEST_LABEL} "
+                f"a key needs a role ({', '.join(ROLES)}) and a label of 1 to {LONGEST_KEY_LABEL} "
                 "characters",
             )
         new = await service.create_key(cast(Role, role), label)

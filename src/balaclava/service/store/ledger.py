@@ -224,7 +224,7 @@ class Ledger:
                     "a total can only be raised",
                 )
             if budget is None or (epsilon, delta) != (budget.epsilon, budget.delta):
-                _add(connection, POPULATION, name, None, None, epsilon, delta, "total")
+                _append(connection, POPULATION, name, None, None, epsilon, delta, "total")
             return _budgets(connection)[name]
 
     def charge(self, population: str, name: str, uid: str, epsilon: float, delta: float) -> None:
@@ -249,7 +249,7 @@ class Ledger:
                     f"{_pair(budget.spent_epsilon, budget.spent_delta)}, needed "
                     f"{_pair(epsilon, delta)}",
                 )
-            _add(connection, CHARGE, population, name, uid, epsilon, delta, "created")
+            _append(connection, CHARGE, population, name, uid, epsilon, delta, "created")
 
     def charge_restore(
         self, population: str | None, name: str, uid: str, epsilon: float, delta: float
@@ -257,7 +257,7 @@ class Ledger:
         """Charge a restored experiment again: it may release unfinished batches twice."""
         with self._exclusive() as connection:
             note = "restored from a backup; unfinished batches are charged again"
-            _add(connection, RESTORED, population, name, uid, epsilon, delta, note)
+            _append(connection, RESTORED, population, name, uid, epsilon, delta, note)
 
     def note_lost(self, uid: str) -> None:
         """Record an experiment that a backup lacks; creating it again charges it again."""
@@ -266,7 +266,7 @@ class Ledger:
             last = connection.execute(wanted.limit(1)).first()
             population, name = (last.population, last.experiment) if last else (None, None)
             note = "missing in the restored database; creating it again charges it again"
-            _add(connection, RESTORED, population, name, uid, 0.0, 0.0, note)
+            _append(connection, RESTORED, population, name, uid, 0.0, 0.0, note)
 
     def budgets(self) -> dict[str, Budget]:
         """The budgets of all populations."""
@@ -308,28 +308,11 @@ def _last_event(connection: Connection, uid: str) -> str | None:
     return connection.scalar(wanted.order_by(entries.c.id.desc()).limit(1))
 
 
-def _add(
-    connection: Connection,
-    event: str,
-    population: str | None,
-    experiment: str | None,
-    uid: str | None,
-    epsilon: float,
-    delta: float,
-    note: str,
-) -> None:
-    connection.execute(
-        insert(entries).values(
-            at=time.time(),
-            event=event,
-            population=population,
-            experiment=experiment,
-            uid=uid,
-            epsilon=epsilon,
-            delta=delta,
-            note=note,
-        )
-    )
+def _append(connection: Connection, *values: str | float | None) -> None:
+    """Append an entry: event, population, experiment, uid, epsilon, delta, note."""
+    names = [column.name for column in entries.columns][2:]
+    row = dict(zip(names, values, strict=True))
+    connection.execute(insert(entries).values(at=time.time(), **row))
 
 
 def _pair(epsilon: float, delta: float) -> str:
