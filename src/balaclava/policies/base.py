@@ -1,4 +1,4 @@
-"""What a policy is: parameters, three kernels, and a claim about privacy."""
+"""`bl.Policy`: parameters, kernels and a privacy guarantee; and the registry of policies."""
 
 from __future__ import annotations
 
@@ -29,35 +29,33 @@ if TYPE_CHECKING:
     from balaclava.agents.agent import Agent
     from balaclava.agents.settling import Settle
 
-RewardKind = Literal["bounded", "real", "loss", "any"]  # any: it learns from none
-LARGEST_REWARD = 1e150
+RewardKind = Literal["bounded", "real", "loss", "any"]  # any: the policy learns from none
+LARGEST_REWARD = 1e150  # its square is below the largest 64-bit float, 1.8e308
 
 
 @kernel(borrows=True)
 def nothing_to_forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
-    """`forget` of policies that count rewards alone: one that never comes leaves no trace."""
+    """`forget` of policies that only count rewards: a lost reward leaves no trace."""
 
 
 class ArmRelease(NamedTuple):
-    """What was released of an arm's rewards so far."""
+    """The releases of an arm so far."""
 
     arm: int
-    rewards: int  # that came and are behind it
+    rewards: int  # in the released mean
     mean: float  # with noise, in the policy's own unit
-    draws: int  # of noise in it
-    batches: int  # settled, of which it was released
+    draws: int  # draws of noise in the mean
+    batches: int  # settled batches in it
 
 
 class Estimation(NamedTuple):
-    """How the mean of an arm is read off a state, and how well it is known.
+    """Two kernels that read the mean of an arm off a state, with an interval.
 
-    - `read(params, state, arm) -> (rewards, mean, noise)`: of what was released, how many rewards
-      are in it, the mean in the policy's own unit, and how noisy that is: the draws of noise, or
-      a proved radius. It reads nothing else.
-    - `limits(params, rewards, mean, noise, failure) -> (low, high)`: an interval for the mean of
-      the rewards that ever fails, at any round, with probability `failure` at most.
-
-    Both are kernels.
+    - `read(params, state, arm) -> (rewards, mean, noise)`: the number of rewards in the releases,
+      their mean in the policy's own unit, and its noise: draws, or a proved radius. It must read
+      released values only.
+    - `limits(params, rewards, mean, noise, failure) -> (low, high)`: an interval for the mean that
+      fails in any round with probability at most `failure`.
     """
 
     read: Callable[..., tuple[int, float, float]]
@@ -68,16 +66,14 @@ class Kernels(NamedTuple):
     """The functions of a policy.
 
     - `begin(params) -> state`: a `NamedTuple` of arrays, allocated once.
-    - `choose(params, state, t, context, rng) -> (arm, phase)`: round t = 1, 2, ...; may note in
-      the state what was asked.
-    - `learn(params, state, t, arm, reward, phase, rng)`: the reward of the decision of round t,
-      however late; may change the state.
+    - `choose(params, state, t, context, rng) -> (arm, phase)`: the decision of round t = 1, 2, ...
+    - `learn(params, state, t, arm, reward, phase, rng)`: the reward of round t, at any later time.
+    - `forget(params, state, t, arm, phase, rng)`: the decision of round t was given up. By default
+      it does nothing.
 
-    - `forget(params, state, t, arm, phase, rng)`: the decision of round t was given up, its reward
-      will not come. By default there is nothing to forget.
-
-    All are marked `@kernel` and keep to what numba compiles: numbers, arrays, named tuples and
-    other kernels, and no allocation in `choose`, `learn` and `forget`.
+    All but `begin` may change the arrays of the state. All are marked `@kernel` and use only what
+    numba compiles: numbers, arrays, named tuples and other kernels. `choose`, `learn` and `forget`
+    must not allocate.
     """
 
     begin: Callable[..., Any]
@@ -87,7 +83,7 @@ class Kernels(NamedTuple):
 
 
 class NamedArms(int):
-    """A number of arms that remembers their names, also through `dataclasses.replace`."""
+    """A number of arms that keeps their names, also through `dataclasses.replace`."""
 
     labels: tuple[str, ...]
 
@@ -101,10 +97,10 @@ class NamedArms(int):
 
 
 class Policy(PolicyAttributes):
-    """A rule for choosing arms: immutable parameters and three kernels.
+    """A rule for choosing arms: immutable parameters and kernels.
 
-    Subclass it to add a policy of your own; `bl.register` makes it usable by its name
-    everywhere (simulation, audit, command line):
+    Subclass it to write a policy; `bl.register` makes it usable by its name everywhere
+    (simulation, audit, command line):
 
     >>> import balaclava as bl, numpy as np
     >>> from balaclava.authoring import begin_tally, learn_tally
@@ -127,13 +123,16 @@ class Policy(PolicyAttributes):
 
     Rules that make late feedback and privacy work:
 
-    - `choose` returns with each arm the phase it belongs to, such as the number of its batch (0
-      where there is none, -1 where nothing is to be learned). Which phase that is follows from the
-      order of decisions, never from that of rewards.
-    - Nothing waits: a batch settles when each of its decisions has its reward (`learn`) or was
-      given up (`forget`), and meanwhile decisions go on.
-    - Noise comes from the named mechanisms of `balaclava.privacy`, never straight from `rng`.
+    - `choose` returns the phase of a decision with its arm, such as the number of its batch: 0
+      without phases, -1 if the policy does not learn from the decision. The order of decisions
+      determines the phase; the order of rewards must not.
+    - Decisions never wait. A batch settles when each of its decisions has its reward (`learn`) or
+      was given up (`forget`); meanwhile decisions continue.
+    - Noise comes from the named mechanisms of `balaclava.privacy`, never directly from `rng`.
     - Ties go to the lowest arm or to chance, never to the data.
+
+    Attributes that a policy may override, such as `horizon` or `lost_reward`, are in
+    `balaclava.policies.attributes`.
     """
 
     kind: ClassVar[str] = "policy"
@@ -141,11 +140,11 @@ class Policy(PolicyAttributes):
     rewards: ClassVar[RewardKind] = "real"
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"
-    assumptions: ClassVar[tuple[str, ...]] = ()  # what the guarantee takes for granted
+    assumptions: ClassVar[tuple[str, ...]] = ()  # of the guarantee
     kernels: ClassVar[Kernels]
-    estimation: ClassVar[Estimation | None] = None  # where an interval is proved
+    estimation: ClassVar[Estimation | None] = None  # if an interval is proved
 
-    arm_labels: ClassVar[tuple[str, ...] | None] = None  # an object's own, where arms were named
+    arm_labels: ClassVar[tuple[str, ...] | None] = None  # of an object whose arms have names
 
     def __post_init__(self) -> None:
         arms: Any = self.arms
@@ -164,28 +163,35 @@ class Policy(PolicyAttributes):
     def _checked_labels(self, names: Sequence[Any]) -> tuple[str, ...]:
         for name in names:
             if not isinstance(name, str) or not name.strip():
-                raise self.refuse("arms", "holds something else than names; give texts")
+                raise self.refuse("arms", "must contain only non-empty strings")
             if list(names).count(name) > 1:
-                raise self.refuse("arms", f"names {name!r} twice; give each arm its own name")
+                raise self.refuse("arms", f"contains {name!r} twice; give each arm its own name")
         if not names:
-            raise self.refuse("arms", "names no arm; give at least one")
+            raise self.refuse("arms", "is empty; give at least one name")
         return tuple(names)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters as plain, JSON-able values; named arms by their names."""
+        """The parameters as JSON-able values; named arms by their names."""
         parameters = super().parameters
         if self.arm_labels is not None:
             parameters["arms"] = list(self.arm_labels)
         return parameters
 
     def arm_label(self, arm: int) -> str:
-        """The name of an arm; its number where arms have no names."""
+        """The name of an arm.
+
+        Args:
+            arm: Its number, from 0.
+
+        Returns:
+            Its name; its number if arms have no names.
+        """
         return str(arm) if self.arm_labels is None else self.arm_labels[arm]
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised about the privacy of each reward."""
+        """The privacy guarantee."""
         if self.model == "none":
             return not_private(f"{self.name} uses rewards without noise", self.reference)
         epsilon, delta = check_claim(self.epsilon, self.delta)
@@ -200,16 +206,16 @@ class Policy(PolicyAttributes):
 
     @property
     def accepts(self) -> tuple[float, float]:
-        """The smallest and the largest reward that it learns from; see `clips` for all others."""
+        """The smallest and the largest reward; `clips` says what happens to others."""
         return (-math.inf, math.inf)
 
     @property
     def clips(self) -> bool:
-        """Whether a reward outside `accepts` is clipped to it; it is refused otherwise."""
+        """Whether a reward outside `accepts` is clipped instead of refused."""
         return self.outside == "clip"
 
     def _about_outside(self) -> tuple[str, ...]:
-        """What the guarantee takes for granted of rewards outside the range, where there is one."""
+        """The guarantee's assumption about rewards outside a finite range."""
         low, high = self.accepts
         if not (math.isfinite(low) and math.isfinite(high)):
             return ()
@@ -223,10 +229,21 @@ class Policy(PolicyAttributes):
         )
 
     def checked_context(self, context: Any) -> Any:
-        """The context of a decision as `choose` takes it, or an error."""
+        """Check the context of a decision.
+
+        Args:
+            context: What the caller gave to `agent.ask`.
+
+        Returns:
+            The context as `choose` takes it.
+
+        Raises:
+            ContextError: If it does not fit the policy.
+        """
         if context is not None:
             raise ContextError(
-                f"{self.name} takes no context, but got a {type(context).__name__}; ask without one"
+                f"{self.name} takes no context, but got a {type(context).__name__}; call ask() "
+                "without one"
             )
         return None
 
@@ -247,58 +264,76 @@ class Policy(PolicyAttributes):
 
     @property
     def practice_context(self) -> Any:
-        """A context for every round of games that nobody gives one for: checks and audits."""
+        """A context for checks and audits, which have none of their own."""
         return None
 
     def prepare(self) -> Callable[..., float]:
-        """The kernel that every reward passes through before `learn` sees it."""
+        """The kernel that prepares a reward for `learn`: it rescales, clips or rounds."""
         return limited_reward
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance that `arm` had in the last decision, given what was public before it.
+        """The chance of `arm` in the last decision, given the values public before it.
 
-        None where it is not known, and for policies that protect single decisions only: there it
-        would be a function of rewards without noise.
+        Args:
+            state: The policy's state.
+            arm: The arm of the last decision.
+
+        Returns:
+            The chance. None if it is unknown, or if the scope is "decision": there it would be a
+            function of rewards without noise.
         """
         chances = self.chances(state)
         return None if chances is None else float(chances[arm])
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """The chances that the arms had in the last decision, where all of them are known."""
+        """The chances of all arms in the last decision; None if unknown."""
         return None
 
     def released(self, state: Any) -> Sequence[ArmRelease] | None:
-        """What was released of each arm; None for policies that release decisions only."""
+        """The releases of each arm; None if the policy releases decisions only."""
         return None
 
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
-        """What the state cannot hold after so many decisions, beside what its parts say."""
+        """Invariants that the state violates after so many decisions.
+
+        A save is restored only if neither this nor the state's own `faults(decisions)` yields any.
+        """
         yield from ()
 
     def require_estimates(self, failure: float) -> Estimation:
-        """What gives intervals that fail with probability `failure` an arm, or why nothing does."""
+        """The kernels for intervals that fail with probability at most `failure` an arm.
+
+        Raises:
+            EstimateError: If there are none; the message says why.
+        """
         if self.estimation is not None:
             return self.estimation
         if self.rewards == "loss":
-            why = "its losses need not be drawn from any law, so arms have no means to estimate"
+            why = "its losses may be arbitrary, so arms have no means to estimate"
         elif self.scope == "decision":
-            why = "it releases decisions only; a mean of its rewards would cost privacy on top"
+            why = "it releases decisions only; a mean of its rewards would cost further epsilon"
         else:
-            why = "no interval is proved for what it releases"
+            why = "no interval is proved for its releases"
         raise EstimateError(
-            f"{self.name} offers no estimates: {why}. dp-imed, dp-klucb and dpr-batch-ucb do, as "
-            "do kl-ucb and imed without privacy"
+            f"{self.name} offers no estimates: {why}. Use dp-imed, dp-klucb or dpr-batch-ucb; or "
+            "kl-ucb or imed without privacy"
         )
 
     def in_units(self, value: float) -> float:
-        """A mean in the policy's own unit, in that of the rewards."""
+        """Convert a mean from the policy's own unit to that of the rewards."""
         return value
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """The proved bound on the expected regret, constants included; None where there is none.
+        """The proved bound on the expected regret, constants included.
 
-        Never more than `horizon` rounds at the largest gap, whatever the theorem says. It is for
-        rewards that come at once.
+        It holds for rewards that come at once.
+
+        Args:
+            environment: Where the policy plays; None for adversarial losses in [0, 1].
+            horizon: The number of rounds.
+
+        Returns:
+            The bound, at most `horizon` rounds at the largest gap. None if none is proved.
         """
         if environment is not None and environment.arms != self.arms:
             return None
@@ -309,7 +344,7 @@ class Policy(PolicyAttributes):
         return min(float(bound), horizon * largest)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """What the theorem says, which may be more than any policy can lose; None without one."""
+        """The theorem's bound, possibly above `horizon` times the largest gap; None without one."""
         return None
 
     def agent(
@@ -320,10 +355,19 @@ class Policy(PolicyAttributes):
         settle: Settle = "arrival",
         missing: float | None = None,
     ) -> Agent:
-        """Start making decisions. Without a seed the randomness is fit for release.
+        """Make an agent that runs this policy.
 
-        `patience`, `settle` and `missing` say how long rewards are waited for and when they count:
-        see `bl.Agent`.
+        Args:
+            seed: A whole number for tests. By default the randomness is secure.
+            patience: Timeout of a reward, in further decisions; estimated by default.
+            settle: "arrival" or "window": when a reward counts; see `bl.Agent`.
+            missing: The value that counts if no reward came in its window.
+
+        Returns:
+            The agent.
+
+        Raises:
+            ParameterError: If an argument is not allowed, or does not fit the others.
         """
         from balaclava.agents.agent import Agent
 
@@ -374,7 +418,7 @@ class PrivateBoundedPolicy(BoundedPolicy):
 class PrivateRealPolicy(Policy):
     """A policy that protects rewards of any size, all decisions of a run together.
 
-    What it knows of their tails serves its regret only: its privacy holds for all rewards.
+    Assumptions about tails matter for regret only: privacy holds for all rewards.
     """
 
     rewards: ClassVar[RewardKind] = "real"
@@ -384,44 +428,44 @@ class PrivateRealPolicy(Policy):
 
 
 def failure_or_inverse_horizon(policy: Any) -> float:
-    """`failure_probability`, or 1/horizon; an error that names both if neither is given."""
+    """`failure_probability`, or 1/horizon if it is None."""
     if policy.failure_probability is not None:
         return float(policy.failure_probability)
     if policy.horizon is None:
         raise ParameterError(
             f"{policy.name}: horizon and failure_probability are both None; give "
-            "failure_probability in (0, 1), or a horizon, of which 1/horizon is taken"
+            "failure_probability in (0, 1), or a horizon for 1/horizon"
         )
     return 1.0 / float(policy.horizon)
 
 
 @kernel(borrows=True)
 def unchanged_reward(params: Any, reward: float) -> float:
-    """Rewards that need no preparation."""
+    """The reward itself."""
     return reward
 
 
 @kernel(borrows=True)
 def limited_reward(params: Any, reward: float) -> float:
-    """Rewards of any size; one beyond 1e150 counts as that, so that no sum or square overflows."""
+    """Clip to 1e150 in size, so that no sum or square overflows."""
     return min(max(reward, -LARGEST_REWARD), LARGEST_REWARD)
 
 
 @kernel(borrows=True)
 def into_unit_interval(params: Any, reward: float) -> float:
-    """Rescale `reward_range` to [0, 1] and clip: whatever comes in, sensitivities hold."""
+    """Rescale `reward_range` to [0, 1] and clip, so that sensitivities hold for any input."""
     low, high = params.reward_range
-    inverse = 1.0 / (high - low)  # worked out once a game, where a division takes long
+    inverse = 1.0 / (high - low)  # hoisted out of the loop by the compiler
     return min(max((reward - low) * inverse, 0.0), 1.0)
 
 
 @kernel(borrows=True)
 def onto_unit_grid(params: Any, reward: float) -> float:
-    """Rescaled, clipped, and rounded once onto a fine grid, on which sums are exact."""
+    """Rescale, clip, and round onto a grid on which sums are exact."""
     return to_unit_grid(into_unit_interval(params, reward))
 
 
-# A name that is only known when a program runs; `bl.policy` takes it with any parameters.
+# The type of a name known only at run time; `bl.policy` accepts it with any parameters.
 PolicyName = NewType("PolicyName", str)
 
 
@@ -441,10 +485,18 @@ register = POLICIES.register
 
 
 def policy(name: str, /, **parameters: Any) -> Policy:
-    """The policy of that name: `bl.policy("ucb1", arms=9)`.
+    """Make a policy by its registered name: `bl.policy("ucb1", arms=9)`.
 
-    Every policy may be given a `horizon`, so that one call makes any of them: those that need to
-    know none ignore it.
+    Args:
+        name: A name of `bl.list_policies()`.
+        **parameters: Its parameters. Every policy accepts `horizon`; those without one ignore it.
+
+    Returns:
+        The policy.
+
+    Raises:
+        UnknownNameError: If no policy has that name.
+        ParameterError: If a parameter is missing, unknown or out of its range.
     """
     cls = POLICIES.get(name)
     if "horizon" in parameters and "horizon" not in cls.annotations:
@@ -454,7 +506,11 @@ def policy(name: str, /, **parameters: Any) -> Policy:
 
 
 def list_policies() -> list[PolicyEntry]:
-    """Every registered policy."""
+    """List every registered policy.
+
+    Returns:
+        One entry a policy: name, class, title, reference, guarantee and kind of rewards.
+    """
     return [
         PolicyEntry(
             name=PolicyName(name),
@@ -469,7 +525,7 @@ def list_policies() -> list[PolicyEntry]:
 
 
 def unregistered_part(policy: Policy) -> Policy | None:
-    """The policy, or one among its parameters, that is not registered: no save can name it."""
+    """The policy, or one among its parameters, that is not registered; None if all are."""
     parts = (policy, *(getattr(policy, name) for name in policy.annotations))
     for part in parts:
         if isinstance(part, Policy) and POLICIES.classes().get(part.name) is not type(part):

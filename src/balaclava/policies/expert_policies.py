@@ -1,4 +1,4 @@
-"""What the policies that follow experts share: the advice they are given and what they claim."""
+"""Base classes of policies that follow experts."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ ADVICE_IS_PUBLIC = "advice counts as public: it is not protected"
 
 
 class ExpertPolicy(Policy):
-    """A policy that is given advice[expert, arm] with each decision and learns from losses.
+    """A policy that takes advice[expert, arm] with each decision and learns from losses.
 
-    Each row of the advice is one expert's distribution over the arms. The policy competes with
-    the expert whose advice would have lost least.
+    Each row of the advice is an expert's distribution over the arms. Regret is against the expert
+    whose advice would have lost least.
     """
 
     rewards: ClassVar[RewardKind] = "loss"
     experts: Experts
 
     def checked_context(self, context: Any) -> np.ndarray:
-        """The advice as numbers, or an error that says what is wrong with it."""
+        """Check the advice; returns it as an array."""
         needed = (
             f"give {self.name} advice of {self.experts} rows, one an expert, each a distribution "
             f"over {self.arms} arms: ask(advice)"
         )
         if context is None:
-            raise ContextError(f"no advice was given; {needed}")
+            raise ContextError(f"the advice is missing; {needed}")
         advice = as_advice(context)
         if advice is None or advice.ndim != 2:
             shape = "" if advice is None else f" of shape {advice.shape}"
@@ -44,19 +44,19 @@ class ExpertPolicy(Policy):
         return advice
 
     def competes_in(self, environment: Any) -> bool:
-        """Whether it is given advice of its experts and losses in [0, 1]; None stands for such."""
+        """Whether the environment gives its experts and losses in [0, 1]; None does."""
         if environment is None:
             return True
         return bool(environment.experts == self.experts and gives_unit_losses(environment))
 
     @property
     def practice_context(self) -> np.ndarray:
-        """Experts of whom one is sure, some lean to an arm and some do not know."""
+        """Advice of experts that are certain, lean to an arm, or are undecided."""
         return practice_advice(self.experts, self.arms)
 
 
 class PrivateExpertPolicy(ExpertPolicy, PrivateLossPolicy):
-    """A policy that protects losses in [0, 1], all decisions of a run together, not the advice."""
+    """A policy that protects losses in [0, 1], all decisions together; advice is public."""
 
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
@@ -65,10 +65,10 @@ class PrivateExpertPolicy(ExpertPolicy, PrivateLossPolicy):
 
 @functools.cache
 def practice_advice(experts: int, arms: int) -> np.ndarray:
-    """advice[N, K]: expert 0 is sure of arm 0, the others lean to an arm or do not know.
+    """advice[N, K]: expert 0 is certain of arm 0, the others lean to an arm or are undecided.
 
-    They leave a chance to every arm, so that each loss moves what is learned of all of them: an
-    audit then sees the whole of what a loss costs.
+    The others give every arm a chance, so each loss affects all of them: an audit then sees the
+    full privacy loss.
     """
     even = np.full((1, arms), 1.0 / arms)
     rows = np.vstack([0.5 * np.eye(arms) + 0.5 * even, even])

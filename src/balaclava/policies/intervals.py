@@ -1,4 +1,4 @@
-"""What was released of an arm, and the interval that it gives: one estimator a way of releasing."""
+"""Kernels that read released means and their intervals: one pair a kind of release."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 @kernel(borrows=True)
 def read_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-    """Of pools or epochs: the mean of all that was released."""
+    """Pools or epochs: the mean of all releases."""
     return state.rewards[arm], state.pooled[arm], state.draws[arm]
 
 
 @kernel(borrows=True)
 def read_tally(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
-    """Rewards without noise."""
+    """A tally of rewards without noise."""
     n = state.pulls[arm]
     return n, state.sums[arm] / max(n, 1), 0
 
 
 @kernel(borrows=True)
 def read_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
-    """Each reward has a draw of noise of its own."""
+    """A tally of reports: each has its own draw of noise."""
     n = state.pulls[arm]
     return n, state.sums[arm] / max(n, 1), n
 
@@ -36,7 +36,7 @@ def read_reports(params: Any, state: Tally, arm: int) -> tuple[int, float, float
 def limits_with_laplace(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
-    """Draws of Laplace noise of scale 1/epsilon."""
+    """Limits for draws of Laplace noise of scale 1/epsilon."""
     return mean_interval(mean, rewards, int(draws), laplace_scale(params.epsilon), failure)
 
 
@@ -44,7 +44,7 @@ def limits_with_laplace(
 def limits_without_noise(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
-    """Rewards as they are."""
+    """Limits for rewards without noise."""
     return mean_interval(mean, rewards, 0, 0.0, failure)
 
 
@@ -52,24 +52,24 @@ def limits_without_noise(
 def limits_within_radius(
     params: Any, rewards: int, mean: float, radius: float, failure: float
 ) -> tuple[float, float]:
-    """The policy's own radius; `require_radii` says for which failures it is proved."""
+    """Limits from the policy's own radius; see `require_radii`."""
     if rewards < 1:
         return -math.inf, math.inf
     return mean - radius, mean + radius
 
 
 def require_radii(policy: Policy, proved: bool, fails: float, failure: float) -> None:
-    """Refuse intervals that the policy's radii do not give; `fails` is the chance of an arm's."""
+    """Refuse intervals that the radii do not prove; `fails` is their failure probability."""
     if not proved:
         raise EstimateError(
             f"{policy.name} offers no estimates with these parameters: its radii are smaller than "
-            "what is proved; set radius_scale = 1, or see its docstring"
+            "proved; set radius_scale = 1, or see its docstring"
         )
     if fails > failure:
         raise EstimateError(
-            f"{policy.name} was made with radii of which those of an arm fail with probability "
-            f"{fails:.3g}, and this confidence allows {failure:.3g}; lower the confidence, or make "
-            "the policy with a lower failure_probability"
+            f"{policy.name} has radii that fail with probability {fails:.3g} an arm, but this "
+            f"confidence allows {failure:.3g}; lower the confidence, or make the policy with a "
+            "lower failure_probability"
         )
 
 

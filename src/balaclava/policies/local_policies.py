@@ -1,4 +1,4 @@
-"""What the policies with local privacy share: a reward is made private by its owner."""
+"""Base classes of local policies: each device makes its reward private."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from balaclava.privacy.mechanisms.truncation import truncated
 from balaclava.privacy.randomness import SystemRandomness
 
 REPORTED = (
-    "each reward is reported by its owner (policy.report, agent.tell_report); an agent that is "
+    "each reward is reported by its device (policy.report, agent.tell_report); an agent that is "
     "told raw rewards keeps the decisions private, but its operator sees the rewards"
 )
 
 
 @kernel(borrows=True)
 def unit_level(params: Any, state: Any, arm: int, phase: int) -> float:
-    """For rewards in [0, 1], whose reports need no level."""
+    """The level of rewards in [0, 1], whose reports need none."""
     return 1.0
 
 
 @kernel(borrows=True)
 def unit_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of a reward, or of a loss, in [0, 1]."""
+    """Report a reward or a loss in [0, 1] with Laplace noise."""
     return laplace_report(rng, reward, 1.0, params.epsilon)
 
 
 @kernel(borrows=True)
 def unit_bit_report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of a reward in [0, 1] who says 0 or 1 only."""
+    """Report a reward in [0, 1] as one randomized bit."""
     return bernoulli_report(rng, reward, params.epsilon)
 
 
@@ -64,19 +64,19 @@ RULES: dict[tuple[Callable[..., float], Callable[..., float] | None], str] = {
 
 
 class LocalPolicy(Policy):
-    """A policy that learns from reports, each made private before it leaves its owner.
+    """A policy that learns from reports, each made private on the participant's device.
 
     A subclass gives three kernels:
 
-    - `report_level(params, state, arm, phase) -> float`: how large a reward may be, for a decision;
-      public, and sent along with it;
+    - `report_level(params, state, arm, phase) -> float`: the truncation level of a decision's
+      reward; public, and sent with the decision;
     - `report_kernel(params, reward, level, rng) -> float`: the only function that sees a prepared
-      reward. It must keep its epsilon for every level above 0, since a server may send any;
-    - `learn_report(params, state, t, arm, report, phase, rng)`, which learns from what it returns.
+      reward. It must keep its epsilon at every level above 0, since a server may send any;
+    - `learn_report(params, state, t, arm, report, phase, rng)`: learns from a report.
 
-    The operator sends `agent.report_level(decision)` with the decision, the owner's device calls
-    `policy.report(reward, level)`, and the operator `agent.tell_report(decision, report)`. The
-    policy's `learn` does it all, so an agent may be told raw rewards where one party owns them.
+    The server sends `agent.report_level(decision)` with the decision, the device calls
+    `policy.report(reward, level)`, and the server calls `agent.tell_report(decision, report)`. The
+    policy's `learn` does all three, so an agent may be told raw rewards if one party owns them.
     """
 
     model: ClassVar[Model] = "local"
@@ -84,11 +84,22 @@ class LocalPolicy(Policy):
     report_level: ClassVar[Callable[..., float] | None] = staticmethod(unit_level)
 
     def report(self, reward: float, level: float | None = None) -> float:
-        """What the owner of a reward sends in its place; fresh noise that is fit for release.
+        """Report a reward from a device, with secure noise.
 
-        Needs nothing but the policy's parameters and the level that came with the decision
-        (which policies for rewards in a known range do without). Each reward is reported once: a
-        second report of the same reward costs epsilon again.
+        Warning:
+            Report each reward once: a second report of the same reward costs epsilon again.
+
+        Args:
+            reward: A finite number in `accepts`, or any finite number if the policy clips.
+            level: What `agent.report_level(decision)` returned; optional for rewards in a known
+                range.
+
+        Returns:
+            The report to send in place of the reward.
+
+        Raises:
+            RewardError: If the policy does not accept the reward.
+            ParameterError: If the level is missing, or is not above 0.
         """
         kernel = type(self).report_kernel
         if kernel is None:
@@ -96,8 +107,8 @@ class LocalPolicy(Policy):
         if level is None:
             if type(self).report_level is not unit_level:
                 raise ParameterError(
-                    f"{self.name}: level is missing; give agent.report_level(decision), which the "
-                    "operator sends with the decision"
+                    f"{self.name}: level is missing; give the level that the server sent with the "
+                    "decision, agent.report_level(decision)"
                 )
             level = 1.0
         params = self.constants()
@@ -105,11 +116,15 @@ class LocalPolicy(Policy):
         return float(kernel(params, prepared, checked_level(level), SystemRandomness()))
 
     def report_rule(self) -> dict[str, Any]:
-        """What a device that runs no Python needs for reports of the same law; public, JSON-able.
+        """Describe the report's distribution for devices without Python.
 
-        `kind` is "bit" (randomized response), "laplace", or "truncated-laplace", which needs the
-        level of each decision on top. `range` and `outside` say which rewards there are, and
-        what becomes of others; `grid_bits` how fine the grid of reports is.
+        Returns:
+            Public, JSON-able values. `kind` is "bit" (randomized response), "laplace", or
+            "truncated-laplace", which also needs the level of each decision. `range` and `outside`
+            give the accepted rewards and the treatment of others; `grid_bits` the grid of reports.
+
+        Raises:
+            ParameterError: If the report is of no such kind.
 
         Example:
             >>> import balaclava as bl
@@ -120,8 +135,8 @@ class LocalPolicy(Policy):
         kind = RULES.get((self.prepare(), type(self).report_kernel))
         if kind is None:
             raise ParameterError(
-                f"{self.name} reports by a rule of its own, which no device but one that runs "
-                "Python knows; use policy.report there"
+                f"{self.name} has its own kind of report, which devices without Python do not "
+                "know; call policy.report in Python"
             )
         return {
             "kind": kind,
@@ -139,6 +154,6 @@ class LocalBoundedPolicy(LocalPolicy, PrivateBoundedPolicy):
 
 
 class LocalRealPolicy(LocalPolicy, PrivateRealPolicy):
-    """A local policy for rewards of any size, which owners truncate at a level they are told."""
+    """A local policy for rewards of any size, which devices truncate at a given level."""
 
     assumptions: ClassVar[tuple[str, ...]] = (*PrivateRealPolicy.assumptions, REPORTED)

@@ -1,4 +1,4 @@
-"""What the policies that learn from losses share."""
+"""Base classes and parameters of policies that learn from losses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LearningRate = Annotated[float, Range(0, meaning="learning rate")]
 LearningRateScale = Annotated[
     float, Range(0, meaning="multiplies the learning rate; never touches privacy", open_low=True)
 ]
-# `lost_reward` of those that learn a batch's mean loss: one that counted as 0 would be the best.
+# `lost_reward` of policies that learn a mean loss: a lost one must not count as 0, the best.
 LOST_LOSS = (
-    "counts nowhere: its batch settles without it when the decision is given up, and teaches the "
-    "mean of the losses that came, if at least half did; otherwise nothing"
+    "does not count: its batch settles when the decision is given up, and the policy learns the "
+    "mean of the losses that came, if at least half did"
 )
-Outstanding = Annotated[int, Range(1, 10**7, "decisions that may wait for their losses at once")]
-# Squares of what is larger would not be numbers any more.
-LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses it is told")]
+Outstanding = Annotated[int, Range(1, 10**7, "open decisions whose losses can still come")]
+# Squares of a larger scale, times any number of rounds, would overflow.
+LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses")]
 
 # In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
 NOISE_REACH = math.sqrt(10.0)
@@ -32,10 +32,10 @@ EVEN_SHARE = 4.0
 
 
 class LossPolicy(Policy):
-    """A policy that learns from losses of any size, negative ones too, and hides none of them.
+    """A policy without privacy that learns from losses of any size, negative ones too.
 
-    Its rates are right for losses in [0, 1] to which noise of scale `loss_noise` was added, which
-    is what the conversion into a private policy feeds it.
+    Its rates are made for losses in [0, 1] plus noise of scale `loss_noise`: the input that the
+    conversion into a private policy gives it.
     """
 
     rewards: ClassVar[RewardKind] = "loss"
@@ -60,21 +60,21 @@ class PrivateLossPolicy(Policy):
 
 @kernel(borrows=True)
 def loss_onto_unit_grid(params: Any, loss: float) -> float:
-    """Clipped to [0, 1], whatever comes in, and rounded onto a grid on which sums are exact."""
+    """Clip to [0, 1], and round onto a grid on which sums are exact."""
     return to_unit_grid(min(max(loss, 0.0), 1.0))
 
 
 def rivals_are_arms(environment: Any) -> bool:
-    """Whether regret is against the best arm for losses in [0, 1]: what the theorems bound."""
+    """Whether regret is against the best arm, for losses in [0, 1], as in the theorems."""
     return gives_unit_losses(environment) and environment.experts is None
 
 
 def gives_unit_losses(environment: Any) -> bool:
-    """Whether losses are in [0, 1], by whatever law or adversary."""
+    """Whether the environment gives losses in [0, 1], of any law or adversary."""
     low, high = environment.reward_range
     return bool(environment.feedback == "loss" and low >= 0.0 and high <= 1.0)
 
 
 def second_moment(loss_noise: float) -> float:
-    """The most that the square of a loss in [0, 1] with Laplace noise can be on average."""
+    """Bound on the mean square of a loss in [0, 1] with Laplace noise."""
     return 1.0 + 2.0 * loss_noise**2

@@ -1,4 +1,4 @@
-"""What the policies on pools and epochs share: even draws, propensities, and what was released."""
+"""Base classes of policies with even draws, and of those on pools and epochs."""
 
 from __future__ import annotations
 
@@ -14,41 +14,40 @@ Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn ev
 
 
 class HoldoutPolicy(Policy):
-    """A policy of which some decisions are held out.
+    """A policy that holds out some decisions.
 
-    With chance `holdout` the arm of a decision is drawn evenly and its reward is never learned
-    from: a sample of all arms that no adaptive choice has touched. That depends on no data.
+    With chance `holdout` the arm of a decision is drawn evenly, and the policy never learns from
+    its reward: a sample of all arms without adaptive choices. The draw does not depend on data.
     """
 
     holdout: Holdout = 0.0
 
     def with_holdout(self, chance: float | None) -> float | None:
-        """The chance of an arm that has this one by the rule alone; None where that is unknown."""
+        """The chance of an arm, given its chance by the rule alone; None if that is unknown."""
         if chance is None:
             return None
         return self.holdout / self.arms + (1.0 - self.holdout) * chance
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """None with a holdout: no theorem counts what it costs."""
+        """None with a holdout: no theorem counts its cost."""
         return None if self.holdout > 0.0 else super().regret_bound(environment, horizon)
 
 
 class PooledPolicy(HoldoutPolicy):
     """A policy that releases an arm's rewards in batches.
 
-    With chance `explore` the arm of a decision that is not held out is drawn evenly, and learned
-    from as usual: every arm keeps a share. That depends on no data.
-
-    `lost_reward` says what one that never comes does. A batch that brought none is asked again.
+    With chance `explore` the arm of a decision that is not held out is drawn evenly, and the policy
+    learns from it: every arm keeps a share. The draw does not depend on data. A batch without any
+    reward is asked again.
     """
 
     lost_reward: ClassVar[str] = (
-        "counts nowhere: its batch or epoch settles without it when the decision is given up, and "
-        "weighs as many rewards as came"
+        "does not count: its batch or epoch settles when the decision is given up, weighted by the "
+        "rewards that came"
     )
 
-    pools: ClassVar[str] = ""  # where the state keeps its pools; "" if it is nothing else
-    estimates: ClassVar[str] = "pooled"  # which of the pools' means stands for all releases
+    pools: ClassVar[str] = ""  # path of the pools in the state; "" if they are the state
+    estimates: ClassVar[str] = "pooled"  # the field of the pools with the mean of all releases
 
     explore: Explore = 0.0
 
@@ -59,25 +58,25 @@ class PooledPolicy(HoldoutPolicy):
         return state
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance that the arm had, given what was public before the last decision."""
+        """The chance of the arm, given the values public before the last decision."""
         return float(self.pools_of(state).last_chance)
 
     @property
     def draws_evenly(self) -> bool:
-        """Whether some decisions are drawn evenly, which no theorem counts the cost of."""
+        """Whether some decisions are drawn evenly."""
         return self.explore > 0.0 or self.holdout > 0.0
 
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """None with even draws: no theorem counts what they cost."""
+        """None with even draws: no theorem counts their cost."""
         return None if self.draws_evenly else super().regret_bound(environment, horizon)
 
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
-        """Raw sums of rewards in [0, 1] are neither below 0 nor above the number of decisions."""
+        """Sums of rewards in [0, 1] must be at least 0 and at most the number of decisions."""
         if self.rewards == "bounded":
             yield from range_faults(0.0, decisions, sums=self.pools_of(state).sums)
 
     def released(self, state: Any) -> Sequence[ArmRelease]:
-        """All that was released of each arm's rewards."""
+        """The releases of each arm."""
         pools = self.pools_of(state)
         means = getattr(pools, self.estimates)
         return [

@@ -1,4 +1,4 @@
-"""`bl.privatise`: a private policy from one that is not."""
+"""`bl.privatise`: make a private policy from one without privacy."""
 
 from __future__ import annotations
 
@@ -21,17 +21,28 @@ def privatise(
     outside: Outside = "refuse",
     holdout: float = 0.0,
 ) -> Privatised | PrivatisedExperts:
-    """A private policy from one that is not: the conversion of Asi, Raman and Talwar (2025).
+    """Make a policy private by the conversion of Asi, Raman and Talwar (2025).
 
-    `base` is any policy that learns from losses of any size, your own included. It chooses an arm
-    for each batch of `batch` rounds, by default ceil(1/epsilon), and is told the batch's mean loss
-    with Laplace noise. All decisions together are then epsilon-private. `Privatised` has the rest.
+    The base chooses an arm for each batch of rounds and learns the batch's mean loss with Laplace
+    noise. All decisions together are then epsilon-private; see `Privatised`.
 
-    With `experts`, N of them, the base is made anew with N arms, its other parameters as they are,
-    and chooses an expert for each batch; arms are drawn from that expert's advice (Algorithm 5,
-    `PrivatisedExperts`). Losses are protected, advice is public.
+    With `experts` the base has an arm for each expert and chooses one for each batch; its advice
+    then draws the arms (Algorithm 5, `PrivatisedExperts`). Losses are protected, advice is public.
 
-    With chance `holdout` an arm is drawn evenly and its loss is never learned from.
+    Args:
+        base: Any policy that learns from losses of any size.
+        epsilon: Privacy loss.
+        batch: Rounds in a batch; ceil(1/epsilon) by default.
+        horizon: Number of rounds that will be played, if it is known.
+        experts: Number of experts; None without advice.
+        outside: "refuse" or "clip": what happens to a loss outside [0, 1].
+        holdout: Share of decisions drawn evenly and never learned from.
+
+    Returns:
+        The private policy.
+
+    Raises:
+        ParameterError: If the base is not a policy, or does not learn from such losses.
 
     Example:
         >>> import balaclava as bl

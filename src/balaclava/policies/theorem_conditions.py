@@ -1,4 +1,4 @@
-"""What the policies of Tao, Wu, Zhao, Wang (2022) share: a known moment, and what it gives."""
+"""Conditions of the theorems: known moments, and laws of the rewards."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ TailOrder = Annotated[
     float, Range(1, 2, "order 1 + v of the known moment, E|X|^(1+v)", open_low=True)
 ]
 
-_SMALLEST, _LARGEST = 1e-200, 1e200  # levels whose grids and noise 64-bit floats hold
+# Truncation levels between these leave room for their grids and noise in 64-bit floats.
+SMALLEST_LEVEL, LARGEST_LEVEL = 1e-200, 1e200
 
 
 def require_levels(policy: Any, *levels: float) -> None:
     """Refuse parameters whose truncation levels leave the range of 64-bit floats."""
-    if not all(_SMALLEST < level < _LARGEST for level in levels):
+    if not all(SMALLEST_LEVEL < level < LARGEST_LEVEL for level in levels):
         raise policy.refuse(
             "moment_bound",
             "with this moment_order gives truncation levels that 64-bit floats cannot hold; "
@@ -28,11 +29,11 @@ def require_levels(policy: Any, *levels: float) -> None:
 
 
 def draws_its_means(policy: Any, environment: Any) -> bool:
-    """Whether each arm gives independent draws of the mean that its regret is counted by.
+    """Whether each arm gives independent draws whose mean defines the regret.
 
-    Outliers may be among them up to the `contamination` that the policy was told, if any.
+    Outliers are allowed up to the policy's `contamination`.
     """
-    outliers = environment.share_of_outliers * (1.0 - 1e-9)  # which rounding may have raised
+    outliers = environment.share_of_outliers * (1.0 - 1e-9)  # less what rounding may have added
     return bool(environment.independent and outliers <= (policy.contamination or 0.0))
 
 
@@ -49,10 +50,7 @@ def unit_gaps(policy: Any, environment: Any) -> tuple[np.ndarray, float] | None:
 
 
 def moments_hold(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
-    """Whether arms have laws whose moments, raw or central, are at most `moment_bound`.
-
-    And whether there are no more outliers than the policy was told.
-    """
+    """Whether the arms keep the policy's `moment_bound`, `mean_range` and `contamination`."""
     if not draws_its_means(policy, environment):
         return False
     central = policy.central_moments
@@ -67,7 +65,7 @@ def moments_hold(policy: Any, environment: Any, rounding: float = 1e-12) -> bool
 
 
 def raw_bound(policy: Any) -> float:
-    """u: `moment_bound`, or what follows from it and `mean_range` if it is about |X - mean|."""
+    """u: `moment_bound`, or the raw moment that follows from it and `mean_range`."""
     if policy.mean_range is None:
         return float(policy.moment_bound)
     return raw_moment_bound(

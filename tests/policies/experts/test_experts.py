@@ -92,7 +92,7 @@ def test_bounds_are_for_the_planned_horizon() -> None:
 
 
 BAD_ADVICE: list[tuple[Any, str]] = [
-    (None, "no advice was given"),
+    (None, "the advice is missing"),
     ("advice", "a str is not advice"),
     ([1.0, 0.0, 0.0], "a list of shape (3,) is not advice"),
     (np.full((2, N, K), 1 / K), "not advice"),
