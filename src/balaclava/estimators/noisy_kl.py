@@ -95,10 +95,11 @@ def noisy_kl(n: float, x: float, q: float, epsilon: float, draws: float) -> floa
 
 @kernel(borrows=True)
 def noisy_surprisal(n: float, x: float, q: float, epsilon: float, draws: float) -> float:
-    """-log of twice the probability that `noisy_kl` bounds, within 0.2; 0 at x = q.
+    """-log of twice the probability that `noisy_kl` bounds, within 0.2.
 
-    Mills' ratio is approximated by a multiple of 4 / (3 lambda + sqrt(lambda^2 + 8)) (Sampford
-    1953) that is exact at 0. There must be at least one draw of noise.
+    It is 0 at x = q, and otherwise above the rate. Mills' ratio is approximated by a multiple of
+    4 / (3 lambda + sqrt(lambda^2 + 8)) (Sampford 1953) that is exact at 0. There must be at least
+    one draw of noise.
 
     >>> round(noisy_surprisal(300, 0.5, 0.7, 0.1, 1), 3)
     5.6

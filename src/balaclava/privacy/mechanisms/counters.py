@@ -50,7 +50,7 @@ from balaclava._core.states import range_faults
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.mechanisms.truncation import exact_step, towards_0
 
-# Levels of a tree without a horizon: int64 counts fewer than 2^63 items. Costs memory only.
+# Levels of a tree without a horizon: it holds 2^62 - 1 items. More levels cost memory only.
 _UNLIMITED_LEVELS = 62
 
 
