@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,3 +145,38 @@ def test_early_commitment_says_nothing_outside_its_conditions() -> None:
     assert bl.bounds.early_commitment(switch=20, **{**common, "horizon": 519}) == 0.0
     with pytest.raises(ParameterError, match="share = 0"):
         bl.bounds.early_commitment(switch=20, **{**common, "share": 0.0})
+
+
+def test_lower_bounds_by_hand() -> None:
+    pair = bl.bounds.heavy_tailed_pair(0.05, moment_order=1.5, horizon=10**18, epsilon=0.5)
+    t = math.log(1e18) / (100 * 0.5 * 25) * 0.05**-3
+    assert pair == pytest.approx(0.05 * t / 2)
+    arms = bl.bounds.heavy_tailed_arms(
+        [0.16, 0.09, 0.09], moment_order=2.0, horizon=10**18, epsilon=1.0
+    )
+    assert arms == pytest.approx(0.07 * math.log(1e18) / 400 * 0.07**-2)
+    # Too short a horizon: nothing is said.
+    assert bl.bounds.heavy_tailed_pair(0.05, moment_order=2.0, horizon=10**9, epsilon=0.5) == 0.0
+    assert bl.bounds.local_pair(0.05, moment_order=2.0, horizon=10**8, epsilon=0.5) == 0.0
+    for bound in (bl.bounds.heavy_tailed_minimax, bl.bounds.local_minimax):
+        assert bound(arms=1, moment_order=1.5, horizon=100, epsilon=1.0) == 0.0
+        assert bound(arms=5, moment_order=1.5, horizon=1, epsilon=0.1) <= 0.2
+    with pytest.raises(ParameterError, match="epsilon = 2"):
+        bl.bounds.heavy_tailed_minimax(arms=5, moment_order=1.5, horizon=100, epsilon=2)
+    with pytest.raises(ParameterError, match="1/12"):
+        bl.bounds.heavy_tailed_arms([0.16, 0.01], moment_order=1.5, horizon=100, epsilon=1)
+
+
+@pytest.mark.parametrize("v", [0.5, 1.0])
+def test_orders_of_the_lower_bounds(v: float) -> None:
+    def slope(name: str, **change: tuple[float, float]) -> float:
+        ((key, (small, large)),) = change.items()
+        usual: dict[str, Any] = {"arms": 9, "moment_order": 1 + v, "horizon": 10**9, "epsilon": 0.1}
+        ends = [getattr(bl.bounds, name)(**{**usual, key: x}) for x in (small, large)]
+        return math.log(ends[1] / ends[0]) / math.log(large / small)
+
+    assert slope("heavy_tailed_minimax", horizon=(10**9, 10**12)) == pytest.approx(1 / (1 + v))
+    assert slope("heavy_tailed_minimax", epsilon=(0.01, 0.1)) == pytest.approx(-v / (1 + v))
+    rate = (2 + v) / (2 * (1 + v))
+    assert slope("local_minimax", horizon=(10**9, 10**12)) == pytest.approx(rate)
+    assert slope("local_minimax", epsilon=(1e-3, 1e-2)) == pytest.approx(-v / (1 + v), rel=1e-2)

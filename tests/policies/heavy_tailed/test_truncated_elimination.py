@@ -1,9 +1,8 @@
-"""dpr-ucb, dpr-se, ldpr-se (Tao, Wu, Zhao, Wang 2022): constants, rules, reports and bounds."""
+"""dpr-se and ldpr-se (Tao, Wu, Zhao, Wang 2022), with dpr-ucb: constants, rules and bounds."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,11 @@ import pytest
 
 import balaclava as bl
 from balaclava.auditing.tape import Recorder
-from balaclava.environments.hard_instances import hard_arms, hard_local_arms, hard_pair
-from balaclava.errors import MomentWarning, ParameterError
+from balaclava.environments.hard_instances import hard_pair
+from balaclava.errors import ParameterError
 from balaclava.policies.heavy_tailed import dpr_se, ldpr_se
 from balaclava.policies.theorem_conditions import moments_hold
 from balaclava.privacy.mechanisms.truncation import exact_step, truncated, truncated_onto
-from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.testing.conformance import played
 from balaclava.theory.truncation_radius import central_moment_bound, raw_moment_bound
 
@@ -371,106 +369,6 @@ def test_pulls_are_below_the_closed_forms(v: float) -> None:
         assert closed / 2000 < total <= closed
 
 
-# Lower bounds and hard instances
-
-
-@pytest.mark.parametrize("v", [0.4, 1.0])
-def test_hard_pair(v: float) -> None:
-    gap = 0.1
-    here, there = hard_pair(gap, 1 + v, others=3, lifted=2)
-    assert here.means == pytest.approx([2.5 * gap] + [1.5 * gap] * 3)
-    assert there.means == pytest.approx([2.5 * gap, 1.5 * gap, 3.5 * gap, 1.5 * gap])
-    assert here.moments(1 + v) == pytest.approx([0.5, 0.3, 0.3, 0.3])
-    assert there.moments(1 + v)[2] == pytest.approx(0.7)
-
-
-@pytest.mark.parametrize("v", [0.4, 1.0])
-def test_hard_arms(v: float) -> None:
-    means = [0.16, 0.1, 0.12]
-    here, there = hard_arms(means, 1 + v, lifted=1)
-    assert here.means == pytest.approx(means)
-    assert here.moments(1 + v) == pytest.approx([0.5] * 3)
-    assert there.means == pytest.approx([0.16, 0.22, 0.12])
-    assert there.moments(1 + v) == pytest.approx([0.5, 1.0, 0.5])
-    assert there.moments(1 + v, central=True)[1] < 4
-    here, there = hard_local_arms([0.3, 0.24, 0.2], 1 + v, lifted=2)
-    assert there.means == pytest.approx([0.3, 0.24, 0.4])
-    assert there.moments(1 + v)[2] == pytest.approx(0.5 + 0.1 / 0.2)
-
-
-@pytest.mark.statistical
-def test_draws_of_three_points() -> None:
-    """Frequencies within 5 standard errors of a fixed seed."""
-    _, there = hard_arms([0.16, 0.1], 2.0, lifted=1)
-    rng = np.random.default_rng(5)
-    drawn = np.array([there.draw(there.constants(), 1, 1, rng) for _ in range(50_000)])
-    for value, chance in (
-        (there.values[1], there.probabilities[1]),
-        (there.other_values[1], there.other_probabilities[1]),
-    ):
-        error = math.sqrt(chance / drawn.size)
-        assert np.mean(drawn == value) == pytest.approx(chance, abs=5 * error)
-
-
-def test_hard_instances_refuse() -> None:
-    for gap in (0.0, 0.21, -0.1):
-        with pytest.raises(ParameterError, match="gap"):
-            hard_pair(gap, 1.5)
-    with pytest.raises(ParameterError, match="lifted"):
-        hard_pair(0.1, 1.5, others=2, lifted=3)
-    with pytest.raises(ParameterError, match="best arm"):
-        hard_arms([0.16, 0.1], 1.5, lifted=0)
-    with pytest.raises(ParameterError, match="1/12"):
-        hard_arms([0.16, 0.01], 1.5, lifted=1)
-    with pytest.raises(ParameterError, match="1/5 to 1/2"):
-        hard_local_arms([0.3, 0.29], 1.5, lifted=1)
-    with pytest.raises(ParameterError, match="too rare"):
-        hard_pair(0.01, 1.001)
-    with pytest.raises(ParameterError, match="more than 1"):
-        bl.environment(
-            "three-point",
-            values=[1.0],
-            probabilities=[0.7],
-            other_values=[2.0],
-            other_probabilities=[0.4],
-        )
-
-
-def test_lower_bounds_by_hand() -> None:
-    pair = bl.bounds.heavy_tailed_pair(0.05, moment_order=1.5, horizon=10**18, epsilon=0.5)
-    t = math.log(1e18) / (100 * 0.5 * 25) * 0.05**-3
-    assert pair == pytest.approx(0.05 * t / 2)
-    arms = bl.bounds.heavy_tailed_arms(
-        [0.16, 0.09, 0.09], moment_order=2.0, horizon=10**18, epsilon=1.0
-    )
-    assert arms == pytest.approx(0.07 * math.log(1e18) / 400 * 0.07**-2)
-    # Too short a horizon: nothing is said.
-    assert bl.bounds.heavy_tailed_pair(0.05, moment_order=2.0, horizon=10**9, epsilon=0.5) == 0.0
-    assert bl.bounds.local_pair(0.05, moment_order=2.0, horizon=10**8, epsilon=0.5) == 0.0
-    for bound in (bl.bounds.heavy_tailed_minimax, bl.bounds.local_minimax):
-        assert bound(arms=1, moment_order=1.5, horizon=100, epsilon=1.0) == 0.0
-        assert bound(arms=5, moment_order=1.5, horizon=1, epsilon=0.1) <= 0.2
-    with pytest.raises(ParameterError, match="epsilon = 2"):
-        bl.bounds.heavy_tailed_minimax(arms=5, moment_order=1.5, horizon=100, epsilon=2)
-    with pytest.raises(ParameterError, match="1/12"):
-        bl.bounds.heavy_tailed_arms([0.16, 0.01], moment_order=1.5, horizon=100, epsilon=1)
-
-
-@pytest.mark.parametrize("v", [0.5, 1.0])
-def test_orders_of_the_lower_bounds(v: float) -> None:
-    def slope(name: str, **change: tuple[float, float]) -> float:
-        ((key, (small, large)),) = change.items()
-        usual: dict[str, Any] = {"arms": 9, "moment_order": 1 + v, "horizon": 10**9, "epsilon": 0.1}
-        ends = [getattr(bl.bounds, name)(**{**usual, key: x}) for x in (small, large)]
-        return math.log(ends[1] / ends[0]) / math.log(large / small)
-
-    assert slope("heavy_tailed_minimax", horizon=(10**9, 10**12)) == pytest.approx(1 / (1 + v))
-    assert slope("heavy_tailed_minimax", epsilon=(0.01, 0.1)) == pytest.approx(-v / (1 + v))
-    rate = (2 + v) / (2 * (1 + v))
-    assert slope("local_minimax", horizon=(10**9, 10**12)) == pytest.approx(rate)
-    assert slope("local_minimax", epsilon=(1e-3, 1e-2)) == pytest.approx(-v / (1 + v), rel=1e-2)
-
-
 def test_upper_bounds_are_above_lower_bounds() -> None:
     here, _ = hard_pair(0.1, 2.0)
     T, common = 10**17, {"moment_order": 2.0, "epsilon": 1.0, "horizon": 10**17}
@@ -481,57 +379,7 @@ def test_upper_bounds_are_above_lower_bounds() -> None:
     assert local > central
 
 
-# Warnings and plots
-
-
-def test_a_moment_bound_that_does_not_hold() -> None:
-    world = bl.environment("gaussian", means=[2.0, 0.1])
-    policy = make("dpr-se", arms=2, horizon=50, moment_order=2.0, moment_bound=4.5)
-    with pytest.warns(MomentWarning, match=r"moment_bound = 4\.5, but .*E\|X\|\^2 of 5;"):
-        bl.simulate(policy, world, horizon=50, repetitions=1, seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fine = make("dpr-se", arms=2, horizon=50, moment_order=2.0, moment_bound=5.0)
-        bl.simulate(fine, world, horizon=50, repetitions=1, seed=1)
-
-
-def test_the_warning_does_not_show_rewards() -> None:
-    world = bl.environment("empirical", samples=[[7.0, 7.0], [1.0, 2.0]])
-    policy = make("dpr-se", arms=2, horizon=50, moment_order=2.0, moment_bound=3.0)
-    with pytest.warns(MomentWarning, match="withheld") as caught:
-        warn_of_moments("label", policy, world)
-    assert "49" not in str(caught[0].message)
-
-
-def test_means_and_outliers_that_the_policy_was_not_told_of() -> None:
-    world = bl.environment("gaussian", means=[0.0, -102.0])
-    common = {"arms": 2, "epsilon": 1.0, "horizon": 50, "moment_order": 2, "moment_bound": 1.0}
-    for name in ("prae-central", "dpr-batch-ucb"):
-        with pytest.warns(MomentWarning, match=r"mean_range = 10, but .* of 102; .*mean_range"):
-            warn_of_moments("label", bl.policy(name, mean_range=10, **common), world)
-    dirty = bl.environment(
-        "contaminated", inner=world, fraction=0.2, outliers={"kind": "point", "value": 5.0}
-    )
-    told = {**common, "mean_range": 200}
-    with pytest.warns(MomentWarning, match=r"contamination = 0\.1, but .* outliers of 0\.2;"):
-        warn_of_moments("label", bl.policy("prae-central", contamination=0.1, **told), dirty)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_of_moments("label", bl.policy("prae-central", contamination=0.2, **told), dirty)
-        warn_of_moments("label", bl.policy("dpr-batch-ucb", **told), world)
-
-
-def test_central_moments_where_a_policy_is_about_them() -> None:
-    world = points(3.0, 2.0)  # no spread at all: central moments are 0
-    common = {"arms": 2, "horizon": 50, "moment_order": 1.5, "moment_bound": 1.0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        central = bl.policy("robust-ucb", estimator="median-of-means", **common)
-        warn_of_moments("label", central, world)
-        warn_of_moments("label", bl.policy("ucb1", arms=2), world)
-    raw = bl.policy("robust-ucb", estimator="truncated-mean", **common)
-    with pytest.warns(MomentWarning, match=r"E\|X\|\^1\.5 of 5\.19615"):
-        warn_of_moments("label", raw, world)
+# Plots and moments
 
 
 def test_theory_lines() -> None:

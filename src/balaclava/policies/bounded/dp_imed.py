@@ -150,7 +150,7 @@ class DPIMED(GrowingBatchPolicy):
     (`estimators.noisy_surprisal`). An arm is in doubt while Q_a is small. Re-checking it costs more
     as its pulls and the number of arms grow. Locking onto a wrong arm costs the rest of the run, so
     long runs re-check arms in doubt earlier. Short runs could not pay for that. A batch is long
-    enough for R_a + log n_a to pass log t + 0.5 if x_a does not change, and multiplies the arm's
+    enough for R_a + log n_a to pass log t + 0.5 if x_a does not change. It multiplies the arm's
     pulls by 1.25 to 2.
 
     Q_a approximates a tail probability by a saddle point, to within 0.2 nats. The rule around it

@@ -125,8 +125,8 @@ class SuccessiveElimination(BoundedPolicy):
 
         max mean - mean_a > 2 sqrt(log(4 K n^2 / beta) / (2n)) radius_scale.
 
-    If rewards are late or lost, arms are compared after as many rewards as there are active arms,
-    each with the radius of its own number of rewards. The radius is Hoeffding's for rewards in
+    If rewards are late or lost, arms are compared after as many rewards as there are active arms.
+    Each has the radius of its own number of rewards. The radius is Hoeffding's for rewards in
     [0, 1] and holds over all arms and rounds: with probability 1 - beta the best arm is never
     removed. The last arm is played from then on.
 

@@ -387,7 +387,8 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     An arm's batches have stages 0, 1, 2, ... All batches of a stage have the same size, twice that
     of the stage before, and the same levels [low, high] for every arm. Rewards beyond the levels
     are clipped to them. A batch releases the sum of its clipped rewards, and a histogram of its
-    rewards less the arm's latest mean, on the grid of signed powers of two from 2^-64 to 2^64. The
+    rewards less the arm's latest mean. The histogram's grid is the signed powers of two from 2^-64
+    to 2^64. The
     levels of a stage are fixed when its first batch opens: the widest that any arm in question
     needs. By its released histogram an arm needs the lowest levels that cut off at most
     0.3 * 0.95^stage of the mean beyond the centre. While levels shrink to less than half their

@@ -302,8 +302,8 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
 
         weighted mean of the arm's released means + R_m.
 
-    B_m, R_m and the weights are fixed in advance so that R_m is the smallest radius that a joint
-    Chernoff bound on rewards, truncation, outliers and noise proves (see `schedule`). With one
+    B_m, R_m and the weights are fixed in advance. R_m is the smallest radius that a joint Chernoff
+    bound on rewards, truncation, outliers and noise proves (see `schedule`). With one
     batch and no outliers it is, for p <= 2,
 
         R = min over B and x of (B/n) (n u B^-p max(1, (e^x - 1 - x)/x)
