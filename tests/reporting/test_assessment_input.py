@@ -21,15 +21,15 @@ POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
 def test_the_template_asks_every_question(tmp_path: Path) -> None:
     path = tmp_path / "assessment.toml"
     path.write_text(assessment_template(), encoding="utf-8")
-    given = read_assessment(path)
+    assessment = read_assessment(path)
     asked = {key for level in nist_levels(POLICY, 1, None) for key in level.questions}
-    assert set(given.answers) == asked
-    assert given.policy.name == "dp-imed"
-    assert re.fullmatch("[0-9a-f]{64}", given.digest)
+    assert set(assessment.answers) == asked
+    assert assessment.policy.name == "dp-imed"
+    assert re.fullmatch("[0-9a-f]{64}", assessment.digest)
     path.write_text(
         assessment_template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8"
     )
-    assert read_assessment(path).digest != given.digest
+    assert read_assessment(path).digest != assessment.digest
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ FINE = AuditSummary(
 
 
 def test_what_the_board_reads() -> None:
-    given = dataclasses.replace(
+    assessment = dataclasses.replace(
         GIVEN, rewards_per_person=3, answers={"consent": "by <letter>"}, owner="The clinic"
     )
-    page = assessment_page(given, audit=FINE)
+    page = assessment_page(assessment, audit=FINE)
     assert page.count('class="level"') == 8
     assert "Pages &amp; &lt;prices&gt;" in page
     assert "<prices>" not in page

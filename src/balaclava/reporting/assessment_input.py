@@ -88,7 +88,7 @@ def assessment_template(
     rewards_per_person: int | None = None,
     horizon: int | None = None,
 ) -> str:
-    """A file to fill in, with the values given here. Every key of [answers] is a question.
+    """A file to fill in, with these values. Every key of [answers] is a question.
 
     >>> text = assessment_template(policy={"name": "dp-imed", "arms": ["a", "b"], "epsilon": 2.0},
     ...                            horizon=90)
@@ -187,6 +187,6 @@ def _text(name: str, value: Any) -> str:
     return value.strip()
 
 
-def audit_policy(given: AssessmentInput, trials: int | None = None) -> AuditSummary | None:
+def audit_policy(assessment: AssessmentInput, trials: int | None = None) -> AuditSummary | None:
     """The quick audit of the policy; None if it is not private."""
-    return run_audits({"policy": given.policy}, trials=trials or QUICK_TRIALS).get("policy")
+    return run_audits({"policy": assessment.policy}, trials=trials or QUICK_TRIALS).get("policy")

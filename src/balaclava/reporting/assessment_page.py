@@ -40,13 +40,16 @@ GLOSSARY = {
 
 
 def assessment_page(
-    given: AssessmentInput, *, results: Results | None = None, audit: AuditSummary | None = None
+    assessment: AssessmentInput,
+    *,
+    results: Results | None = None,
+    audit: AuditSummary | None = None,
 ) -> str:
     """Render the page for a review board as one HTML document that loads nothing.
 
     Args:
-        given: the owner's statements, and the policy.
-        results: the answer of `given.simulate()`; if None, the page says "Not simulated".
+        assessment: the owner's statements, and the policy.
+        results: the answer of `assessment.simulate()`; if None, the page says "Not simulated".
         audit: the audit of the policy; if None, the page says "Not audited".
 
     Returns:
@@ -61,40 +64,45 @@ def assessment_page(
         >>> page.count('class="level"')
         8
     """
-    sentence, good = conclusion(given, results, audit)
-    stated = given.person_guarantee or given.reward_guarantee
+    sentence, good = conclusion(assessment, results, audit)
+    stated = assessment.person_guarantee or assessment.reward_guarantee
     return render_template(
         REPORTING,
         "assessment.html",
-        title=given.title or "Assessment of a private bandit",
-        given=given,
+        title=assessment.title or "Assessment of a private bandit",
+        assessment=assessment,
         conclusion=sentence,
         good=good,
-        facts=_facts(given),
+        facts=_facts(assessment),
         explanation=stated.explain(),
         at_most_twice=AT_MOST_TWICE,
         epsilon=rounded_up(stated.epsilon),
-        levels=nist_levels(given.policy, given.rewards_per_person, audit, given.reward_guarantee),
+        levels=nist_levels(
+            assessment.policy, assessment.rewards_per_person, audit, assessment.reward_guarantee
+        ),
         results=results,
         log_notice=LOG_NOTICE,
         glossary=GLOSSARY,
         curve_quantiles=CURVE_QUANTILES,
         version=balaclava.__version__,
-        **({} if results is None else _regret(given, results)),
+        **({} if results is None else _regret(assessment, results)),
     )
 
 
 def conclusion(
-    given: AssessmentInput, results: Results | None, audit: AuditSummary | None
+    assessment: AssessmentInput, results: Results | None, audit: AuditSummary | None
 ) -> tuple[str, bool]:
     """The conclusion in one sentence, and whether it is favourable."""
-    stated, name = given.person_guarantee or given.reward_guarantee, given.policy.name
+    stated, name = (
+        assessment.person_guarantee or assessment.reward_guarantee,
+        assessment.policy.name,
+    )
     if not stated.private:
         return f"{name} guarantees a person nothing here: do not run it on personal data.", False
     if audit is not None and audit.verdict in _FAILED_VERDICTS:
         return f"The audit of {name} did not pass ({audit.verdict}): do not run it.", False
     checked = "not audited" if audit is None else "an audit found nothing against it"
-    unit = "reward" if given.person_guarantee is None else "person"
+    unit = "reward" if assessment.person_guarantee is None else "person"
     words = f"{name} gives each {unit} {stated}; {checked}"
     if results is None:
         return f"{words}; its regret was not simulated.", audit is not None
@@ -109,20 +117,20 @@ def _share_of_random(results: Results, label: str) -> float:
     return float(results.final_regret(label).mean()) / unit if unit > 0 else float("inf")
 
 
-def _facts(given: AssessmentInput) -> dict[str, str]:
-    person, count = given.person_guarantee, given.rewards_per_person
+def _facts(assessment: AssessmentInput) -> dict[str, str]:
+    person, count = assessment.person_guarantee, assessment.rewards_per_person
     return {
-        "Owner": given.owner,
-        "Purpose": given.purpose,
-        "Population": given.population,
-        "Date": given.date,
+        "Owner": assessment.owner,
+        "Purpose": assessment.purpose,
+        "Population": assessment.population,
+        "Date": assessment.date,
         "Rewards a person gives": "not counted" if count is None else f"at most {count}",
-        "Guarantee of one reward": str(given.reward_guarantee),
+        "Guarantee of one reward": str(assessment.reward_guarantee),
         "Guarantee of one person": str(person) if person else "none: rewards are not counted",
     }
 
 
-def _regret(given: AssessmentInput, results: Results) -> dict[str, Any]:
+def _regret(assessment: AssessmentInput, results: Results) -> dict[str, Any]:
     """The values of the section on regret and risk."""
     world = results.environment
     places = spaced_places(results.checkpoints.size, _CHART_POINTS)
@@ -134,10 +142,10 @@ def _regret(given: AssessmentInput, results: Results) -> dict[str, Any]:
         f"{key} = {value}" for key, value in world.public_parameters.items() if value is not None
     ]
     return {
-        "repetitions": len(results.final_regret(given.policy.name)),
+        "repetitions": len(results.final_regret(assessment.policy.name)),
         "settings": ", ".join(listed),
         "risk_rows": [_risk_row(results, label) for label in results.labels],
-        "winner": _winner(given, results),
+        "winner": _winner(assessment, results),
         "curves": curves,
         "views": curve_views(curves, []),
     }
@@ -149,12 +157,12 @@ def _risk_row(results: Results, label: str) -> tuple[str, ...]:
     return label, *map(significant, numbers), f"{_share_of_random(results, label):.0%}"
 
 
-def _winner(given: AssessmentInput, results: Results) -> str:
+def _winner(assessment: AssessmentInput, results: Results) -> str:
     """How often the policy names the right arm; empty if that was not recorded."""
     if not has_releases(results):
         return ""
     winners = results.winners()
-    row = next(row for row in winners if row.label == given.policy.name)
+    row = next(row for row in winners if row.label == assessment.policy.name)
     if np.isnan(row.right):
         return "The policy releases no averages, so it cannot name a winner."
     return (
