@@ -18,11 +18,11 @@ from balaclava.experiments.experiment_file import read_experiment, read_plan
 from balaclava.experiments.sweep import plan_sweep
 from balaclava.frames.patience import (
     ENDLESS,
-    FOUND,
+    ESTIMATED,
     LEAST_WAIT,
-    MOST_TIMES,
+    MOST_TIMEOUT_FACTOR,
     RISE,
-    TIMES,
+    TIMEOUT_FACTOR,
     begin_patience,
     longest_wait,
     note_wait,
@@ -150,7 +150,7 @@ def test_patience_is_found_alike_by_agents_and_in_simulations():
     ],
 )
 def test_how_long_a_decision_is_waited_for(waits, least, most):
-    rule = begin_patience(FOUND)
+    rule = begin_patience(ESTIMATED)
     for wait in waits:
         rule = note_wait(rule, wait)
     assert least <= longest_wait(rule) <= most
@@ -158,25 +158,27 @@ def test_how_long_a_decision_is_waited_for(waits, least, most):
 
 @pytest.mark.parametrize("longest", [1, 200, 256, 1_000, 50_000])
 def test_patience_stays_below_what_memory_is_made_for(longest):
-    """Rings hold MOST_TIMES the longest wait: whatever the waits are, in whatever order."""
+    """Rings hold MOST_TIMEOUT_FACTOR times the longest wait: enough for waits in any order."""
     rng = np.random.default_rng(longest)
-    most = max(LEAST_WAIT, MOST_TIMES * longest)
+    most = max(LEAST_WAIT, MOST_TIMEOUT_FACTOR * longest)
     for waits in (
         itertools.repeat(longest, 2_000),
         rng.integers(0, longest + 1, 2_000).tolist(),
         [longest if t % 40 < 8 else 0 for t in range(2_000)],
         [max(longest - t % 7, 0) for t in range(2_000)],
     ):
-        rule = begin_patience(FOUND)
+        rule = begin_patience(ESTIMATED)
         for count, wait in enumerate(waits, start=1):
             rule = note_wait(rule, wait)
             assert count < 30 or longest_wait(rule) <= most
-    assert TIMES * RISE < MOST_TIMES  # a wait moves the reach by RISE at most, if it is longer
+    assert (
+        TIMEOUT_FACTOR * RISE < MOST_TIMEOUT_FACTOR
+    )  # a wait moves the reach by RISE at most, if it is longer
 
 
 def test_the_share_that_takes_longer():
     """Of 20,000 exponential waits, all noted, 3 % exceed the reach: 500 to 700 of them."""
-    waits, rule = seeded(1).exponential(1_000.0, 20_000).astype(int), begin_patience(FOUND)
+    waits, rule = seeded(1).exponential(1_000.0, 20_000).astype(int), begin_patience(ESTIMATED)
     longer = 0
     for wait in waits.tolist():
         longer += wait > rule.reach

@@ -32,10 +32,10 @@ from balaclava.agents.saving import DamageError, checked_list, exact_keys, whole
 from balaclava.errors import DecisionError, SilenceWarning
 from balaclava.frames.patience import (
     ENDLESS,
-    FOUND,
-    LATE,
+    ESTIMATED,
     LEAST_REACH,
     LEAST_REWARDS,
+    LONGEST_LATE_WAIT,
     RISE,
     begin_patience,
     longest_wait,
@@ -58,7 +58,7 @@ class ArrivalDelivery:
         forget: Callable[[OpenDecision], None],
     ) -> None:
         self._book, self._learn, self._forget = book, learn, forget
-        self._rule = begin_patience(FOUND if patience is None else patience)
+        self._rule = begin_patience(ESTIMATED if patience is None else patience)
         self.rewards = self.cancelled = self.given_up = 0
         self._late: dict[int, None] = {}  # rounds of decisions that were given up lately
         self._silent = 0
@@ -71,7 +71,7 @@ class ArrivalDelivery:
             self.given_up += 1
             self._late[oldest.round] = None
             self._forget(oldest)
-        while self._late and book.clock - next(iter(self._late)) >= LATE:
+        while self._late and book.clock - next(iter(self._late)) >= LONGEST_LATE_WAIT:
             del self._late[next(iter(self._late))]
         self._silent += 1
         if self._silent == SILENT_DECISIONS + 1:
@@ -130,7 +130,7 @@ class ArrivalDelivery:
     def save(self) -> dict[str, Any]:
         """The part of a save."""
         return {
-            "came": self._rule.came,
+            "came": self._rule.rewards,
             "reach": self._rule.reach,
             "late": list(self._late),
             "rewards": self.rewards,
@@ -159,16 +159,16 @@ class ArrivalDelivery:
 
     def _load_waits(self, came: int, reach: Any, late: list[Any]) -> None:
         clock = self._book.clock
-        rounds = [whole_number(made, max(1, clock - LATE), clock) for made in late]
+        rounds = [whole_number(made, max(1, clock - LONGEST_LATE_WAIT), clock) for made in late]
         is_open = {entry.round for entry in self._book.open.values()}
         silent = self.given_up - (came - self.rewards)  # given up, without a late reward
         if rounds != sorted(set(rounds)) or not is_open.isdisjoint(rounds) or len(rounds) > silent:
             raise DamageError("a late round was not given up")
-        if clock <= LATE and len(rounds) < silent:
+        if clock <= LONGEST_LATE_WAIT and len(rounds) < silent:
             raise DamageError("a late round is missing")
         if type(reach) is not float or not LEAST_REACH <= reach <= max(LEAST_REACH, RISE * clock):
             raise DamageError("a wait is out of its range")
-        self._rule = self._rule._replace(came=came, reach=reach)
+        self._rule = self._rule._replace(rewards=came, reach=reach)
         self._late = dict.fromkeys(rounds)
 
 

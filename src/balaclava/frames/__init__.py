@@ -1,1 +1,1 @@
-"""How a policy keeps its books."""
+"""Frames: states and kernels that policies share, from tallies to batches and epochs."""

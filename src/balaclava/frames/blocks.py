@@ -1,7 +1,6 @@
-"""Permuted blocks: arms that take turns in a fresh random order each time.
+"""Permuted blocks: each arm has one turn a block, in a random order that ignores the data.
 
-In a block each arm has one turn, in an order drawn by the policy's own randomness and by no data.
-So arms are pulled equally often and none is confounded with the time of day.
+So arms are pulled equally often, and none is confounded with the time of day.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from balaclava._core.states import range_faults
 
 
 class Blocks(NamedTuple):
-    """The block under way."""
+    """The current block."""
 
     order: np.ndarray  # its arms; those that had their turn come first
-    size: np.ndarray  # one element: how many there are
+    size: np.ndarray  # one element: number of its arms
     place: np.ndarray  # one element: turns taken
-    members: np.ndarray  # the arms of the blocks to come
-    full_size: np.ndarray  # one element: how many there are
+    members: np.ndarray  # the arms of future blocks
+    full_size: np.ndarray  # one element: number of members
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be, however many decisions were made."""
+        """Invariants that the state violates."""
         arms = self.order.size
         yield from range_faults(0, arms - 1, order=self.order, members=self.members)
         yield from range_faults(0, arms, size=self.size, place=self.place, full_size=self.full_size)
@@ -33,7 +32,7 @@ class Blocks(NamedTuple):
 
 @kernel
 def begin_blocks(arms: int) -> Blocks:
-    """No block, no members."""
+    """No block and no members."""
     return Blocks(
         order=np.arange(arms),
         size=np.zeros(1, np.int64),
@@ -45,26 +44,26 @@ def begin_blocks(arms: int) -> Blocks:
 
 @kernel(borrows=True)
 def block_is_over(blocks: Blocks) -> bool:
-    """Whether the next turn needs a new block."""
+    """Whether every arm of the block had its turn."""
     return bool(blocks.place[0] >= blocks.size[0])
 
 
 @kernel(borrows=True)
 def clear_members(blocks: Blocks) -> None:
-    """None yet; `add_member` adds them."""
+    """Remove all members; `add_member` adds them."""
     blocks.full_size[0] = 0
 
 
 @kernel(borrows=True)
 def add_member(blocks: Blocks, arm: int) -> None:
-    """One more arm that will have a turn in each block."""
+    """Add an arm to future blocks."""
     blocks.members[blocks.full_size[0]] = arm
     blocks.full_size[0] += 1
 
 
 @kernel(borrows=True)
 def start_block(blocks: Blocks) -> None:
-    """A block of the members."""
+    """Start a block of the members."""
     for i in range(blocks.full_size[0]):
         blocks.order[i] = blocks.members[i]
     blocks.size[0] = blocks.full_size[0]
@@ -73,20 +72,20 @@ def start_block(blocks: Blocks) -> None:
 
 @kernel(borrows=True)
 def end_block(blocks: Blocks) -> None:
-    """No turn is to come."""
+    """End the block at once."""
     blocks.size[0] = 0
     blocks.place[0] = 0
 
 
 @kernel(borrows=True)
 def arms_due(blocks: Blocks) -> int:
-    """The arms that still have their turn to come: the next one is any of them, alike."""
+    """Number of arms whose turn is still to come; each is equally likely to be next."""
     return int(blocks.size[0] - blocks.place[0])
 
 
 @kernel(borrows=True)
 def next_turn(blocks: Blocks, rng: Any) -> int:
-    """Any of the arms that had no turn."""
+    """Draw one of the arms that had no turn."""
     place = blocks.place[0]
     other = place + int(rng.random() * (blocks.size[0] - place))
     arm = blocks.order[other]
@@ -98,7 +97,7 @@ def next_turn(blocks: Blocks, rng: Any) -> int:
 
 @kernel(borrows=True)
 def is_still_due(blocks: Blocks, arm: int) -> bool:
-    """Whether the arm is one of them."""
+    """Whether the arm's turn is still to come."""
     place = blocks.size[0] - 1
     while place >= blocks.place[0] and blocks.order[place] != arm:
         place -= 1
@@ -107,7 +106,7 @@ def is_still_due(blocks: Blocks, arm: int) -> bool:
 
 @kernel(borrows=True)
 def drop_inactive(blocks: Blocks, active: np.ndarray) -> None:
-    """Of the arms that had no turn, only the active ones are left."""
+    """Remove inactive arms from the rest of the block."""
     size = blocks.place[0]
     for i in range(blocks.place[0], blocks.size[0]):
         if active[blocks.order[i]]:

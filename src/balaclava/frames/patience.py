@@ -1,17 +1,15 @@
-"""How long a decision is waited for: the rule that agents and the simulator share.
+"""The timeout of a reward, in further decisions: one rule for agents and the simulator.
 
-With a patience p that was set, a decision is given up once p further decisions were made. Otherwise
-patience is found: nobody is given up before 30 rewards have come; from then on after 1.25 times the
-wait that 3 rewards in 100 exceed, and never before 256 further decisions.
+A given patience p is the timeout. Otherwise the timeout is estimated: none before 30 rewards have
+come; then 1.25 times the 97 % quantile of the waits, and at least 256 decisions.
 
-That wait is tracked: it is the longest of the first 30, then rises by 9 % with each reward that
-took longer and falls by 0.26 % with each that did not, so that it stands still where 3 in 100 take
-longer, and follows when delays change. Waits of rewards that came too late to count are among them,
-up to 16,384 decisions: else nothing would show that too much is given up. Rewards are not looked
-at, nor is what they are.
+The quantile is tracked: it is the longest of the first 30 waits, then rises by 9 % with each longer
+wait and falls by 0.26 % with each shorter one. So it settles where 3 in 100 waits are longer, and
+follows when delays change. Waits of rewards that came after their timeout count too, up to 16,384
+decisions; otherwise a timeout that is too short would never grow. Values of rewards are not used.
 
-A longer patience loses fewer rewards, but a batch that misses one settles later. Of delays that are
-all alike this loses none; of geometric ones, which have no largest, 2 in 100.
+A longer timeout loses fewer rewards, but a batch that misses one settles later. Constant delays
+lose none; geometric delays, which have no largest, lose 2 in 100.
 """
 
 from __future__ import annotations
@@ -20,45 +18,47 @@ from typing import NamedTuple
 
 from balaclava._core.kernels import kernel
 
-FOUND = 0  # in place of a number of decisions: patience is found
-ENDLESS = 2**62
-LEAST_REWARDS = 30
-LEAST_WAIT = 256
-TIMES = 1.25
-MOST_TIMES = 1.4  # times the longest wait: patience is always less, where it is not LEAST_WAIT
-LATE = 2**14  # the longest wait that counts though the reward does not
-SHARE = 0.03  # of rewards that take longer than the reach
-RISE = 2.0 ** ((1.0 - SHARE) / 8.0)
-FALL = 2.0 ** (-SHARE / 8.0)
-LEAST_REACH = LEAST_WAIT / TIMES
+# Units are further decisions. The rule was chosen by experiment; its constants are flat.
+ESTIMATED = 0  # in place of a patience: the timeout is estimated
+ENDLESS = 2**62  # no timeout
+LEAST_REWARDS = 30  # rewards before the first timeout: about one exceeds the 97 % quantile
+LEAST_WAIT = 256  # the shortest estimated timeout
+TIMEOUT_FACTOR = 1.25  # times the tracked quantile
+MOST_TIMEOUT_FACTOR = 1.4  # times the longest wait: bounds every timeout above LEAST_WAIT
+LONGEST_LATE_WAIT = 2**14  # a later reward does not change the quantile
+SLOW_SHARE = 0.03  # share of waits above the tracked quantile
+RISE = 2.0 ** ((1.0 - SLOW_SHARE) / 8.0)  # step up; with FALL the quantile is the fixed point
+FALL = 2.0 ** (-SLOW_SHARE / 8.0)
+LEAST_REACH = LEAST_WAIT / TIMEOUT_FACTOR
 
 
 class Patience(NamedTuple):
-    """What is known about waits: numbers, so that a compiled loop keeps them in registers."""
+    """The tracked waits: plain numbers, which a compiled loop keeps in registers."""
 
-    limit: int  # further decisions after which one is given up, or FOUND
-    came: int  # rewards so far
-    reach: float  # the wait that 3 in 100 of them exceed
+    limit: int  # the given timeout, or ESTIMATED
+    rewards: int  # so far
+    reach: float  # the tracked 97 % quantile of their waits
 
 
 @kernel(borrows=True)
 def begin_patience(limit: int) -> Patience:
-    """No reward so far."""
+    """No reward yet."""
     return Patience(limit, 0, LEAST_REACH)
 
 
 @kernel(borrows=True)
 def note_wait(patience: Patience, wait: int) -> Patience:
-    """A reward came after `wait` further decisions."""
-    limit, came, reach = patience.limit, patience.came + 1, patience.reach
+    """Count a reward that came after `wait` further decisions."""
+    limit, rewards, reach = patience.limit, patience.rewards + 1, patience.reach
     if wait <= reach:
-        return Patience(limit, came, max(FALL * reach, LEAST_REACH))
-    return Patience(limit, came, float(wait) if came <= LEAST_REWARDS else RISE * reach)
+        return Patience(limit, rewards, max(FALL * reach, LEAST_REACH))
+    return Patience(limit, rewards, float(wait) if rewards <= LEAST_REWARDS else RISE * reach)
 
 
 @kernel(borrows=True)
 def longest_wait(patience: Patience) -> int:
-    """After how many further decisions one is given up; ENDLESS while nobody is."""
-    if patience.limit != FOUND:
+    """The timeout in further decisions; ENDLESS if there is none yet."""
+    if patience.limit != ESTIMATED:
         return patience.limit
-    return int(TIMES * patience.reach) if patience.came >= LEAST_REWARDS else ENDLESS
+    known = patience.rewards >= LEAST_REWARDS
+    return int(TIMEOUT_FACTOR * patience.reach) if known else ENDLESS

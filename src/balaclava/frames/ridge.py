@@ -1,9 +1,9 @@
 """Ridge regression as rewards come: V = ridge I + the sum of x x', its inverse and its determinant.
 
-A state has one block, or one for each arm where arms have coefficients of their own. The inverse
-follows V by the formula of Sherman and Morrison; every d^2 rows at most it is computed afresh from
-V by a Cholesky factor, so that rounding does not grow. Loops are written out: nothing is
-allocated, and compiled and interpreted runs round alike.
+A state has one block, or one for each arm with coefficients of its own. The inverse follows V by
+the formula of Sherman and Morrison. Every d^2 rows it is recomputed from V by a Cholesky factor, so
+that rounding errors do not grow. Loops are explicit: nothing is allocated, and compiled and
+interpreted runs round alike.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from balaclava._core.states import range_faults
 
 
 class Ridge(NamedTuple):
-    """V of each block and what follows from it."""
+    """V of each block, its inverse and its determinant."""
 
     gram: np.ndarray  # [block, d, d]: V
     inverse: np.ndarray  # [block, d, d]: V^-1
     growth: np.ndarray  # [block]: log(det V / ridge^d)
-    since: np.ndarray  # [block]: rows since the inverse was computed afresh
+    since: np.ndarray  # [block]: rows since the inverse was recomputed
     ridge: np.ndarray  # one element
-    factor: np.ndarray  # [d, d], to work in
+    factor: np.ndarray  # [d, d]: scratch space
     product: np.ndarray  # [d]: V^-1 x of the last width
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, since=self.since)
         if (self.growth < -1e-6).any() or not np.isfinite(self.inverse).all():
-            yield "a determinant that fell, or an inverse that is not finite"
+            yield "a determinant fell, or an inverse is not finite"
 
 
 @kernel
@@ -57,7 +57,7 @@ def begin_ridge(blocks: int, d: int, ridge: float) -> Ridge:
 
 @kernel(borrows=True)
 def multiply(matrix: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """A symmetric matrix times x, row by row: sums that run side by side."""
+    """A symmetric matrix times x; its independent sums vectorise."""
     for j in range(x.size):
         out[j] = x[0] * matrix[0, j]
     for i in range(1, x.size):
@@ -67,7 +67,7 @@ def multiply(matrix: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
 
 @kernel(borrows=True)
 def dot(x: np.ndarray, y: np.ndarray) -> float:
-    """Their inner product."""
+    """The inner product."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]
@@ -83,7 +83,7 @@ def squared_width(state: Ridge, block: int, x: np.ndarray) -> float:
 
 @kernel(borrows=True)
 def add_row(state: Ridge, block: int, x: np.ndarray) -> float:
-    """Add x x' to V. Returns x' V^-1 x of the V before, and leaves that V^-1 x in `product`."""
+    """Add x x' to V. Returns x' V^-1 x of the old V, and leaves its V^-1 x in `product`."""
     square = squared_width(state, block, x)
     gram, inverse, product = state.gram[block], state.inverse[block], state.product
     scale = 1.0 / (1.0 + square)
@@ -101,7 +101,7 @@ def add_row(state: Ridge, block: int, x: np.ndarray) -> float:
 
 @kernel(borrows=True)
 def compute_afresh(state: Ridge, block: int) -> None:
-    """The inverse and the determinant, from V itself."""
+    """Recompute the inverse and the determinant from V."""
     factor = state.factor
     growth = factorise(state.gram[block], factor)
     state.growth[block] = growth - factor.shape[0] * math.log(state.ridge[0])
@@ -138,7 +138,7 @@ def factorise(matrix: np.ndarray, factor: np.ndarray) -> float:
 
 @kernel(borrows=True)
 def invert_factor(factor: np.ndarray) -> None:
-    """The inverse of a lower triangular matrix, in its place."""
+    """Invert a lower triangular matrix in place."""
     d = factor.shape[0]
     for j in range(d):
         factor[j, j] = 1.0 / factor[j, j]
@@ -163,7 +163,7 @@ def radius(growth: float, ridge: float, spread: float, norm: float, failure: flo
 
 @kernel(borrows=True)
 def add_to_factor(factor: np.ndarray, x: np.ndarray, work: np.ndarray) -> None:
-    """The lower Cholesky factor of L L' + x x', in the place of L: a rotation a column."""
+    """Update L in place to the lower Cholesky factor of L L' + x x', by a rotation a column."""
     d = x.size
     for i in range(d):
         work[i] = x[i]

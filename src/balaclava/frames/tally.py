@@ -1,4 +1,4 @@
-"""Counts and sums of rewards for each arm: the state of every index policy."""
+"""Counts and sums of rewards by arm, and first pulls: the state of every index policy."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from balaclava._core.states import range_faults
 
 
 class Tally(NamedTuple):
-    """What was asked of each arm, and what was told of it."""
+    """Decisions and rewards of each arm."""
 
-    asked: np.ndarray  # decisions handed out; runs ahead of `pulls` while rewards are late
+    asked: np.ndarray  # decisions; ahead of `pulls` while rewards are late
     pulls: np.ndarray  # rewards told
     sums: np.ndarray  # their sum
-    unknown: np.ndarray  # one element: how many arms have no reward yet
+    unknown: np.ndarray  # one element: number of arms without enough rewards
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """What cannot be after so many decisions."""
+        """Invariants that the state violates after so many decisions."""
         if self.pulls.sum() > decisions:
             yield "more rewards than decisions"
         silent = np.count_nonzero(self.pulls == 0)
@@ -33,7 +33,7 @@ class Tally(NamedTuple):
 
 @kernel
 def begin_tally(params: Any) -> Tally:
-    """No decision, no reward."""
+    """No decision and no reward."""
     arms = params.arms
     return Tally(
         np.zeros(arms, np.int64), np.zeros(arms, np.int64), np.zeros(arms), np.full(1, arms)
@@ -42,10 +42,10 @@ def begin_tally(params: Any) -> Tally:
 
 @kernel(borrows=True)
 def unknown_arm(state: Any) -> int:
-    """The arm to try because nothing is known of it, or -1.
+    """The arm to pull because it has no reward, or -1.
 
-    Of the arms without a reward, the one asked least often: a batch of decisions is spread over
-    all of them, and an arm whose first reward was lost is tried again.
+    It is the one asked least often. So early decisions spread over all such arms, and an arm whose
+    first reward was lost is pulled again.
     """
     pick = -1
     if state.unknown[0] > 0:
@@ -70,9 +70,9 @@ def learn_tally(
 def starting_arm(state: Tally, start: int) -> int:
     """The arm to pull because it has fewer than `start` rewards, or -1.
 
-    Of these arms the one asked least often, lowest first: they are pulled in turn, a batch of
-    decisions is spread over all of them, and an arm whose rewards were lost is pulled again.
-    Which arm it is depends on how many rewards came, never on what they were.
+    It is the one asked least often, lowest first. So decisions spread over all such arms, and an
+    arm whose rewards were lost is pulled again. Only the number of rewards matters, not their
+    values.
     """
     pick = -1
     if state.unknown[0] > 0:
@@ -84,7 +84,7 @@ def starting_arm(state: Tally, start: int) -> int:
 
 @kernel(borrows=True)
 def count_reward(state: Tally, arm: int, reward: float, start: int) -> None:
-    """Count a reward, and the arm as known from its `start`-th reward on."""
+    """Count a reward; the arm is known from its `start`-th reward."""
     state.pulls[arm] += 1
     state.sums[arm] += reward
     if state.pulls[arm] == start:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 from balaclava._core.declared import brief
 from balaclava.agents.settling import Settling, checked_settling
 from balaclava.errors import ParameterError
-from balaclava.frames.patience import FOUND, LEAST_REWARDS, LEAST_WAIT, MOST_TIMES
+from balaclava.frames.patience import ESTIMATED, LEAST_REWARDS, LEAST_WAIT, MOST_TIMEOUT_FACTOR
 from balaclava.simulation.reward_delays import Delay, DelayLaw
 
 # Expected rewards at which LEAST_REWARDS = 30 have arrived: of 150 expected, fewer than 30 arrive
@@ -21,7 +21,7 @@ class FeedbackConstants(NamedTuple):
     """The feedback as numbers, for the compiled loop."""
 
     law: DelayLaw
-    patience: int  # FOUND: estimated while playing
+    patience: int  # ESTIMATED: estimated while playing
     window: bool
     missing: float
     most_open: int
@@ -73,9 +73,9 @@ class Feedback:
             most = patience
         else:
             # Nothing is given up before LEAST_REWARDS have arrived; then the patience is below
-            # MOST_TIMES the longest wait.
+            # MOST_TIMEOUT_FACTOR the longest wait.
             scarce = 0 if delay.lost == 1.0 else int(_SURELY_ENOUGH / (1.0 - delay.lost))
-            most = max(LEAST_WAIT, int(MOST_TIMES * delay.longest), delay.longest + scarce)
+            most = max(LEAST_WAIT, int(MOST_TIMEOUT_FACTOR * delay.longest), delay.longest + scarce)
         most = min(most + 2, horizon + 1)
         if most > _MOST_OPEN:
             raise ParameterError(
@@ -84,7 +84,7 @@ class Feedback:
             )
         return FeedbackConstants(
             delay.constants(),
-            FOUND if patience is None else patience,
+            ESTIMATED if patience is None else patience,
             settle == "window",
             0.0 if missing is None else missing,
             most,

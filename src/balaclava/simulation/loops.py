@@ -10,7 +10,14 @@ import numpy as np
 from balaclava._core.kernels import is_foreign, kernel
 from balaclava._core.states import ring_index
 from balaclava.environments.base import nothing_new, reward_itself, same_world
-from balaclava.frames.patience import ENDLESS, FOUND, LATE, begin_patience, longest_wait, note_wait
+from balaclava.frames.patience import (
+    ENDLESS,
+    ESTIMATED,
+    LONGEST_LATE_WAIT,
+    begin_patience,
+    longest_wait,
+    note_wait,
+)
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.open_decisions import (
@@ -185,7 +192,7 @@ def make_late_play(
                     for _ in range(number):
                         wait = ring_index(t - index, size)
                         is_open = t - wait >= oldest
-                        if limit == FOUND and (is_open or wait <= LATE):
+                        if limit == ESTIMATED and (is_open or wait <= LONGEST_LATE_WAIT):
                             patience = note_wait(patience, wait)
                         if is_open:
                             arm, phase = stored_decision(pending, index)

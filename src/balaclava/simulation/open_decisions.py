@@ -17,7 +17,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import ring_index
-from balaclava.frames.patience import FOUND
+from balaclava.frames.patience import ESTIMATED
 from balaclava.simulation.reward_delays import FIXED, LOST, DelayLaw, draw_delay
 
 DELAYS_AHEAD = 256  # decisions whose delays are drawn at once; no result depends on it
@@ -69,7 +69,7 @@ def delay_reach(law: DelayLaw, patience: int, window: bool) -> tuple[int, int]:
     """The longest delay with which a reward counts, and the common delay or VARIED."""
     if window:
         return patience, patience
-    longest = law.longest if patience == FOUND else min(patience, law.longest)
+    longest = law.longest if patience == ESTIMATED else min(patience, law.longest)
     return longest, (law.longest if law.kind == FIXED else VARIED)
 
 

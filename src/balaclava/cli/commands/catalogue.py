@@ -111,7 +111,7 @@ def _show(cls: type[Declared], as_json: bool) -> None:
         return
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
     if issubclass(cls, Policy) and cls.lost_reward:
-        click.echo(click.wrap_text(f"What never comes {cls.lost_reward}.", 100) + "\n")
+        click.echo(click.wrap_text(f"A reward that never comes {cls.lost_reward}.", 100) + "\n")
     rows = [
         (
             each.name,
