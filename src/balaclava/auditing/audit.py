@@ -161,18 +161,18 @@ def check_proof(
     replay = functools.partial(
         audit_by_replay, claim=claim, seed=seed, games=True, entries=entries, ended=ended
     )
-    found = replay(
+    result = replay(
         plan.policy, rounds=plan.replay_rounds, pairs=pairs, seconds=seconds, kinds=SCENARIO_KINDS
     )
-    if plan.policy is not policy and not found.fault:
+    if plan.policy is not policy and not result.fault:
         few = min(pairs, _UNSCALED_PAIRS)
-        found = found.joined(
+        result = result.joined(
             replay(
                 policy, rounds=SHORT_ROUNDS, pairs=few, seconds=seconds / 3, kinds=UNSCALED_KINDS
             )
         )
     laws = audit_laws(entries.values(), seed) if claim.private and entries else None
-    return found, laws, audit_exactly(policy) if claim.scope == "decision" else None
+    return result, laws, audit_exactly(policy) if claim.scope == "decision" else None
 
 
 def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from balaclava.agents.agent import Agent
 from balaclava.agents.decisions import Decision, id_parts
 from balaclava.environments.base import Environment
-from balaclava.errors import DecisionError
+from balaclava.errors import DecisionError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import (
@@ -40,11 +40,11 @@ def require(subject: Any, condition: bool, promise: str) -> None:
 
 
 def require_error(
-    subject: Any, expected: type[Exception], action: Callable[[], Any], what: str
+    subject: Any, expected: type[Exception], what: str, action: Callable[..., Any], *arguments: Any
 ) -> Exception:
     """Fail unless `action` raises `expected`."""
     try:
-        action()
+        action(*arguments)
     except expected as error:
         return error
     except Exception as error:
@@ -52,6 +52,12 @@ def require_error(
         raise ConformanceError(f"{subject.name}: {fault}") from error
     fault = f"{what}: accepted instead of refused with {expected.__name__}"
     raise ConformanceError(f"{subject.name}: {fault}")
+
+
+def require_named(subject: Any, name: str, what: str, parameters: dict[str, Any]) -> None:
+    """Fail unless such parameters are refused with an error that names the wrong one."""
+    error = require_error(subject, ParameterError, what, type(subject).create, parameters)
+    require(subject, name in str(error), f"{what}: the error does not name {name!r}")
 
 
 def reward_source(policy: Policy) -> Callable[[Decision], float]:

@@ -15,7 +15,7 @@ from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.policies.base import policy as make_policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import simulate
-from balaclava.testing.conformance import require, require_error
+from balaclava.testing.conformance import require, require_error, require_named
 
 ENVIRONMENT_SEED = 20_241  # any fixed number: a check must not fail by chance
 CHECK_DRAWS = 200  # of an arm, in most checks
@@ -48,24 +48,11 @@ def describes_itself(environment: Environment) -> None:
 
 def refuses_bad_parameters(environment: Environment) -> None:
     """Errors name unknown parameters, and means that are not finite numbers."""
-    create, good = type(environment).create, environment.parameters
-    error = require_error(
-        environment, ParameterError, lambda: create({**good, "meanz": 1}), "an unknown parameter"
-    )
-    require(environment, "meanz" in str(error), "the error does not name the unknown parameter")
+    good = environment.parameters
+    require_named(environment, "meanz", "an unknown parameter", {**good, "meanz": 1})
     if "means" in good:
         for absurd in ([], [math.nan], ["a"], 0.5, None, [[0.5]], [0.5, math.inf]):
-            error = require_error(
-                environment,
-                ParameterError,
-                lambda absurd=absurd: create({**good, "means": absurd}),  # type: ignore[misc]
-                f"means = {absurd!r}",
-            )
-            require(
-                environment,
-                "means" in str(error),
-                f"the error for means = {absurd!r} does not name the parameter",
-            )
+            require_named(environment, "means", f"means = {absurd!r}", {**good, "means": absurd})
 
 
 def draws_within_its_range(environment: Environment) -> None:
@@ -74,11 +61,8 @@ def draws_within_its_range(environment: Environment) -> None:
     for arm in range(environment.arms):
         rewards = interpreted_draws(environment, arm)
         require(environment, bool(np.isfinite(rewards).all()), "a reward is not finite")
-        require(
-            environment,
-            bool((rewards >= low).all() and (rewards <= high).all()),
-            f"arm {arm} draws outside [{low:g}, {high:g}]",
-        )
+        inside = bool((rewards >= low).all() and (rewards <= high).all())
+        require(environment, inside, f"arm {arm} draws outside [{low:g}, {high:g}]")
 
 
 def compiles_to_what_it_says(environment: Environment) -> None:
@@ -86,11 +70,8 @@ def compiles_to_what_it_says(environment: Environment) -> None:
     sample = compiled(make_sample, environment.draw, *environment.scene[:2])
     for arm in range(environment.arms):
         rewards = sample(environment.constants(), arm, rounds(environment), *streams())
-        require(
-            environment,
-            np.allclose(rewards, interpreted_draws(environment, arm), rtol=1e-12, atol=0.0),
-            "compiled draws differ from interpreted ones",
-        )
+        alike = np.allclose(rewards, interpreted_draws(environment, arm), rtol=1e-12, atol=0.0)
+        require(environment, alike, "compiled draws differ from interpreted ones")
 
 
 def keeps_streams_in_step(environment: Environment) -> None:
@@ -111,9 +92,8 @@ def independent_rounds_are_equal(environment: Environment) -> None:
         return
     world = environment.scene.open(environment.constants())
     for arm in range(environment.arms):
-        rewards = {
-            environment.draw(world, t, arm, streams()[0]) for t in (1, 2, CHECK_DRAWS, 10**6)
-        }
+        times = (1, 2, CHECK_DRAWS, 10**6)
+        rewards = {environment.draw(world, t, arm, streams()[0]) for t in times}
         require(environment, len(rewards) == 1, "it is `independent`, but its rounds differ")
 
 
@@ -133,11 +113,8 @@ def draws_around_its_means(environment: Environment) -> None:
     for arm in np.flatnonzero(np.isfinite(variances)):
         average = sample(environment.constants(), int(arm), _MEAN_DRAWS, *streams()).mean()
         error = math.sqrt(variances[arm] / _MEAN_DRAWS) + 1e-9 * abs(environment.means[arm])
-        require(
-            environment,
-            abs(average - environment.means[arm]) <= 8.0 * error,
-            f"the draws of arm {arm} do not average to its mean",
-        )
+        near = abs(average - environment.means[arm]) <= 8.0 * error
+        require(environment, near, f"the draws of arm {arm} do not average to its mean")
 
 
 def knows_its_moments(environment: Environment) -> None:
@@ -147,25 +124,15 @@ def knows_its_moments(environment: Environment) -> None:
     except IncompatibleError:
         return
     raw = environment.moments(2.0)
-    require(
-        environment,
-        second.shape == raw.shape == (environment.arms,),
-        "moments() does not have a value an arm",
-    )
-    finite = np.isfinite(raw)
-    require(
-        environment,
-        np.allclose(raw[finite], (second + environment.means**2)[finite], rtol=1e-6, atol=1e-9),
-        "E X^2 is not the variance plus the squared mean",
-    )
+    shaped = second.shape == raw.shape == (environment.arms,)
+    require(environment, shaped, "moments() does not have a value for each arm")
+    finite, expected = np.isfinite(raw), second + environment.means**2
+    alike = np.allclose(raw[finite], expected[finite], rtol=1e-6, atol=1e-9)
+    require(environment, alike, "E X^2 is not the variance plus the squared mean")
     require(environment, environment.moment(2.0) == float(raw.max()), "moment() is not the largest")
     for order in (0.0, -1.0, math.nan):
-        require_error(
-            environment,
-            ParameterError,
-            lambda order=order: environment.moment(order),  # type: ignore[misc]
-            f"the moment of order {order}",
-        )
+        what = f"the moment of order {order}"
+        require_error(environment, ParameterError, what, environment.moment, order)
 
 
 def can_be_simulated(environment: Environment) -> None:
@@ -173,20 +140,13 @@ def can_be_simulated(environment: Environment) -> None:
     name = "exp3" if environment.feedback == "loss" else "ucb1"
     policy = make_policy(name, arms=environment.arms)
     results = simulate(
-        policy,
-        environment,
-        horizon=rounds(environment),
-        repetitions=2,
-        seed=ENVIRONMENT_SEED,
+        policy, environment, horizon=rounds(environment), repetitions=2, seed=ENVIRONMENT_SEED,
         workers=1,
-    )
+    )  # fmt: skip
     if environment.feedback == "reward" and environment.dimension is None:
         regret = results.pulls(name) @ environment.gaps
-        require(
-            environment,
-            np.allclose(results.final_regret(name), regret),
-            "its regret is not that of the pulls",
-        )
+        alike = np.allclose(results.final_regret(name), regret)
+        require(environment, alike, "its regret is not that of the pulls")
 
 
 ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [

@@ -31,6 +31,7 @@ from balaclava.testing.conformance import (
     regret_of,
     require,
     require_error,
+    require_named,
     reward_source,
     round_of,
     saved_text,
@@ -59,40 +60,22 @@ def describes_itself(policy: Policy) -> None:
     require(policy, bool((cls.__doc__ or "").strip()), "has no docstring")
     guarantee = policy.guarantee
     require(policy, isinstance(guarantee, Guarantee), "guarantee is not a Guarantee")
-    require(
-        policy,
-        (guarantee.model, guarantee.scope) == (cls.model, cls.scope),
-        f"the guarantee says {guarantee.model}, {guarantee.scope}; the class says "
-        f"{cls.model}, {cls.scope}",
-    )
+    claimed, declared = (guarantee.model, guarantee.scope), (cls.model, cls.scope)
+    require(policy, claimed == declared, f"its guarantee says {claimed}, its class {declared}")
     again = cls.create(json.loads(json.dumps(policy.parameters)))
     require(policy, again == policy, "parameters do not survive JSON")
-    require_error(
-        policy,
-        dataclasses.FrozenInstanceError,
-        lambda: setattr(policy, "arms", 5),
-        "changing a parameter",
-    )
+    frozen = dataclasses.FrozenInstanceError
+    require_error(policy, frozen, "changing a parameter", setattr, policy, "arms", 5)
 
 
 def refuses_bad_parameters(policy: Policy) -> None:
     """Errors name unknown, missing and absurd parameters."""
-    create, good = type(policy).create, policy.parameters
-    error = require_error(
-        policy, ParameterError, lambda: create({**good, "armz": 3}), "an unknown parameter"
-    )
-    require(policy, "armz" in str(error), "the error does not name the unknown parameter")
+    good = policy.parameters
+    require_named(policy, "armz", "an unknown parameter", {**good, "armz": 3})
     missing = {name: value for name, value in good.items() if name != "arms"}
-    error = require_error(policy, ParameterError, lambda: create(missing), "a missing parameter")
-    require(policy, "arms" in str(error), "the error does not name the missing parameter")
+    require_named(policy, "arms", "a missing parameter", missing)
     for absurd in (0, -1, 2.5, math.nan, math.inf, "three", None, True):
-        error = require_error(
-            policy,
-            ParameterError,
-            lambda absurd=absurd: create({**good, "arms": absurd}),  # type: ignore[misc]
-            f"arms = {absurd!r}",
-        )
-        require(policy, "arms" in str(error), f"the error for arms = {absurd!r} does not name it")
+        require_named(policy, "arms", f"arms = {absurd!r}", {**good, "arms": absurd})
 
 
 def decides_within_its_arms(policy: Policy) -> None:
@@ -101,12 +84,9 @@ def decides_within_its_arms(policy: Policy) -> None:
     require(policy, agent.guarantee.model == "none", "a seeded agent claims privacy")
     for t, (decision, _) in enumerate(played(policy, agent, CHECK_ROUNDS), start=1):
         require(policy, round_of(decision) == t, f"decision {t} has id {decision.id}")
-        propensity = decision.propensity
-        require(
-            policy,
-            propensity is None or (0 < propensity <= 1 and policy.scope != "decision"),
-            f"the propensity of decision {t} is {propensity}",
-        )
+        p = decision.propensity
+        valid = p is None or (0 < p <= 1 and policy.scope != "decision")
+        require(policy, valid, f"the propensity of decision {t} is {p}")
         require(policy, 0 <= decision.arm < policy.arms, f"decision {t} is arm {decision.arm}")
         require(policy, decision.phase >= -1, f"decision {t} has phase {decision.phase}")
 
@@ -134,35 +114,25 @@ def does_not_depend_on_workers(policy: Policy) -> None:
     alone = simulate(policy, environment, **options, workers=1).pulls(policy.name)
     beside = simulate({"a": policy, "b": policy}, environment, **options, workers=3)
     for label in ("a", "b"):
-        require(
-            policy,
-            np.array_equal(alone, beside.pulls(label)),
-            "the results depend on the number of workers or on other policies",
-        )
+        alike = np.array_equal(alone, beside.pulls(label))
+        require(policy, alike, "the results depend on the number of workers or on other policies")
 
 
 def compiles_to_what_it_says(policy: Policy) -> None:
     """Interpreted and compiled runs on the same random streams decide alike."""
     environment = matching_environment(policy)
     results = simulate(
-        policy,
-        environment,
-        horizon=CHECK_ROUNDS,
-        repetitions=2,
-        seed=POLICY_SEED,
-        checkpoints=CHECK_ROUNDS,
-        workers=1,
-    )
+        policy, environment, horizon=CHECK_ROUNDS, repetitions=2, seed=POLICY_SEED,
+        checkpoints=CHECK_ROUNDS, workers=1,
+    )  # fmt: skip
     for repetition in range(2):
         arms, scores = interpreted_run(policy, environment, repetition)
         regret = regret_of(environment, arms, scores)
         pulls = np.bincount(arms, minlength=policy.arms)
-        require(
-            policy,
-            np.allclose(results.regret(policy.name)[repetition], regret, rtol=1e-12, atol=1e-9)
-            and np.array_equal(results.pulls(policy.name)[repetition], pulls),
-            "compiled decisions differ from interpreted ones",
-        )
+        compiled = results.regret(policy.name)[repetition]
+        alike = np.allclose(compiled, regret, rtol=1e-12, atol=1e-9)
+        alike &= np.array_equal(results.pulls(policy.name)[repetition], pulls)
+        require(policy, alike, "compiled decisions differ from interpreted ones")
 
 
 def decides_alike_with_delays(policy: Policy) -> None:
@@ -189,11 +159,8 @@ def agrees_with_delays(policy: Policy, interpreted: bool) -> None:
         )
         run = play(0, np.zeros(2, np.int64))
         regret = regret_of(environment, *late_run(policy, environment, 0, feedback))
-        require(
-            policy,
-            np.allclose(run.regret, regret, rtol=1e-12, atol=1e-9),
-            f"with delays ({feedback}) an agent and the simulator differ",
-        )
+        alike = np.allclose(run.regret, regret, rtol=1e-12, atol=1e-9)
+        require(policy, alike, f"with delays ({feedback}) an agent and the simulator differ")
 
 
 def survives_save_and_restore(policy: Policy) -> None:
@@ -203,9 +170,8 @@ def survives_save_and_restore(policy: Policy) -> None:
     agent, expected = policy.agent(seed=POLICY_SEED), []
     steps = {0, 1, 2, 3, 7, policy.arms, 2 * policy.arms + 1, 50, CHECK_ROUNDS - 1}
     saves: dict[int, tuple[dict[str, Any], list[Decision]]] = {0: (agent.save(), [])}
-    for step, (decision, waiting) in enumerate(
-        played(policy, agent, CHECK_ROUNDS, delay=4), start=1
-    ):
+    decisions = played(policy, agent, CHECK_ROUNDS, delay=4)
+    for step, (decision, waiting) in enumerate(decisions, start=1):
         expected.append(decision[1:])
         if step in steps:
             saves[step] = agent.save(), waiting
@@ -217,11 +183,8 @@ def survives_save_and_restore(policy: Policy) -> None:
         require(policy, not changed, f"restoring changes {', '.join(changed)} of a save")
         last = CHECK_ROUNDS if step == 50 else min(step + 40, CHECK_ROUNDS)
         rest = played(policy, restored, last, delay=4, start=step + 1, pending=waiting)
-        require(
-            policy,
-            [decision[1:] for decision, _ in rest] == expected[step:last],
-            f"an agent restored at step {step} continues differently",
-        )
+        alike = [decision[1:] for decision, _ in rest] == expected[step:last]
+        require(policy, alike, f"an agent restored at step {step} continues differently")
 
 
 def takes_late_rewards(policy: Policy) -> None:
@@ -234,12 +197,8 @@ def takes_late_rewards(policy: Policy) -> None:
         for i in order.permutation(batch):
             agent.tell(decisions[i], rewards(decisions[i]))
         before = saved_text(agent)
-        require_error(
-            policy,
-            DecisionError,
-            lambda last=decisions[-1]: agent.tell(last, rewards(last)),  # type: ignore[misc]
-            "a reward told twice",
-        )
+        last, reward = decisions[-1], rewards(decisions[-1])
+        require_error(policy, DecisionError, "a reward told twice", agent.tell, last, reward)
         require(policy, saved_text(agent) == before, "a refused reward changed the agent")
 
 
@@ -247,23 +206,17 @@ def takes_reports(policy: Policy) -> None:
     """A local policy sends a level with each decision and takes reports in place of rewards."""
     if policy.model != "local":
         return
-    report = policy.report
-    require(
-        policy, report is not None, "is local but has no `report` method; derive from LocalPolicy"
-    )
+    report: Any = policy.report
+    require(policy, report is not None, "has no `report` method; derive it from LocalPolicy")
     agent, rewards = policy.agent(seed=POLICY_SEED), reward_source(policy)
     for _ in range(20):
         decision = agent.ask(policy.practice_context)
         level = agent.report_level(decision)
         require(policy, 0 < level < math.inf, f"the level of a report is {level!r}")
-        agent.tell_report(decision, report(rewards(decision), level))  # type: ignore[misc]
+        agent.tell_report(decision, report(rewards(decision), level))
     for bad in (0.0, -1.0, math.nan, math.inf):
-        require_error(
-            policy,
-            ParameterError,
-            lambda bad=bad: report(rewards(decision), bad),  # type: ignore[misc]
-            f"a report at level {bad!r}",
-        )
+        what, reward = f"a report at level {bad!r}", rewards(decision)
+        require_error(policy, ParameterError, what, report, reward, bad)
 
 
 def does_without_missing_rewards(policy: Policy) -> None:
@@ -284,11 +237,8 @@ def does_without_missing_rewards(policy: Policy) -> None:
             agent.cancel(decision)
         else:
             agent.tell(decision, rewards(decision))
-    require(
-        policy,
-        released_batches(agent) > 0 or not releases,
-        "rewards that are given up keep its batches from being released",
-    )
+    released = released_batches(agent) > 0 or not releases
+    require(policy, released, "rewards that are given up keep its batches from being released")
     without_rewards = policy.agent(seed=POLICY_SEED)
     for _ in range(CHECK_ROUNDS):
         without_rewards.ask(policy.practice_context)
@@ -309,11 +259,8 @@ class InputRecorder:
 
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Keep the inputs and let the mechanism answer."""
-        names = declared_mechanism(body).arguments  # `out` is not an input
-        inputs = [
-            argument for name, argument in zip(names, arguments, strict=True) if name != "out"
-        ]
-        self.inputs.append([np.asarray(argument).tolist() for argument in inputs])
+        named = zip(declared_mechanism(body).arguments, arguments, strict=True)
+        self.inputs.append([np.asarray(value).tolist() for name, value in named if name != "out"])
         return body(self._generator, *arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -327,10 +274,8 @@ def batches_ignore_arrival_order(policy: Policy) -> None:
     inputs = []
     for order in (1, -1):
         params, notes = policy.constants(), InputRecorder(POLICY_SEED)
-        state, rewards = (
-            policy.kernels.begin(params),
-            np.random.default_rng(POLICY_SEED).random(CHECK_ROUNDS),
-        )
+        state = policy.kernels.begin(params)
+        rewards = np.random.default_rng(POLICY_SEED).random(CHECK_ROUNDS)
         decisions = [
             policy.kernels.choose(params, state, t, policy.practice_context, notes)
             for t in range(1, CHECK_ROUNDS + 1)
@@ -362,11 +307,8 @@ def displays_nothing_of_arrivals(policy: Policy) -> None:
                 elif t % 2:
                     agent.cancel(late)
         views.append(lines)
-    require(
-        policy,
-        views[0] == views[1] == views[2],
-        "what an agent displays depends on when or whether rewards came",
-    )
+    alike = views[0] == views[1] == views[2]
+    require(policy, alike, "what an agent displays depends on when or whether rewards came")
 
 
 def refuses_bad_rewards(policy: Policy) -> None:
@@ -379,30 +321,18 @@ def refuses_bad_rewards(policy: Policy) -> None:
     bad += [low - 0.123456] if math.isfinite(low) else []
     bad += [high + 0.123456] if math.isfinite(high) else []
     for reward in bad:
-        error = require_error(
-            policy,
-            RewardError,
-            lambda reward=reward: agent.tell(decision, reward),  # type: ignore[misc]
-            "a bad reward",
-        )
+        error = require_error(policy, RewardError, "a bad reward", agent.tell, decision, reward)
         require(policy, "123456" not in str(error), "an error shows a reward")
     fine = reward_source(policy)(decision)
     strangers: list[Any] = [
         decision._replace(id=f"{decision.id[:32]}-99"),
         decision._replace(arm=decision.arm + 1),
         policy.agent(seed=POLICY_SEED).ask(policy.practice_context),
-        "1",
-        None,
-        -1,
-        1,
+        *("1", None, -1, 1),
     ]
     for stranger in strangers:
-        require_error(
-            policy,
-            DecisionError,
-            lambda stranger=stranger: agent.tell(stranger, fine),  # type: ignore[misc]
-            f"the decision {stranger!r}",
-        )
+        what = f"the decision {stranger!r}"
+        require_error(policy, DecisionError, what, agent.tell, stranger, fine)
     require(policy, saved_text(agent) == before, "a refused call changed the agent")
     agent.tell(decision, fine)
 
@@ -414,11 +344,8 @@ def plays_one_arm(policy: Policy) -> None:
     except ParameterError:
         return
     agent = single.agent(seed=POLICY_SEED)
-    require(
-        policy,
-        all(decision.arm == 0 for decision, _ in played(single, agent, 100)),
-        "with one arm it plays another",
-    )
+    first = all(decision.arm == 0 for decision, _ in played(single, agent, 100))
+    require(policy, first, "with one arm it plays another")
 
 
 def plays_short_horizons(policy: Policy) -> None:
@@ -426,11 +353,8 @@ def plays_short_horizons(policy: Policy) -> None:
     environment = matching_environment(policy)
     for horizon in (1, 2, policy.arms):
         results = simulate(policy, environment, horizon=horizon, repetitions=1, seed=POLICY_SEED)
-        require(
-            policy,
-            int(results.pulls(policy.name).sum()) == horizon,
-            f"a horizon of {horizon} has another number of pulls",
-        )
+        pulls = int(results.pulls(policy.name).sum())
+        require(policy, pulls == horizon, f"a horizon of {horizon} has {pulls} pulls")
 
 
 def keeps_rewards_to_itself(policy: Policy) -> None:
@@ -441,14 +365,8 @@ def keeps_rewards_to_itself(policy: Policy) -> None:
     agent = policy.agent(seed=POLICY_SEED)
     for _ in range(3 * policy.arms):
         agent.tell(agent.ask(policy.practice_context), marked)
-    texts = [
-        repr(agent),
-        str(agent),
-        repr(policy),
-        str(agent.guarantee),
-        repr(agent.ask(policy.practice_context)),
-    ]
-    texts += [repr(vars(policy))]
+    texts = [repr(agent), str(agent), repr(policy), str(agent.guarantee), repr(vars(policy))]
+    texts.append(repr(agent.ask(policy.practice_context)))
     if POLICIES.classes().get(policy.name) is type(policy):
         texts.append(json.dumps(agent.save()))
     for text in texts:
@@ -459,12 +377,9 @@ def bounds_its_regret(policy: Policy) -> None:
     """Its regret bound is None, or between 0 and the largest gap in every round."""
     world = matching_environment(policy)
     bound = policy.regret_bound(world, CHECK_ROUNDS)
-    require(
-        policy,
-        bound is None
-        or (isinstance(bound, float) and 0 <= bound <= CHECK_ROUNDS * world.largest_gap),
-        f"regret_bound gives {bound!r}",
-    )
+    most = CHECK_ROUNDS * world.largest_gap
+    valid = bound is None or (isinstance(bound, float) and 0 <= bound <= most)
+    require(policy, valid, f"regret_bound gives {bound!r}")
 
 
 POLICY_CHECKS: list[Callable[[Policy], None]] = [
