@@ -249,7 +249,7 @@ def check(label: str, value: Any, annotation: Any) -> Any:
     """Convert a value to the type of an annotation.
 
     Raises:
-        ParameterError: if it is not allowed, with what is.
+        ParameterError: if it is not allowed, with the allowed values.
     """
     base, limits = split(annotation)
     origin = typing.get_origin(base)

@@ -12,7 +12,7 @@ Row = TypeVar("Row")
 
 
 class ResultTable(Sequence[Row]):
-    """A sequence of rows that prints as a table. A subclass says what the cells of a row are."""
+    """A sequence of rows that prints as a table; a subclass defines `row_cells`."""
 
     header: ClassVar[tuple[str, ...]]
     text_columns: ClassVar[int] = 1  # the first columns, aligned to the left; the rest are numbers

@@ -20,7 +20,7 @@ TAIL_HEADER = ("policy", "quantile", "regret", "from", f"to ({CONFIDENCE:.0%})")
 
 
 class RegretQuantile(NamedTuple):
-    """A quantile of the final regret with its 95 % interval, both ends of which are runs."""
+    """A quantile of the final regret with its 95 % interval, whose ends are runs."""
 
     level: float
     value: float

@@ -80,9 +80,9 @@ def best_arm_share(results: Results, label: str) -> float:
 
 
 def proved_bound(results: Results, label: str, rounds: int) -> float | None:
-    """The proved bound on a policy's expected regret after so many rounds, if there is one.
+    """The proved bound on a policy's expected regret after `rounds` rounds, if there is one.
 
-    None if rewards were late or lost: the theorems assume rewards that come at once. None also for
+    None if rewards were late or lost: the theorems assume rewards that arrive at once. None also for
     a results file without means, which it withholds where they were computed from data.
     """
     if not results.feedback.prompt:

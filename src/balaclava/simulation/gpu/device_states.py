@@ -105,7 +105,7 @@ def access_source(state: Any, threads: int) -> str:
 
 
 def state_access(state: Any, threads: int) -> StateAccess:
-    """Compile the functions for this state, in blocks of so many threads.
+    """Compile the functions for this state, in blocks of `threads` threads.
 
     The compiler needs the class and length of each tuple and the sizes of local and shared arrays,
     so the source is generated: `Tally(own0, states[1][:, game], ...)`.

@@ -67,7 +67,7 @@ class GameBatch(NamedTuple):
 
 
 def play_results(trials: Sequence[tuple[Results, int]], progress: Progress | None) -> None:
-    """Play so many repetitions of what each `Results` describes, and add them to it."""
+    """Play the repetitions that each `Results` lacks, and add them to it."""
     owners, batches = [], []
     for results, repetitions in trials:
         for label, policy in results.policies.items():
@@ -289,7 +289,7 @@ class LaunchGroup:
         return functools.partial(launch, count, blocks, stride)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for the launch, expected to take so many seconds, without blocking other threads."""
+        """Wait for the launch without blocking other threads; `seconds` is a guess of how long."""
         self._event.record(self._stream)
         while not self._event.query():
             time.sleep(max(_POLL_SECONDS, min(seconds, _LAUNCH_SECONDS) / _POLLS_PER_LAUNCH))
