@@ -2,8 +2,8 @@
 
 python benchmarks/audit_speed.py [NAME ...] [--processes 2]
 
-Each policy is audited twice, each time in a fresh process. The first one compiles; the second has
-the machine code on disk, and is what the table calls an audit.
+Each policy is audited twice, in new processes. The first run compiles. The second finds the machine
+code on disk; the table reports it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import balaclava as bl
 
 
 class Line(NamedTuple):
-    """What an audit took and gave."""
+    """The time and the result of an audit."""
 
     name: str
     seconds: float
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def measure(name: str) -> Line:
-    """The default audit of one policy."""
+    """Run the default audit of one policy."""
     policy, start, wall = policy_of(name), time.process_time(), time.perf_counter()
     report = bl.audit(policy, seed=1)
     seconds, wall = time.process_time() - start, time.perf_counter() - wall

@@ -36,7 +36,7 @@ def trial_world(features: int = FEATURES, arms: int = ARMS, seed: int = 1) -> bl
 
 
 def contenders(**shape: Any) -> dict[str, bl.Policy]:
-    """Baselines, and private policies beside them."""
+    """The private policies and their baselines."""
     return {
         "linucb": bl.policy("linucb", **shape),
         "linucb, radius_scale 0.3": bl.policy("linucb", radius_scale=0.3, **shape),
@@ -69,7 +69,7 @@ def regret(runs: int) -> None:
 
 
 def worlds(runs: int) -> None:
-    """Ten other coefficients with other seeds: scales that were chosen on the first hold there."""
+    """Ten other coefficients and seeds, with the scales chosen on the first."""
     policies = contenders(arms=ARMS, features=FEATURES)
     regrets: dict[str, list[np.ndarray]] = {label: [] for label in policies}
     for world in range(2, 12):
@@ -94,7 +94,7 @@ def make_coverage(
     open_scene: Callable[..., Any],
     renew: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Games in which theta* must stay in every ellipsoid; counts those in which it does not."""
+    """Close a loop that counts the games in which an ellipsoid misses theta*."""
 
     def cover(
         params: Any, world: Any, theta: np.ndarray, games: int, rounds: int, hostile: bool, rng: Any
@@ -130,7 +130,7 @@ def make_coverage(
 
 
 def coverage(runs: int) -> None:
-    """Claimed: 5 % of runs at most have an ellipsoid, at any release, that misses theta*."""
+    """The share of runs in which any ellipsoid misses theta*; claimed is at most 5 %."""
     world = trial_world(5, 3)
     theta = world.constants().theta[0]
     for delta in (1e-5, 0.0):
@@ -148,7 +148,7 @@ def coverage(runs: int) -> None:
 
 
 def make_hand_written() -> Callable[..., Any]:
-    """LinUCB and its world in one loop, as one would write it by hand."""
+    """LinUCB and its environment in one hand-written loop."""
 
     def play(theta: np.ndarray, arms: int, rounds: int, rng: Any) -> float:
         d = theta.size
@@ -208,7 +208,7 @@ def make_hand_written() -> Callable[..., Any]:
 
 
 def mabwiser(world: bl.Environment, rounds: int) -> float:
-    """Seconds a step of MABWiser's LinUCB, which has coefficients for each arm; one row a step."""
+    """Seconds per step of MABWiser's LinUCB (disjoint coefficients)."""
     from mabwiser.mab import MAB, LearningPolicy
 
     rng, arms = np.random.default_rng(1), list(range(ARMS))
@@ -231,7 +231,7 @@ def agent_seconds(policy: bl.Policy, features: np.ndarray, decisions: int = 100)
 
 
 def agents(runs: int) -> None:
-    """What an agent of dp-linucb takes: ten features shared by ten arms, 65 for each of ten."""
+    """The time of a dp-linucb agent: ten shared features, and 65 disjoint ones; ten arms."""
     rng = np.random.default_rng(1)
     shared = rng.normal(size=(ARMS, FEATURES))
     shared /= np.linalg.norm(shared, axis=1, keepdims=True)
@@ -303,9 +303,9 @@ def tables(runs: int) -> None:
 def floor(draws: int) -> None:
     """Mistakes on digits in 10^5 rounds if nothing had to be explored: a floor for dp-lin-ts.
 
-    After n rounds each arm is given n/K rewards, drawn from the whole table, in one release of its
-    own with one draw of noise, and plays by Bayes' rule; no policy that releases such sums in
-    several episodes, and finds out by playing, knows as much.
+    After n rounds each arm has n/K rewards from the whole table, in one release with one draw of
+    noise, and plays by Bayes' rule. No policy that explores and releases in several episodes knows
+    as much.
     """
     from sklearn import datasets
 
@@ -326,7 +326,7 @@ def floor(draws: int) -> None:
             wrong.append(((X @ theta.T).argmax(axis=1) != labels).mean())
         errors.append(np.mean(wrong))
     print(f"digits: {np.trapezoid([0.9, *errors], [0, *rounds]):,.0f} mistakes in 10^5 rounds")
-    print(f"of which {np.interp(10**4, rounds, errors):.0%} of decisions still wrong at 10^4")
+    print(f"{np.interp(10**4, rounds, errors):.0%} of decisions are wrong at 10^4")
 
 
 def main() -> None:

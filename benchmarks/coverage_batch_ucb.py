@@ -1,9 +1,8 @@
 """How often the estimates of dpr-batch-ucb and ldpr-batch-ucb miss their radius.
 
-Each line is one law and one setting. Of that many runs of one arm, made by the policy's own
-kernels, it gives the largest share over the batches, and over both sides, of estimates that are
-beyond the radius, beside the chance that the radius is made for; and the error that only such a
-share exceeds, in units of the radius, for the batch where it is largest.
+Each line is one law and one setting, with many runs of one arm by the policy's own kernels. It
+shows the largest share, over batches and both sides, of estimates beyond the radius, beside the
+allowed one, and the quantile of the error at that share, in radii, for the worst batch.
 
     python benchmarks/coverage_batch_ucb.py          # 100,000 runs a line: a few minutes
     python benchmarks/coverage_batch_ucb.py --quick
@@ -27,7 +26,7 @@ BATCHES, FIRST = 4, 64
 
 
 class Coverage(NamedTuple):
-    """What was seen of one setting."""
+    """The measured coverage of one setting."""
 
     missed: float  # the largest share of estimates beyond the radius, on one side
     error: float  # the largest 1 - CHANCE quantile of the error on one side, in radii
@@ -39,7 +38,7 @@ def make_estimates(
     learn: Callable[..., Any],
     draw: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop that fills `means` with the estimates of one arm after each of its batches."""
+    """Close a loop that fills `means` with an arm's estimates after each batch."""
 
     def estimates(params: Any, world: Any, means: np.ndarray, policy_rng: Any, rng: Any) -> None:
         for run in range(means.shape[0]):
@@ -70,7 +69,7 @@ def setting(name: str, **parameters: Any) -> BatchUCBPolicy:
 
 
 def coverage(policy: BatchUCBPolicy, world: bl.Environment, runs: int, seed: int) -> Coverage:
-    """Play one arm so often."""
+    """Play one arm many times."""
     loop = compiled(make_estimates, *policy.kernels[:3], world.draw)
     means = np.zeros((runs, policy.schedule.radii.size))
     loop(policy.constants(), world.constants(), means, seeded(seed, 0), seeded(seed, 1))
@@ -83,7 +82,7 @@ def coverage(policy: BatchUCBPolicy, world: bl.Environment, runs: int, seed: int
 
 
 def cases() -> list[tuple[str, BatchUCBPolicy, bl.Environment]]:
-    """Laws at their moment bound, and what each policy is told of them."""
+    """Laws at their moment bound, with the policies' parameters."""
     pareto = bl.environment("pareto", means=[0.9], shape=1.95)
     student = bl.environment("student-t", means=[3.0], degrees=2.2)
     trials = []
@@ -114,14 +113,14 @@ def cases() -> list[tuple[str, BatchUCBPolicy, bl.Environment]]:
 
 
 def cut_off(policy: BatchUCBPolicy) -> bl.Environment:
-    """The worst bias: a reward that is just beyond the last level, at the moment bound."""
+    """The law with the largest bias: a reward just above the last level, at the moment bound."""
     value = -1.0001 * float(policy.schedule.levels[-1])
     chance = policy.moment_bound / abs(value) ** policy.moment_order
     return bl.environment("two-point", values=[value], probabilities=[min(chance, 1.0)])
 
 
 def with_outliers(clean: bl.Environment, value: float, share: float = 0.05) -> bl.Environment:
-    """Outliers that count for as much as any."""
+    """The law with the most harmful outliers."""
     return bl.environment(
         "contaminated", inner=clean, fraction=share, outliers={"kind": "point", "value": value}
     )

@@ -1,4 +1,4 @@
-"""What late and lost rewards cost: regret, steps, and losses that nothing is learned from.
+"""The price of late and lost rewards: regret, time per step, and losses not learned from.
 
     python benchmarks/delays.py                      # 200 runs a line; about ten minutes
     python benchmarks/delays.py --quick              # 20 runs a line
@@ -6,9 +6,9 @@
     python benchmarks/delays.py --table shape --policy prae-raw --runs 2000 --delay 200 --seed 2
 
 Four tables. "shape": every policy that releases batches, on two problems, at fixed delays of 200,
-1,000 and 2,000 rounds: regret at most that without delay plus 1.5 d times the mean gap, which is
-what 1.5 d rounds at random cost; the value is what it costs in units of d times the mean gap, at
-the delay where that is most, with its 95 % interval.
+1,000 and 2,000 rounds. The limit is the regret without delay plus 1.5 d mean gaps, the cost of
+1.5 d random rounds. The value is the extra regret in units of d mean gaps, at the worst delay, with
+its 95 % interval.
 "targets": dp-imed on the first problem, with delays and losses of several kinds. "steps": the cost
 of a step with delays over that without. "losses": the share of losses that a conversion at
 epsilon 1 learns from when all are late by 1,000 rounds.
@@ -76,7 +76,7 @@ TARGETS: dict[str, tuple[dict[str, Any], float]] = {
 
 
 class Cost(Line):
-    """A line whose spread is a 95 % interval: what chance can explain is not held against it."""
+    """A line whose spread is a 95 % interval; it fails only if all of the interval does."""
 
     @property
     def verdict(self) -> str:
@@ -84,13 +84,13 @@ class Cost(Line):
 
 
 def batch_policies() -> list[str]:
-    """The names of all that release batches."""
+    """The names of all policies that release batches."""
     kinds = (PooledPolicy, ConvertedPolicy, ExpertsAsArms)
     return [entry.name for entry in bl.list_policies() if issubclass(entry.policy, kinds)]
 
 
 def policy_for(name: str, means: np.ndarray) -> Policy:
-    """The policy of that name, made to learn something within the horizon."""
+    """The policy of a name, with parameters that suit the horizon."""
     cls, arms = POLICIES.classes()[name], means.size
     usual = {**USUAL_PARAMETERS, "horizon": HORIZON, "epsilon": EPSILON, "experts": arms}
     usual.update({} if name in AS_IT_IS else BOLD)
@@ -102,7 +102,7 @@ def policy_for(name: str, means: np.ndarray) -> Policy:
 
 
 def world_for(policy: Policy, means: np.ndarray) -> bl.Environment:
-    """Arms with these means; losses are 1 less the reward, and each expert swears by one arm."""
+    """Arms with these means; a loss is 1 minus the reward, and each expert advises one arm."""
     if policy.rewards != "loss":
         return bl.environment("bernoulli", means=means)
     losses = bl.environment("stochastic-losses", means=1.0 - means)
@@ -122,7 +122,7 @@ def regrets(
 
 
 def line(what: str, regret: np.ndarray, reference: str, most: float) -> Line:
-    """A mean with its 95 % interval beside the most that it may be."""
+    """A mean with its 95 % interval beside its limit."""
     mean, reach = regret.mean(), 1.96 * regret.std(ddof=1) / math.sqrt(regret.size)
     sign = "<=" if math.isfinite(most) else ""
     shown = f"{mean:,.0f} ± {reach:,.0f}"
@@ -130,9 +130,9 @@ def line(what: str, regret: np.ndarray, reference: str, most: float) -> Line:
 
 
 def shape_line(name: str, label: str, runs: int, delays: Sequence[int], seed: int) -> Line:
-    """One policy on one problem: the delay that costs most, in units of d times the mean gap.
+    """One policy on one problem: the worst delay, in units of d mean gaps.
 
-    A run with a delay is compared with the run without that has the same seed.
+    Runs with and without a delay are paired by seed.
     """
     means = PROBLEMS[label]
     policy = policy_for(name, means)
@@ -164,7 +164,7 @@ def shape(
     delays: Sequence[int] = DELAYS,
     seed: int = SEED,
 ) -> list[Line]:
-    """Policies on both problems, by default all; a line is shown as soon as it is measured."""
+    """Policies on both problems, by default all; lines are printed as they are measured."""
     lines = []
     for name in names or batch_policies():
         for label in PROBLEMS:
@@ -174,7 +174,7 @@ def shape(
 
 
 def targets(quick: bool, runs: int | None = None) -> list[Line]:
-    """dp-imed, with rewards that come in several ways."""
+    """dp-imed with several kinds of delays and losses."""
     means = PROBLEMS["four arms"]
     policy = bl.policy("dp-imed", arms=means.size, epsilon=EPSILON)
     world = bl.environment("bernoulli", means=means)
@@ -185,7 +185,7 @@ def targets(quick: bool, runs: int | None = None) -> list[Line]:
 
 
 def steps(quick: bool) -> list[Line]:
-    """The least seconds of many with delays, over the least without, and over those by hand."""
+    """The shortest time with delays, over that without, and over a hand-written loop."""
     means, rounds = np.linspace(0.3, 0.7, 9), 100_000
     world = bl.environment("bernoulli", means=means)
     geometric = bl.Delay(mean=1_000)
@@ -219,7 +219,7 @@ def steps(quick: bool) -> list[Line]:
 def game(
     policy: Policy, world: bl.Environment, rounds: int, delay: bl.Delay | None
 ) -> Callable[[], object]:
-    """One game of the compiled loop, and nothing else of a simulation."""
+    """One game of the compiled loop alone."""
     play = repetition_player(
         policy.name, policy, world, np.array([rounds]), SEED, Feedback.create(delay)
     )
@@ -227,7 +227,7 @@ def game(
 
 
 def by_hand(means: np.ndarray, rounds: int, delay: bl.Delay) -> np.ndarray:
-    """The pulls of UCB1 by the loop that does nothing else, on the streams of `simulate`."""
+    """The pulls of a hand-written UCB1 on the streams of `simulate`."""
     law, streams = delay.constants(), (seeded(SEED, 0, 1), seeded(SEED, 0, 2))
     return late_ucb1(means, rounds, *streams, law.scale, law.longest)
 
@@ -242,7 +242,7 @@ def _ratio(
 
 
 def losses(quick: bool) -> list[Line]:
-    """Of the losses that came, those of which the base still knew the decision, and learned."""
+    """The share of arrived losses that the base policy learned from."""
     means, delay = 1.0 - PROBLEMS["four arms"], 1_000
     lines = []
     for name in ("dp-exp3", "dp-htinf", "dp-tsallis-inf", "dp-ftpl"):
@@ -250,7 +250,7 @@ def losses(quick: bool) -> list[Line]:
         kernels, params = policy.kernels, policy.constants()
         state, rng, draw = kernels.begin(params), seeded(SEED, 0), seeded(SEED, 1)
         late: deque[tuple[int, int, int]] = deque()
-        learned = came = 0
+        learned = arrived = 0
         for t in range(1, (3_000 if quick else HORIZON) + 1):
             late.append((t, *kernels.choose(params, state, t, None, rng)))
             if len(late) > delay:
@@ -258,10 +258,10 @@ def losses(quick: bool) -> list[Line]:
                 before = state.base.pending.numbers.copy()
                 loss = float(draw.random() < means[arm])
                 kernels.learn(params, state, made, arm, loss, phase, rng)
-                came += 1
+                arrived += 1
                 learned += bool((state.base.pending.numbers != before).any())
-        share = learned / came
-        texts = (f"{learned:,}", f"{came:,} came")
+        share = learned / arrived
+        texts = (f"{learned:,}", f"{arrived:,} arrived")
         lines.append(Line(f"{name}: losses learned from", *texts, share, share, share, ">=", 1.0))
     return lines
 

@@ -6,8 +6,8 @@
     python benchmarks/frontier.py --elsewhere --runs 100000    # on problems of another kind
     python benchmarks/frontier.py --seconds 30 --runs 2000
 
-With --final-runs 1000000 the best rules and the paper's are played so often in every cell, but for
-the one with 101 arms, where a run takes 100 times as long and no rule has bad runs: an eightieth.
+--final-runs 1000000 plays the best rules and the paper's that often in every cell; an eightieth in
+the cell with 101 arms, where runs take 100 times as long and no rule has bad runs.
 
 A bad run costs more than five times the median of the paper's rule with this package's batches
 (first 30/epsilon, ratio 1.5). The aim: bad runs at most 5 of 10,000 in every cell, and a mean of at
@@ -64,7 +64,7 @@ OUT = Path(os.environ.get("OUT", "out"))
 
 
 class Rule(NamedTuple):
-    """How dp-imed is played."""
+    """Constants of dp-imed."""
 
     rate: int = 2  # the paper's, 0; the exact one of rewards and noise, 1; the surprise, 2
     doubt: float = math.inf  # nats of the rate from which on the paper's is taken,
@@ -106,7 +106,7 @@ KNOWN = {  # rules with a name: label, colour and mark in the picture
 def make_runs(
     rate: Callable[..., Any], surprise: Callable[..., Any], divergence: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The loop over runs, batch by batch."""
+    """Close the loop over runs, batch by batch."""
 
     def index(
         rule: Any, t: float, n: float, x: float, top: float, epsilon: float, m: float, arms: int
@@ -196,7 +196,7 @@ def nb_jit(function: Any) -> Any:
 
 
 def play(rule: Rule, means: np.ndarray, epsilon: float, runs: int, seed: int) -> np.ndarray:
-    """The regret of so many runs after EARLY rounds and in the end."""
+    """The regret of each run after EARLY rounds and at the horizon."""
     loop = compiled(make_runs, noisy_kl, noisy_surprisal, private_kl)
     out, rng = np.empty((runs, 2)), np.random.Generator(np.random.SFC64(seed))
     first = rule.first_batch(epsilon)
@@ -205,7 +205,7 @@ def play(rule: Rule, means: np.ndarray, epsilon: float, runs: int, seed: int) ->
 
 
 def figures(regret: np.ndarray, today: dict[str, Any] | None) -> dict[str, Any]:
-    """What is kept of a cell."""
+    """The recorded figures of a cell."""
     median = float(np.median(regret))
     threshold = 5.0 * (today["median"] if today else median)
     row = {
@@ -233,7 +233,7 @@ Table = dict[tuple[str, float], dict[str, Any]]
 
 
 class Search:
-    """Rules that were tried, on all cores."""
+    """A search over rules, on all cores."""
 
     def __init__(self, runs: int, workers: int, problems: list[str]) -> None:
         self.runs, self.pool, self.problems = runs, ThreadPoolExecutor(workers), problems
@@ -243,7 +243,7 @@ class Search:
         self.today = self.table(PAPER, 5 * runs, "today", seed=1)
 
     def table(self, rule: Rule, runs: int, kind: str, seed: int) -> Table:
-        """The rule in every cell."""
+        """Play a rule in every cell."""
         jobs = {}
         for name in sorted(self.problems, key=lambda name: -PROBLEMS[name].size):
             count = max(runs // 80, 100) if PROBLEMS[name].size > MANY else runs
@@ -272,7 +272,7 @@ class Search:
         return score(self.tables[rule])
 
     def climb(self, until: float) -> None:
-        """From the best rules so far to their neighbours, until the time is over."""
+        """Move from the best rules to their neighbours until the time is over."""
         for start in starts():
             if time.monotonic() < until:
                 self.try_rule(start)
@@ -339,7 +339,7 @@ def neighbours(rule: Rule) -> Iterator[Rule]:
 
 
 def draw(tables: dict[Rule, Table]) -> None:
-    """All rules: mean against bad runs, each of the problem where it is worst; the frontier."""
+    """Draw all rules: worst mean against worst share of bad runs, and the frontier."""
     import matplotlib
 
     matplotlib.use("Agg")

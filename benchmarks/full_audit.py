@@ -2,8 +2,7 @@
 
 python benchmarks/full_audit.py [NAME ...] [--trials 2000000] [--device cuda] [--out docs/audit.md]
 
-What was measured is kept in audit.json beside this file, that of a GPU apart, and the page shows
-both.
+The measurements are kept in audit.json beside this file, those of a GPU apart. The page shows both.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL_PARAMETERS, completed
 
 ROOT = Path(__file__).parent.parent
-LOSSES = 10  # so many times fewer games on losses
+LOSSES = 10  # times fewer games on losses
 STEPS = 400_000_000_000  # rounds of all games of a policy, at most
 RECORD = Path(__file__).with_name("audit.json")
 HEAD = """# The audit
@@ -105,7 +104,7 @@ def policy_of(name: str) -> bl.Policy:
 
 
 def stays_on_cpu(policy: bl.Policy) -> bool:
-    """Whether a GPU plays none of its games: reports and contexts are drawn on the CPU."""
+    """Whether its games need the CPU: reports and contexts are drawn there."""
     return policy.report_kernel is not None or isinstance(policy, ContextualPolicy)
 
 
@@ -114,7 +113,7 @@ def type_of(name: str) -> type[bl.Policy]:
 
 
 def row(report: AuditReport) -> str:
-    """One line of the table, but for its end."""
+    """One line of the table, without its end."""
     replay, exact = report.replay, report.exact
     assert replay is not None
     delta = f", delta {replay.delta:.2g}" if replay.delta else ""
@@ -136,7 +135,7 @@ def audit(name: str, trials: int, pairs: int, device: Device = "cpu") -> AuditRe
 
 
 def record_of(report: AuditReport, device: Device) -> dict[str, Any]:
-    """What is kept of a report."""
+    """The recorded figures of a report."""
     if device == "cpu":
         return {"row": row(report), "text": str(report)}
     games = getattr(report.statistical, "games", 0)
@@ -189,7 +188,7 @@ def main() -> int:
             part[jobs[job]] = record_of(report, device)
             faults += report.verdict != "consistent"
             print(f"{row(report)}  {time.perf_counter() - start:.0f} s", flush=True)
-            # After each: whatever ends a run, what it measured is kept.
+            # After each policy, so that an interrupted run loses little.
             options.record.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
             options.out.write_text(page(record))
     return 1 if faults else 0

@@ -5,7 +5,7 @@
     python benchmarks/gpu.py dp-imed ucb1    # these policies only
     python benchmarks/gpu.py dp-se --registers 128 168 255  # of a thread, at most
 
-The table goes to gpu.md in the folder $OUT (or out), each row as soon as it is there.
+The table is written to gpu.md in the folder $OUT (or out), row by row.
 
 A step is one decision and its reward. Each row is timed with as many games as fill the device and
 end in half a minute, after a launch that compiles; the mean regret beside it is compared with that
@@ -94,14 +94,14 @@ def rows(horizon: int) -> list[tuple[bl.Policy, bl.Environment]]:
 
 
 def compiled(policy: bl.Policy, world: bl.Environment, games: int, horizon: int) -> LaunchGroup:
-    """So many games of a pair, ready to be played."""
+    """Games of a pair, compiled and ready to play."""
     return LaunchGroup(
         [GameBatch(policy.name, policy, world, checkpoint_rounds(1, horizon), games, 1)]
     )
 
 
 def timed(group: LaunchGroup) -> tuple[float, np.ndarray]:
-    """Steps a second, the first launch apart, and the final regrets."""
+    """Steps per second without the first launch, and the final regrets."""
     spent: list[tuple[float, int]] = []
     (runs,) = group.play(lambda n: spent.append((time.perf_counter(), n)))
     regret = np.array([run.regret[-1] for run in runs])
@@ -142,7 +142,7 @@ def write(name: str, line: str) -> None:
 def measure_limit(
     policy: bl.Policy, world: bl.Environment, games: int, horizon: int, limit: int
 ) -> tuple[str, ...]:
-    """The cells of a row, with so many registers of a thread at most."""
+    """The cells of a row, with a limit of registers per thread."""
     device_loop._loops.clear()
     usual, device_loop.MOST_REGISTERS = device_loop.MOST_REGISTERS, limit
     try:

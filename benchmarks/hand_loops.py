@@ -1,7 +1,7 @@
-"""What a good programmer writes for one policy and one problem: arrays, one loop, no abstractions.
+"""Hand-written loops for one policy and one problem: arrays, one loop, no abstractions.
 
 Each loop plays Bernoulli arms and returns the pulls. Constants of a policy come last. The loops
-make the same decisions as the policies of the package on the same streams; the tests see to it.
+make the same decisions as the package's policies on the same streams; tests check this.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def late_ucb1(
     scale: float,  # of a geometric delay, as the package draws it
     longest: int,
 ) -> np.ndarray:
-    """UCB1 where rewards come late: what a loop cannot do without, and nothing else.
+    """UCB1 with delayed rewards, as short as possible.
 
-    A delay is drawn for each decision, arm and reward are kept until its round, and come in the
-    order of decisions. Nobody is given up, and nothing is recorded.
+    Each decision draws a delay; its arm and reward are kept until then. Rewards arrive in the order
+    of decisions. Nothing is given up or recorded.
     """
     arms, ahead, size = means.size, 256, 1
     while size < longest + ahead + 1:

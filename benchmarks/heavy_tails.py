@@ -1,15 +1,15 @@
-"""What is gained on the published policies for heavy tails, on the arms of Tao et al. (2022).
+"""Gains over the published policies for heavy tails, on the arms of Tao et al. (2022).
 
     python benchmarks/heavy_tails.py            # 10^7 rounds: about a quarter of an hour
     python benchmarks/heavy_tails.py --quick    # 10^6 rounds, few runs
-    python benchmarks/heavy_tails.py --device cuda --runs 20000   # what is tried, on a GPU
+    python benchmarks/heavy_tails.py --device cuda --runs 20000   # on a GPU
     python benchmarks/heavy_tails.py --adaptive --horizon 1000000 --runs 2000   # the latter alone
 
 First every policy at the constants of its proof. Then dpr-se and dpr-batch-ucb with a radius_scale
-that was calibrated on S1 and S2 and is tried on S3, and dpr-adaptive-ucb, which is told nothing but
-epsilon; a run has locked if it pulled the best arm in less than half of the rounds. Locked runs
-carry the mean: the median and the quantiles stand beside it. With --adaptive, dpr-adaptive-ucb is
-tried alone, on all three.
+calibrated on S1 and S2 and tested on S3, and dpr-adaptive-ucb, whose only parameter is epsilon. A
+run has locked if it pulled the best arm in less than half of the rounds. Locked runs dominate the
+mean, so median and quantiles are shown, too. With --adaptive, dpr-adaptive-ucb is tested alone, on
+all three.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def mean(results: bl.Results, label: str) -> float:
 def tried(
     label: str, policy: bl.Policy, w: bl.Environment, horizon: int, runs: int, device: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The regret of each run, and the cells that tell of it."""
+    """The regret of each run, and the cells of its row."""
     play = {"horizon": horizon, "repetitions": runs, "seed": SEED + 1, "checkpoints": 1}
     results = bl.simulate({label: policy}, w, device=device, **play)
     final = results.final_regret(label)
@@ -58,7 +58,7 @@ def tried(
 
 
 def adaptive_alone(horizon: int, runs: int, epsilons: list[float], device: str) -> None:
-    """dpr-adaptive-ucb on S1 to S3, line by line as they come."""
+    """dpr-adaptive-ucb on S1 to S3; prints each line when it is measured."""
     print(table(("", "v", "epsilon", *SPREAD), []), flush=True)
     for v, epsilon, name in product((0.9, 0.5), epsilons, MEANS):
         policy = bl.policy("dpr-adaptive-ucb", arms=5, epsilon=epsilon)
@@ -71,7 +71,7 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true")
     arguments.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.5])
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    arguments.add_argument("--runs", type=int, default=200, help="of what is tried on S3")
+    arguments.add_argument("--runs", type=int, default=200, help="runs on S3")
     arguments.add_argument("--adaptive", action="store_true", help="dpr-adaptive-ucb alone")
     arguments.add_argument("--horizon", type=int, help="with --adaptive; 10^7 by default")
     arguments.add_argument("--scale", type=float, help="of dpr-batch-ucb, in place of calibrating")

@@ -39,7 +39,7 @@ def mabwiser(rounds: int) -> None:
 
 
 def lines(quick: bool) -> list[Line]:
-    """How many times faster than each library, per step and on one thread."""
+    """The speed-up over each library, per step and on one thread."""
     scale, repeats = (1, 3) if quick else (10, 7)
     ours, rounds = steps.RIVALS[0].policy(ARMS), 100_000 * scale
     rivals: dict[str, tuple[Callable[[int], None], int]] = {

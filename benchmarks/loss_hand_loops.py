@@ -1,4 +1,4 @@
-"""Loops written by hand for policies that learn from losses."""
+"""Hand-written loops for policies that learn from losses."""
 
 from __future__ import annotations
 

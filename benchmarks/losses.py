@@ -1,4 +1,4 @@
-"""What central privacy gains on local privacy when an adversary chooses the losses.
+"""The gain of central over local privacy when an adversary chooses the losses.
 
     python benchmarks/losses.py    # 10^6 rounds, 10 arms, one of them better by 0.4: two minutes
     python benchmarks/losses.py --device cuda --runs 1000

@@ -1,4 +1,4 @@
-"""How the numbers are taken: contenders in turns, processor time, ratios, and one table."""
+"""Measuring: contenders in turns, processor time, ratios, and one table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Line(NamedTuple):
         return "met" if met else "NOT MET"
 
     def cells(self) -> list[str]:
-        """The line as texts."""
+        """The cells of the line."""
         spread = f"{self.lowest:.3g} to {self.highest:.3g}"
         target = f"{self.sign} {self.target:.4g}" if self.sign else "-"
         return [
@@ -67,8 +67,8 @@ def in_turns(
 ) -> dict[Name, list[float]]:
     """The seconds of each contender in each round.
 
-    Everyone plays once before the clock runs, to compile and to fill caches. The rest of the
-    machine disturbs neighbours in time alike, so ratios are taken within a round.
+    Each plays once before the measurement, to compile and to fill caches. Other load disturbs
+    neighbouring measurements alike, so ratios are taken within a round.
     """
     for play in contenders.values():
         play()

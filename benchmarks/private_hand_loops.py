@@ -1,4 +1,4 @@
-"""Loops written by hand for the private policies that decide anew in each round."""
+"""Hand-written loops for the private policies that decide in each round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can only be seen from outside: threads, memory, compilation and start-up."""
+"""Threads, memory, compilation and start-up, measured in processes of their own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(json.dumps({"numba": loaded - start, "simulate": done - loaded, "peak": pe
 
 
 def child(*arguments: str, **environment: str) -> str:
-    """What a fresh interpreter prints."""
+    """The output of a new interpreter."""
     finished = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, **environment},
@@ -54,7 +54,7 @@ def child(*arguments: str, **environment: str) -> str:
 
 
 def play(name: str, rounds: int, **environment: str) -> dict[str, Any]:
-    """Simulate a policy at 9 arms in a fresh process."""
+    """Simulate a policy with 9 arms in a new process."""
     options = {
         "name": name,
         "parameters": steps.usual(name, max(rounds, 2)).parameters,
@@ -66,10 +66,10 @@ def play(name: str, rounds: int, **environment: str) -> dict[str, Any]:
 
 
 def threads(quick: bool) -> list[Line]:
-    """Two threads beside one, by the clock on the wall.
+    """Two threads against one, in wall-clock time.
 
-    The best of several, as others may use the cores. What two threads give a loop written by hand
-    shows what the machine has to give at the time.
+    The best of several, since other processes use the cores. The speed-up of a hand-written loop
+    shows what the machine can give at the time.
     """
     rounds, repeats = (200_000, 3) if quick else (1_000_000, 9)
     rival = steps.RIVALS[0]
@@ -102,7 +102,7 @@ def _by_hand(rival: steps.Rival, rounds: int, workers: int) -> None:
 
 
 def memory(quick: bool) -> list[Line]:
-    """The peak memory of a long run over that of a short one."""
+    """The peak memory of a long run over that of a short run."""
     short, long = (100_000, 10_000_000) if quick else (1_000_000, 100_000_000)
     play("ucb1", 1)  # compiles it, so that neither of the two has to
     peaks = {
@@ -125,7 +125,7 @@ def memory(quick: bool) -> list[Line]:
 
 
 def compilation(quick: bool) -> list[Line]:
-    """The first `simulate` of a fresh process, without and with its machine code on disk."""
+    """The first `simulate` of a new process, without and with machine code on disk."""
     rows = []
     for name in COMPILED[:1] if quick else COMPILED:
         with tempfile.TemporaryDirectory() as cache:
@@ -150,7 +150,7 @@ def compilation(quick: bool) -> list[Line]:
 
 
 def start_up(quick: bool) -> list[Line]:
-    """The first thing a user waits for, by the clock on the wall, best of several."""
+    """Import and help, in wall-clock time, best of several."""
     repeats = 3 if quick else 15
     timed = "import time; s = time.perf_counter(); import {}; print(time.perf_counter() - s)"
     imports = {

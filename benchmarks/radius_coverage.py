@@ -1,8 +1,8 @@
-"""How often the estimates of prae-raw and prae-central miss their radius, and by how much not.
+"""How often the estimates of prae-raw and prae-central miss their radius.
 
-Each line is one law and one setting: of that many estimates, made by the policy's own kernels, the
-share that is further from the clean mean than beta, beside the delta that is promised, and the
-error that only a share of delta exceeds, in units of beta.
+Each line is one law and one setting, with many estimates by the policy's own kernels. It shows the
+share further from the clean mean than beta, beside the promised delta, and the (1 - delta) quantile
+of the error in units of beta.
 
     python benchmarks/radius_coverage.py          # 100,000 estimates a line: a quarter of an hour
     python benchmarks/radius_coverage.py --quick
@@ -32,7 +32,7 @@ SIZES: dict[str, tuple[int | None, ...]] = {"prae-raw": (16, 1024), "prae-centra
 
 
 class Coverage(NamedTuple):
-    """What was seen of one setting."""
+    """The measured coverage of one setting."""
 
     missed: float  # share of the estimates beyond beta
     error: float  # the 1 - delta quantile of |estimate - mean| / beta
@@ -56,7 +56,7 @@ def make_estimates(
     draw: Callable[..., Any],
     batch_of: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop that fills `first` with estimates of the first arm from a batch of `size` pulls."""
+    """Close a loop that fills `first` with estimates from a batch of `size` pulls."""
 
     def estimates(
         params: Any, world: Any, size: int, first: np.ndarray, policy_rng: Any, rng: Any
@@ -86,7 +86,7 @@ def estimates_of(
 
 
 def coverage(policy: Any, world: bl.Environment, size: int, runs: int, seed: int = 1) -> Coverage:
-    """How the estimates of a batch of `size` pulls compare with their radius."""
+    """Compare the estimates of a batch of `size` pulls with their radius."""
     errors = np.abs(estimates_of(policy, world, size, runs, seed) - world.means[0])
     beta = radius_of(policy.constants(), size)
     return Coverage(
@@ -95,7 +95,7 @@ def coverage(policy: Any, world: bl.Environment, size: int, runs: int, seed: int
 
 
 def clean_parameters(law: str, order: float, centre: float, level: float) -> dict[str, Any]:
-    """A law that has just about no moment beyond the given order, with its mean at `centre`."""
+    """A law with hardly any moment above the given order, and its mean at `centre`."""
     if law == "pareto":
         return {"means": [centre or 1.0] * 2, "shape": order + 0.3}
     if law == "student-t":
@@ -110,7 +110,7 @@ def setting(
 ) -> tuple[Any, bl.Environment, int]:
     """The policy, the contaminated law, and the batch size, by default the first of the proof.
 
-    The outliers sit at the very edge of what is not truncated, on the side of the bias.
+    The outliers are just inside the truncation, on the side of the bias.
     """
     central = name == "prae-central"
     make = partial(

@@ -1,10 +1,9 @@
 """Why dp-imed with its default settings is the recommended policy for rewards in [0, 1].
 
 Two tables. The first: regret of every policy that protects a whole trajectory, on six sets of arms
-and at epsilon 1 and 0.1; imed, without privacy, for scale. Bad runs are rare and dear and carry the
-mean, so that quantiles stand beside it: median, 99 %, 99.9 %, the worst, and the share of runs with
-more than five times the median. The second: how often dp-imed locks onto a wrong arm as its batches
-change.
+and at epsilon 1 and 0.1, and of imed without privacy. Rare bad runs dominate the mean, so quantiles
+are shown, too: median, 99 %, 99.9 %, the worst, and the share of runs above five medians. The
+second: how often dp-imed locks onto a wrong arm, by the size of its batches.
 
     python benchmarks/recommended_default.py --repetitions 50
     python benchmarks/recommended_default.py --device cuda --repetitions 67584
@@ -36,7 +35,7 @@ SEED = 1
 
 
 class AnyBatches(DPIMED):
-    """dp-imed that refuses nothing, to show what is refused."""
+    """dp-imed without its checks of batch sizes."""
 
     name = "dp-imed, any batches"
     most_draws = 10**9
@@ -61,7 +60,7 @@ def trajectory_policies(arms: int, epsilon: float, horizon: int) -> dict[str, bl
 
 
 def regrets(options: argparse.Namespace) -> None:
-    """A line for each set of arms, epsilon and policy."""
+    """One line per set of arms, epsilon and policy."""
     for label in options.arms:
         means = ARMS[label]
         world = bl.environment("bernoulli", means=means)
@@ -131,7 +130,7 @@ def simulate(policy: bl.Policy, world: Any, options: argparse.Namespace) -> Any:
 
 
 def main() -> None:
-    """Print the tables that were asked for."""
+    """Print the requested tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", choices=("regrets", "locks", "both"), default="both")
     parser.add_argument("--horizon", type=int, default=10**6)

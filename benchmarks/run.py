@@ -1,8 +1,7 @@
-"""Speed, memory and start-up beside references in the same run: `python benchmarks/run.py`.
+"""Speed, memory and start-up against references in the same run: `python benchmarks/run.py`.
 
-One table. Values are medians over rounds in which the contenders take turns, in processor time;
-where the clock on the wall has to decide, the best of several. `--quick` takes about a minute and
-is too short for its numbers to be quoted.
+One table. Values are medians of processor time over rounds in which the contenders take turns, or
+the best of several wall-clock times. `--quick` takes about a minute; do not quote its numbers.
 """
 
 from __future__ import annotations

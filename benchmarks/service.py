@@ -1,4 +1,4 @@
-"""The service under load: decisions and rewards a second, latencies, size, and what others do.
+"""The service under load: throughput, latency, size, and alternatives.
 
     python benchmarks/service.py                 # SQLite, one process, and its references
     python benchmarks/service.py --postgres      # and PostgreSQL with one worker, two and four
@@ -73,13 +73,13 @@ uvicorn.Server(uvicorn_config(app, settings)).run()
 
 
 class Server:
-    """A server process and how to reach it."""
+    """A server process and its address."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, key: str) -> None:
         self.process, self.port, self.key = process, port, key
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """One request, as it comes."""
+        """Send one request."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             method=method,
@@ -91,7 +91,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """A free port."""
     import socket
 
     with socket.socket() as probe:
@@ -101,7 +101,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(source: str, folder: Path, key: str = "", **settings: Any) -> Iterator[Server]:
-    """A server on a database in the folder, ready."""
+    """Start a server on a database in the folder."""
     port = free_port()
     settings = {"database": str(folder / "service.db"), "port": port, **settings}
     settings.setdefault("ledger", str(folder / "ledger.db"))
@@ -167,19 +167,19 @@ async def _requests(
 def load(
     server: Server, calls: list[tuple[str, str, Any]], rate: float | None = None
 ) -> tuple[float, list[float], list[Any]]:
-    """Calls a second, latencies, answers."""
+    """Calls per second, latencies and answers."""
     seconds, latencies, answers = asyncio.run(_requests(server, calls, rate))
     return len(calls) / seconds, latencies, answers
 
 
 def decide_calls(count: int, *names: str) -> list[tuple[str, str, Any]]:
-    """Requests for one decision each, of the experiments in turn."""
+    """Requests for one decision each, alternating between experiments."""
     addresses = [f"/v1/experiments/{name}/decisions" for name in names or ("shop",)]
     return [("POST", addresses[number % len(addresses)], {}) for number in range(count)]
 
 
 def reward_calls(answers: list[Any]) -> list[tuple[str, str, Any]]:
-    """A reward for each decision that was answered."""
+    """A reward for each decision."""
     return [
         ("PUT", f"/v1/decisions/{each['decision_id']}/reward", {"value": float(each["arm"] == 2)})
         for answer in answers
@@ -188,12 +188,12 @@ def reward_calls(answers: list[Any]) -> list[tuple[str, str, Any]]:
 
 
 def say(what: str, value: str, target: str = "") -> None:
-    """A line of the table."""
+    """Print a line of the table."""
     print(f"{what:<66}{value:>24}  {target}", flush=True)
 
 
 def one_at_a_time(folder: Path, turns: int, count: int) -> None:
-    """Decisions and rewards, and a handler that does nothing, in turns."""
+    """Decisions and rewards, against an empty handler, in turns."""
     what = ("decisions", "rewards", "usual", "nothing")
     best, least = dict.fromkeys(what, 0.0), dict.fromkeys(what, math.inf)
 
@@ -233,7 +233,7 @@ def one_at_a_time(folder: Path, turns: int, count: int) -> None:
 
 
 def in_batches(folder: Path, policies: dict[str, dict[str, Any]]) -> None:
-    """Decisions by the thousand."""
+    """Batches of a thousand decisions."""
     with running(_SERVER, folder) as server:
         for policy, parameters in policies.items():
             server.call(
@@ -287,13 +287,13 @@ def _remember(folder: Path, key: str) -> None:
 
 
 def cpu_of(process: int) -> float:
-    """Seconds that a process has computed."""
+    """Processor time of a process, in seconds."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(process: int) -> float:
-    """Resident megabytes."""
+    """Resident memory of a process, in megabytes."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1e3
@@ -344,7 +344,7 @@ OTHERS = {
 
 
 def main() -> None:
-    """What was asked for."""
+    """Run the requested benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--count", type=int, default=2_000, help="requests a turn")

@@ -3,8 +3,8 @@
     python benchmarks/service_sizes.py                    # 10^7 decisions, 10^6 of them open
     python benchmarks/service_sizes.py --decisions 100000 --open 10000
 
-Decisions, persons and pictures for the charts are written straight into the tables; what was
-learned is that of the first 20,000, which come over HTTP. Ten million decisions take 1.3 GB.
+Decisions, persons and chart snapshots are written straight into the tables. The policy learns from
+the first 20,000, which arrive over HTTP. Ten million decisions take 1.3 GB.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ READ = (
 
 
 def learn_some(server: Server) -> None:
-    """The first decisions and their rewards, as they come in life."""
+    """Make the first decisions and rewards over HTTP."""
     server.call("POST", "/v1/experiments", EVENTS)
     for _ in range(FIRST // 1_000):
         answer = server.call("POST", "/v1/experiments/shop/decisions", {"count": 1_000})
@@ -54,9 +54,9 @@ def learn_some(server: Server) -> None:
 
 
 def fill(database: str, decisions: int, still_open: int) -> str:
-    """Write the rest of the year; the id of an open decision.
+    """Write the rest of the year; returns the id of an open decision.
 
-    Ids ascend, so that it takes minutes and not hours; to look one up costs the same.
+    Ids ascend, which makes writing fast and does not change look-ups.
     """
     storage, now = Storage.open(database), time.time()
     row = {"experiment": 1, "phase": 0, "learns": 1, "propensity": 0.25}
@@ -108,7 +108,7 @@ def _due(counters: dict[str, Any], now: float) -> tuple[str, float]:
 
 
 def seconds(server: Server, path: str, method: str = "GET", body: Any = None) -> float:
-    """How long one request takes."""
+    """The time of one request, in seconds."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.port}{path}",
         method=method,
@@ -144,7 +144,7 @@ def measure(folder: Path, one: str, still_open: int) -> None:
 
 
 def main() -> None:
-    """What was asked for."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--decisions", type=int, default=10_000_000)
     parser.add_argument("--open", type=int, default=1_000_000)

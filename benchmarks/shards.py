@@ -1,4 +1,4 @@
-"""What it costs in regret to spread one experiment over shards: `python benchmarks/shards.py`.
+"""The regret of spreading one experiment over shards: `python benchmarks/shards.py`.
 
 Each cell: median regret, mean, and the 99 % quantile over the runs. `merge` is the number of
 decisions, of all shards together, between two merges.
@@ -19,7 +19,7 @@ PROBLEMS = {
 
 
 def main() -> None:
-    """One table a problem."""
+    """Print one table per problem."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--horizon", type=int, default=10**6)
     parser.add_argument("--repetitions", type=int, default=200)

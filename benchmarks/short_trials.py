@@ -5,9 +5,8 @@
     python benchmarks/short_trials.py --part 3 8 # the third of eight parts: one a process
 
 For each horizon, epsilon and number of arms the advised policy, four others and playing at
-random are played on runs that took no part in the advice, on two problems: arms with means from 0.3
-to 0.7, on which the advice was formed, and from 0.1 to 0.5, on which it was not. Figures are shares
-of the regret of playing at random.
+random are played on new runs, on two problems: arms with means from 0.3 to 0.7, which the advice is
+based on, and from 0.1 to 0.5, which it is not. Figures are shares of the regret of random play.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MEANS = ((0.3, 0.7), (0.1, 0.5))
 
 
 class Row(NamedTuple):
-    """What was advised in a setting, and how it did."""
+    """The advice in a setting, and its regret."""
 
     horizon: int
     epsilon: float
@@ -46,12 +45,12 @@ class Row(NamedTuple):
 
     @property
     def above_random(self) -> bool:
-        """Whether it is worse than playing at random by more than chance."""
+        """Whether it is significantly worse than random play."""
         return self.advised != "random" and self.share - self.plus_minus > 1.0
 
     @property
     def ratio(self) -> float:
-        """How many times the regret of the best candidate."""
+        """The regret over that of the best candidate."""
         return self.share / self.best_share
 
     def __str__(self) -> str:
@@ -63,7 +62,7 @@ class Row(NamedTuple):
 
 
 def measure(horizon: int, epsilon: float, arms: int, rounds: int = ROUNDS) -> Row:
-    """The advice in one setting, tried on fresh runs."""
+    """Measure the advice in one setting on new runs."""
     advised = bl.recommend(arms=arms, horizon=horizon, epsilon=epsilon).policy.name
     policies = [
         bl.policy(name, arms=arms)
@@ -89,7 +88,7 @@ def measure(horizon: int, epsilon: float, arms: int, rounds: int = ROUNDS) -> Ro
 
 
 def verdict(rows: list[Row]) -> str:
-    """The two figures that the advice is judged by."""
+    """The two criteria for the advice."""
     above = sum(row.above_random for row in rows)
     near = sum(row.ratio <= 1.3 for row in rows)
     return (

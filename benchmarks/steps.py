@@ -1,4 +1,4 @@
-"""What one simulated step costs, beside a loop written by hand for that policy alone."""
+"""The time of one simulated step, against a hand-written loop for that policy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEED = 1
 
 
 class Rival(NamedTuple):
-    """A policy with a loop of its own."""
+    """A policy with a hand-written loop."""
 
     name: str
     loop: Callable[..., np.ndarray]
@@ -37,7 +37,7 @@ class Rival(NamedTuple):
         return bl.policy(self.name, arms=arms, **self.parameters)
 
     def play(self, arms: int, rounds: int) -> np.ndarray:
-        """The pulls after so many rounds by the loop, on the streams that `simulate` uses."""
+        """The pulls by the hand-written loop, on the streams of `simulate`."""
         constants = self.policy(arms).constants()
         streams = seeded(SEED, 0, 0), seeded(SEED, 0, 1)
         arguments = [getattr(constants, name) for name in self.constants]
@@ -91,7 +91,7 @@ RIVALS = [
 
 
 def problem(policy: bl.Policy) -> bl.Environment:
-    """Arms of these means that give what the policy learns from."""
+    """Arms with these means, with rewards or losses as the policy needs."""
     kind = "stochastic-losses" if policy.rewards == "loss" else "bernoulli"
     return bl.environment(kind, means=PROBLEMS[policy.arms])
 
@@ -104,7 +104,7 @@ def simulate(policy: bl.Policy, rounds: int, **changes: Any) -> bl.Results:
 
 
 def sequential(quick: bool) -> list[Line]:
-    """Each policy that has a loop, at 9 and at 101 arms."""
+    """Each policy with a hand-written loop, at 9 and at 101 arms."""
     lines = []
     for rival in RIVALS:
         for arms in PROBLEMS:
@@ -158,7 +158,7 @@ def phased(quick: bool) -> list[Line]:
 
 
 def phased_names() -> list[str]:
-    """The policies that play whole phases and take the rewards of the problems here."""
+    """The policies that play whole phases and accept Bernoulli rewards."""
     return [
         e.name
         for e in bl.list_policies()
@@ -167,7 +167,7 @@ def phased_names() -> list[str]:
 
 
 def usual(name: str, rounds: int) -> bl.Policy:
-    """The policy of that name at 9 arms, otherwise as the conformance suite tries it first."""
+    """The policy of a name with 9 arms and the conformance suite's first example."""
     cls = POLICIES.classes()[name]
     changes = {"arms": 9, **({"horizon": rounds} if "horizon" in cls.annotations else {})}
     return cls.create({**examples(cls)[0].parameters, **changes})

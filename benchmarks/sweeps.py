@@ -1,7 +1,7 @@
-"""What a sweep costs beside plain simulation: `python benchmarks/sweeps.py`.
+"""The overhead of a sweep over plain simulation: `python benchmarks/sweeps.py`.
 
-The overhead of cells on disk, the time until a large sweep goes on, and what a cluster of
-processes on this machine gives. `--quick` is too short for its numbers to be quoted.
+The overhead of cells on disk, the time until a large sweep resumes, and the speed of a local
+cluster. Do not quote the numbers of `--quick`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ epsilon = {{ log = [0.01, 10, {epsilons}] }}
 radius_scale = {{ linear = [0.1, 1, 10] }}
 """
 
-# In a fresh process, imports included: everything until the one missing cell has been played.
+# In a new process, imports included: everything until the one missing cell has been played.
 RESUME = """
 import json, sys, time
 start, spent = time.perf_counter(), time.process_time()
@@ -57,7 +57,7 @@ print(json.dumps([listed, (time.perf_counter() - start, time.process_time() - sp
 
 
 def plan(cells: int, horizon: int, repetitions: int) -> ExperimentPlan:
-    """UCB1 at nine arms, each cell with a bonus of its own."""
+    """UCB1 at nine arms, with a different bonus in each cell."""
     world = bl.environment("bernoulli", means=steps.PROBLEMS[9])
     policies = {str(i): bl.policy("ucb1", arms=9, radius_scale=1 + i / 1000) for i in range(cells)}
     return ExperimentPlan(
@@ -66,10 +66,10 @@ def plan(cells: int, horizon: int, repetitions: int) -> ExperimentPlan:
 
 
 def overhead(quick: bool) -> list[Line]:
-    """A sweep beside plain simulation of the same policies, and the disk by itself.
+    """A sweep against plain simulation of the same policies, and the disk alone.
 
-    Processor time does not see the disk, so the time on the wall to write a cell, the best of
-    many, is set beside the time to play it.
+    Processor time excludes the disk, so the best wall-clock time to write a cell is compared with
+    the time to play it.
     """
     cells = plan(3, 100_000 if quick else 1_000_000, 20 if quick else 50)
     (experiment,) = cells.settings
@@ -114,7 +114,7 @@ def overhead(quick: bool) -> list[Line]:
 
 
 def many(quick: bool) -> list[Line]:
-    """A finished sweep of ten thousand cells, less one: listed, and gone on with."""
+    """A sweep of ten thousand cells with one unfinished: listed, and resumed."""
     repeats, epsilons = (1, 2) if quick else (5, 100)
     seconds: dict[str, list[tuple[float, float]]] = {"listed": [], "gone on with": []}
     with tempfile.TemporaryDirectory() as room:
@@ -146,7 +146,7 @@ def many(quick: bool) -> list[Line]:
 
 
 def cluster(quick: bool) -> list[Line]:
-    """Two worker processes on this machine beside two threads of one process."""
+    """Two local worker processes against two threads of one process."""
     distributed: Any = importlib.import_module("distributed")
     cells = plan(6, 100_000 if quick else 1_000_000, 10 if quick else 50)
     tasks = plan(100 if quick else 400, 10, 1)

@@ -1,10 +1,10 @@
-"""A sweep of 10^12 rounds and more on one GPU: really run, with its time.
+"""A sweep of 10^12 rounds on one GPU, with its time.
 
     python benchmarks/trillion.py              # about a minute and a half on an H200
 
 Private policies on nine Bernoulli arms, at four values of epsilon, a million rounds a run, as many
-runs as make 10^12 rounds in all. Each cell is written to trillion.md in the folder $OUT (or out) as
-soon as it is there: mean, tails and bad runs (more than five medians), rounds, seconds.
+runs as make 10^12 rounds in all. Finished cells are written to trillion.md in the folder $OUT (or
+out): mean, tails and bad runs (above five medians), rounds, seconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """How often the intervals of `agent.estimates` fail, and how much wider privacy makes them.
 
-Each line is one problem and one epsilon. A run fails if at any moment, of all at which something of
-any arm is released, any interval does not hold its arm's mean: it is stopped at its worst moment.
-The share of such runs must be at most 1 - confidence. The last line compares, at epsilon 10, the
-width of each interval with that of the same number of rewards without noise. A second table has
-other ways of releasing, and rewards that are late or lost; there runs are looked at 200 times.
+Each line is one problem and one epsilon. A run fails if any interval misses its arm's mean after
+any release. The share of such runs must be at most 1 - confidence. The last line compares, at epsilon
+10, the width of each interval with that of as many rewards without noise. A second table has other
+ways to release, and late or lost rewards; it checks runs at 200 checkpoints.
 
     python benchmarks/winners.py            # 10,000 runs a line
     python benchmarks/winners.py --quick    # 500 runs a line
@@ -50,7 +49,7 @@ def make_count(
     learn: Callable[..., Any],
     shown: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop that counts the runs of which some interval fails at some moment."""
+    """Close a loop that counts the runs in which any interval ever fails."""
 
     def count(
         params: Any, means: np.ndarray, horizon: int, runs: int, threshold: float, rng: Any
@@ -80,7 +79,7 @@ def make_count(
 
 
 def failures(policy: Policy, means: Sequence[float], horizon: int, runs: int, seed: int) -> int:
-    """Of that many runs, those of which some interval fails at some moment."""
+    """The number of runs in which any interval ever fails."""
     kernels, estimation = policy.kernels, policy.require_estimates(0.01)
     count = compiled(make_count, kernels.begin, kernels.choose, kernels.learn, estimation.shown)
     threshold = math.log(2.0 * policy.arms / (1.0 - CONFIDENCE))  # two sides, all arms
@@ -96,7 +95,7 @@ def failures(policy: Policy, means: Sequence[float], horizon: int, runs: int, se
 
 
 def make_misses(limits: Callable[..., Any]) -> Callable[..., Any]:
-    """What finds whether any interval, at any checkpoint of a run, misses its arm's mean."""
+    """Close a loop that tests whether any interval of a run misses its arm's mean."""
 
     def misses(params: Any, released: np.ndarray, means: np.ndarray, failure: float) -> bool:
         for c in range(released.shape[0]):
@@ -115,7 +114,7 @@ WINDOW = {"patience": 1_000, "settle": "window", "missing": 0.0}
 
 
 def others() -> list[tuple[str, Policy, bl.Environment, dict[str, Any], np.ndarray]]:
-    """What is played, how rewards come, and the means that are estimated."""
+    """The policy, the feedback, and the estimated means of each line."""
     clinic = np.array(PROBLEMS["the clinic's four"])
     world = bl.environment("bernoulli", means=clinic)
     private = bl.policy("dp-imed", arms=4, epsilon=1.0, explore=0.2)
@@ -141,7 +140,7 @@ def others() -> list[tuple[str, Policy, bl.Environment, dict[str, Any], np.ndarr
 
 
 def in_window(means: np.ndarray) -> np.ndarray:
-    """The means with 0 for what is lost, or later than the window: a delay is over it if 1,001."""
+    """The means with 0 for rewards that are lost or later than the window of 1,000 rounds."""
     late = (300 / 301) ** 1_001
     return means * 0.95 * (1.0 - late)
 
@@ -149,7 +148,7 @@ def in_window(means: np.ndarray) -> np.ndarray:
 def share_that_fails(
     policy: Policy, world: bl.Environment, lateness: dict[str, Any], means: np.ndarray, runs: int
 ) -> float:
-    """Of so many runs, those of which some interval fails at some checkpoint."""
+    """The share of runs in which any interval fails at any checkpoint."""
     results = bl.simulate(
         policy, world, horizon=HORIZON, repetitions=runs, seed=1, winners=True, **lateness
     )
@@ -163,7 +162,7 @@ def share_that_fails(
 
 
 def width_ratios(means: Sequence[float], runs: int, seed: int) -> np.ndarray:
-    """At epsilon 10, widths of intervals over those of the same without privacy."""
+    """Widths of intervals at epsilon 10 over those without privacy."""
     policy = bl.policy("dp-imed", arms=len(means), epsilon=10.0)
     world = bl.environment("bernoulli", means=means)
     results = bl.simulate(

@@ -51,7 +51,7 @@ from balaclava.privacy.exact_noise import GRID_BITS
 REWARD_GRID = 2.0**-GRID_BITS
 # The mixture: its largest rate x, the share of 1/b that x may reach, and how slowly the weights
 # fall. Chosen by interval widths for means .02 and .5, b of 0, 1 and 10, and 100 to 10^8 rewards
-# (`python benchmarks/docstring_figures.py`). Every rate below 1/b is valid.
+# (`python benchmarks/quoted_figures.py`). Every rate below 1/b is valid.
 _LARGEST_RATE = 2.0
 _RATE_SHARE = 0.9
 _WEIGHT_DECAY = 4.0

@@ -82,8 +82,8 @@ def best_arm_share(results: Results, label: str) -> float:
 def proved_bound(results: Results, label: str, rounds: int) -> float | None:
     """The proved bound on a policy's expected regret after `rounds` rounds, if there is one.
 
-    None if rewards were late or lost: the theorems assume rewards that arrive at once. None also for
-    a results file without means, which it withholds where they were computed from data.
+    None if rewards were late or lost: the theorems assume prompt rewards. None also for a results
+    file of an environment made from data, which does not contain the means.
     """
     if not results.feedback.prompt:
         return None

@@ -1,9 +1,9 @@
-"""Figures that docstrings quote: `python benchmarks/docstring_figures.py`. About a minute.
+"""Figures of docs/figures.md: `python benchmarks/quoted_figures.py`. About a minute.
 
-Rare rewards: how often an arm that has its mean from rare rewards is found, that is, pulled in
-more than half of 200,000 rounds. Centres: after how many pulls of an arm the radius of
-dpr-batch-ucb with a `mean_range` is within a half of that of a policy which knows the mean. Widths:
-`mean_interval` over the interval for one fixed number of rewards by the normal law.
+Rare rewards: how often an arm with rare, large rewards is pulled in more than half of 200,000
+rounds. Centres: the pulls of an arm after which the radius of dpr-batch-ucb with a `mean_range` is
+at most 1.5 times that with a known mean. Widths: `mean_interval` over the normal interval for one
+fixed number of rewards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAILURE = 0.05
 
 
 def times_found(chance: float, name: str, **parameters: float) -> int:
-    """Of so many runs, those that found 10 with that chance, against a sure 0.7."""
+    """Runs that found an arm that pays 10 with this chance, against a sure 0.7."""
     world = bl.environment("two-point", values=[10.0, 0.7], probabilities=[chance, 1.0])
     policy = bl.policy(name, arms=2, epsilon=1.0, **parameters)
     results = bl.simulate(policy, world, horizon=HORIZON, repetitions=RUNS, seed=SEED)
@@ -30,7 +30,7 @@ def times_found(chance: float, name: str, **parameters: float) -> int:
 
 
 def rare_rewards() -> None:
-    """A line a policy."""
+    """One line per policy."""
     moments = {"moment_order": 1.9, "moment_bound": 0.09 * 10.0**1.9, "horizon": HORIZON}
     print("| rare rewards | found, of 60 runs |\n|---|---|")
     print(f"| dpr-adaptive-ucb, 10 with 0.2 | {times_found(0.2, 'dpr-adaptive-ucb')} |")
@@ -50,14 +50,14 @@ def pulls_until_centred(mean_range: float) -> int:
 
 
 def centres() -> None:
-    """A line a range of means."""
+    """One line per range of means."""
     print("\n| mean_range over u^(1/p) | pulls |\n|---|---|")
     for mean_range in (10.0, 1000.0):
         print(f"| {mean_range:g} | {pulls_until_centred(mean_range):,} |")
 
 
 def relative_width(mean: float, noise: float, rewards: int) -> float:
-    """Of an interval with one draw of noise, over that by the normal law within [0, 1]."""
+    """The width of an interval with one draw of noise, over the normal interval in [0, 1]."""
     low, high = mean_interval(mean, rewards, int(noise > 0.0), noise, FAILURE)
     spread = math.sqrt((mean * (1.0 - mean) + 2.0 * noise**2 / rewards) / rewards)
     reach = NormalDist().inv_cdf(1.0 - FAILURE / 2.0) * spread
@@ -65,7 +65,7 @@ def relative_width(mean: float, noise: float, rewards: int) -> float:
 
 
 def widths() -> None:
-    """The least and the largest."""
+    """The smallest and the largest relative width."""
     cases = itertools.product((0.02, 0.5), (0.0, 1.0, 10.0), 10 ** np.arange(2, 9))
     ratios = {case: relative_width(*case[:2], int(case[2])) for case in cases}
     print("\n| mean, noise, rewards | width |\n|---|---|")

@@ -1,12 +1,12 @@
-"""What it takes to play groups of 90 games side by side on a GPU: one of them, and all at once.
+"""The time to play groups of 90 games concurrently on a GPU: one of them, and all.
 
-    CUDA_DEVICE_MAX_CONNECTIONS=32 python benchmarks/gpu_side_by_side.py
+    CUDA_DEVICE_MAX_CONNECTIONS=32 python benchmarks/gpu_concurrent_groups.py
     ... --rounds 2     # games twice as long
 
-A group is what one launch plays. Groups of one row differ in their last round alone, so that they
-share a compiled loop and no launch. Compilation is left out. The columns tell what costs time: to
-give back memory while others play, as an engine does that keeps nothing, and to lay out states on
-the device. The last but one is what the engine does.
+A group is what one launch plays. The groups of a row differ only in their last round, so that they
+share a compiled loop but no launch. Times exclude compilation. The columns show the cost of freeing
+memory while others play, and of allocating states on the device. The last but one is the engine's
+way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADS = ("", "one group", "groups", *(f"all, {way}" for way in WAYS))
 
 
 def orders(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> list[GameBatch]:
-    """So many groups of a policy."""
+    """Groups of games of a policy."""
     world = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, arms))
     policy = bl.policy(name, arms=arms, **parameters)
     return [GameBatch(name, policy, world, np.array([rounds + i]), GAMES, 1) for i in range(count)]
@@ -44,7 +44,7 @@ def orders(name: str, arms: int, count: int, rounds: int, **parameters: Any) -> 
 
 @contextmanager
 def engine_that(keeps: bool, sends: int) -> Iterator[None]:
-    """Keeps memory until all groups are done or not, and lays out such arrays by the host."""
+    """Set whether memory is kept until the end, and which arrays the host sends."""
     keep, sent = DeviceMemory.keep, device_states._MOST_SENT_BYTES
     if not keeps:
         DeviceMemory.keep = lambda memory, arrays: None  # type: ignore[method-assign]
@@ -56,7 +56,7 @@ def engine_that(keeps: bool, sends: int) -> Iterator[None]:
 
 
 def seconds(groups: list[GameBatch]) -> float:
-    """Until all of them are done, side by side."""
+    """Seconds until all groups are done."""
     began = time.perf_counter()
     for _ in play_batches(groups, lambda rounds: None):
         pass
