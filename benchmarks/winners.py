@@ -1,9 +1,9 @@
 """How often the intervals of `agent.estimates` fail, and how much wider privacy makes them.
 
 Each line is one problem and one epsilon. A run fails if any interval misses its arm's mean after
-any release. The share of such runs must be at most 1 - confidence. The last line compares, at epsilon
-10, the width of each interval with that of as many rewards without noise. A second table has other
-ways to release, and late or lost rewards; it checks runs at 200 checkpoints.
+any release. The share of such runs must be at most 1 - confidence. The last line compares, at
+epsilon 10, the width of each interval with that of as many rewards without noise. A second table
+has other ways to release, and late or lost rewards; it checks runs at 200 checkpoints.
 
     python benchmarks/winners.py            # 10,000 runs a line
     python benchmarks/winners.py --quick    # 500 runs a line
