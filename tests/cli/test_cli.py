@@ -41,7 +41,7 @@ def test_help_is_light() -> None:
         (("policies", "ucb2"), "no policy is called 'ucb2'; did you mean 'ucb1'?"),
         (("environments", "bernouli"), "did you mean 'bernoulli'?"),
         (("simulate", "none.toml"), "none.toml does not exist; check the path"),
-        (("simulate", "small.toml", "--out", "small.toml"), "cannot be made"),
+        (("simulate", "small.toml", "--out", "small.toml"), "cannot be created or written"),
         (("--import", "no_such_module", "policies"), "No module named 'no_such_module'"),
     ],
 )

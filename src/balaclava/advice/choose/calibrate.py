@@ -240,13 +240,8 @@ def _last_notes(rows: Iterable[CalibrationRow], repetitions: int) -> list[str]:
 
 def label_environments(what: str, environments: Any) -> dict[str, Environment]:
     """Environments by label: the name, numbered if several share it."""
-    if isinstance(environments, Environment):
+    if isinstance(environments, str | Environment) or not isinstance(environments, Iterable):
         environments = [environments]
-    if isinstance(environments, str) or not isinstance(environments, Iterable):
-        raise ParameterError(
-            f"{what}: {brief(environments)} is not an environment; make one with "
-            "bl.environment(name, ...)"
-        )
     if not isinstance(environments, Mapping):
         environments = list(environments)
         names = [getattr(world, "name", "") for world in environments]

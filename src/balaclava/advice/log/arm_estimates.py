@@ -1,4 +1,4 @@
-"""Estimates of a log's arms: means with 95 % intervals, and a test of which arm is best.
+"""Estimates of a log's arms: means with 95 % intervals, and a test for the best arm.
 
 Rows count as independent unless their participants are known, and equally unless the probability of
 each choice is known.

@@ -31,7 +31,7 @@ LOG_NOT_PRIVATE = (
 )
 # Radius scales tried for private policies and baselines: factors of 2 down from the proof's
 # constant. Finer steps change regret by a few per cent, less than its spread over worlds.
-_RADIUS_SCALES = tuple(2.0**-k for k in range(8))
+_TUNING_SCALES = tuple(2.0**-k for k in range(8))
 _TUNING_WORLDS = (4, 8)  # fewest and most worlds to choose a scale on
 _TUNING_ROUNDS = 200_000  # rounds per policy and scale, divided among the worlds: seconds in all
 _TUNING_STREAM = 2  # of worlds, apart from stream 1 that policies are ranked on
@@ -281,7 +281,7 @@ def _tune_scales(
         (label, scale): with_scale(policy, RADIUS_SCALE, scale)
         for label, policy in policies.items()
         if RADIUS_SCALE in policy.annotations
-        for scale in _RADIUS_SCALES
+        for scale in _TUNING_SCALES
     }
     if not variants:
         return candidates, baselines
