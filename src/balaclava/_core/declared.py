@@ -17,11 +17,13 @@ import types
 import typing
 from collections import namedtuple
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, dataclass_transform
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
 from balaclava.errors import ParameterError, nearest
+
+_Params = TypeVar("_Params")
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,11 @@ class Declared:
     def constants(self) -> Any:
         """The `params` of the kernels: all parameters but strings."""
         return self.Params(*(getattr(self, name) for name in self.Params._fields))  # type: ignore[attr-defined]
+
+    def fill(self, params: type[_Params], **derived: Any) -> _Params:
+        """A named tuple for the kernels: fields from `derived`, the others from attributes."""
+        fields: tuple[str, ...] = params._fields  # type: ignore[attr-defined]
+        return params(**{n: derived[n] if n in derived else getattr(self, n) for n in fields})
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.parameters == other.parameters

@@ -76,13 +76,7 @@ class StartPhasePolicy(PrivateBoundedPolicy):
             raise self.refuse("delta", "is too small; give one above 0, or use dp-ftpl-new")
 
     def constants(self) -> Params:
-        return Params(
-            arms=self.arms,
-            reward_range=self.reward_range,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            start=self.start_phase,
-        )
+        return self.fill(Params, start=self.start_phase)
 
     @property
     def start_phase(self) -> int:

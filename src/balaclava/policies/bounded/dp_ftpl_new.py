@@ -115,14 +115,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
 
     def constants(self) -> Params:
         reach = float(exceeded_with(2.0 / self.horizon, self.epsilon, self.delta))
-        return Params(
-            arms=self.arms,
-            reward_range=self.reward_range,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            log_horizon=math.log(self.horizon),
-            noise_reach=reach,
-        )
+        return self.fill(Params, log_horizon=math.log(self.horizon), noise_reach=reach)
 
     @property
     def start_phase(self) -> int:

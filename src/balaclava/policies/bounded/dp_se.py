@@ -153,16 +153,7 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
         failure_or_inverse_horizon(self)
 
     def constants(self) -> Params:
-        beta = failure_or_inverse_horizon(self)
-        return Params(
-            arms=self.arms,
-            reward_range=self.reward_range,
-            epsilon=self.epsilon,
-            beta=beta,
-            radius_scale=self.radius_scale,
-            explore=self.explore,
-            holdout=self.holdout,
-        )
+        return self.fill(Params, beta=failure_or_inverse_horizon(self))
 
     @property
     def first_epoch(self) -> int:

@@ -188,10 +188,4 @@ class DPUCBInt(PrivateBoundedPolicy):
         return smallest_interval(self.epsilon, self.delta, self.v)
 
     def constants(self) -> Params:
-        return Params(
-            arms=self.arms,
-            reward_range=self.reward_range,
-            interval=self.interval,
-            v=self.v,
-            radius_scale=self.radius_scale,
-        )
+        return self.fill(Params)

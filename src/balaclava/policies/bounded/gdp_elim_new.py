@@ -178,15 +178,11 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     def constants(self) -> Params:
         noise_delta = self.delta if self.tight_delta else self.delta / 2.0
         chance = max(2.0 / self.horizon / self.horizon, sys.float_info.min)
-        return Params(
-            arms=self.arms,
-            reward_range=self.reward_range,
-            epsilon=self.epsilon,
+        return self.fill(
+            Params,
             noise_delta=noise_delta,
             log_horizon=math.log(self.horizon),
             noise_reach=float(exceeded_with(chance, self.epsilon, noise_delta)),
-            explore=self.explore,
-            holdout=self.holdout,
         )
 
     @property

@@ -164,11 +164,4 @@ class PrivateUCB(PrivateBoundedPolicy):
         return log_horizon**2 * math.log(events) / self.tree_epsilon
 
     def constants(self) -> Params:
-        return Params(
-            arms=self.arms,
-            reward_range=self.reward_range,
-            horizon=self.horizon,
-            tree_epsilon=self.tree_epsilon,
-            noise_margin=self.noise_margin,
-            radius_scale=self.radius_scale,
-        )
+        return self.fill(Params)

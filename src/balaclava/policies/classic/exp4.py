@@ -104,12 +104,7 @@ class Exp4(ExpertPolicy):
 
     def constants(self) -> Params:
         eta = math.sqrt(2.0 * math.log(self.experts) / (self.horizon * self.arms))
-        return Params(
-            experts=self.experts,
-            outstanding=self.outstanding,
-            learning_rate=self.learning_rate_scale * eta,
-            mixing=self.mixing,
-        )
+        return self.fill(Params, learning_rate=self.learning_rate_scale * eta)
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """Q of the arm."""

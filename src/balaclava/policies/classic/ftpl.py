@@ -137,7 +137,8 @@ class FTPL(LossPolicy):
 
     def constants(self) -> Params:
         eta = self.rate
-        return Params(self.arms, self.outstanding, 1.0 / eta if eta > 0.0 else 0.0, self._draws)
+        spread = 1.0 / eta if eta > 0.0 else 0.0
+        return self.fill(Params, spread=spread, resamples=self._draws)
 
     @property
     def rate(self) -> float:

@@ -140,9 +140,8 @@ class HTINF(LossPolicy):
 
     def constants(self) -> Params:
         alpha = self.moment_order
-        return Params(
-            arms=self.arms,
-            outstanding=self.outstanding,
+        return self.fill(
+            Params,
             power=alpha / (alpha - 1.0),
             share=1.0 / alpha,
             sigma=self.sigma or math.sqrt(second_moment(self.loss_noise)),

@@ -167,4 +167,4 @@ class SuccessiveElimination(BoundedPolicy):
 
     def constants(self) -> Params:
         confidence = math.log(4.0 * self.arms / failure_or_inverse_horizon(self))
-        return Params(self.arms, self.reward_range, self.radius_scale, confidence)
+        return self.fill(Params, confidence=confidence)

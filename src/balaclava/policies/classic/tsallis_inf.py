@@ -91,7 +91,7 @@ class TsallisINF(LossPolicy):
 
     def constants(self) -> Params:
         sigma = self.sigma or math.sqrt(second_moment(self.loss_noise))
-        return Params(self.arms, self.outstanding, self.learning_rate_scale / sigma)
+        return self.fill(Params, rate=self.learning_rate_scale / sigma)
 
     def chances(self, state: Any) -> np.ndarray | None:
         """The distribution of the last draw."""

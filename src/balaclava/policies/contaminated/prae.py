@@ -248,23 +248,16 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
     def frame(self, scale: float, terms: RadiusTerms) -> Params:
         """The constants of both policies."""
         alpha, delta = self.contamination, failure_or_inverse_horizon(self)
-        return Params(
-            arms=self.arms,
-            epsilon=self.epsilon,
+        return self.fill(
+            Params,
             order=self.moment_order,
             scale=scale,
             most=alpha ** (-1.0 / self.moment_order) if alpha else math.inf,
             level_ratio=level_ratio(self.moment_order, self.epsilon, delta),
             terms=terms,
-            radius_scale=self.radius_scale,
             threshold=self.needed_threshold if self.threshold is None else self.threshold,
             first_phase=get_args(FirstPhase).index(self.first_phase),
-            folds=1,
-            low=0.0,
-            width=0.0,
-            bins=0,
-            explore=self.explore,
-            holdout=self.holdout,
+            **{"folds": 1, "low": 0.0, "width": 0.0, "bins": 0},
         )
 
     def batches(self, rounds: int) -> Iterator[tuple[int, float]]:

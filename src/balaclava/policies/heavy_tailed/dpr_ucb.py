@@ -166,14 +166,8 @@ class DPRUCB(PrivateRealPolicy):
         # (log T)^((1.5 + 1/v) v/(1+v)), without the large power 1/v
         logs = self._log_horizon ** (1.5 * (1.0 - root) + root)
         bonus = raw_bound(self) ** root * logs / min(self.epsilon, 1.0) ** (1.0 - root)
-        return Params(
-            arms=self.arms,
-            horizon=self.horizon,
-            epsilon=self.epsilon,
-            root=root,
-            level=self.level(1),
-            bonus=_BONUS * self.radius_scale * bonus,
-        )
+        bonus *= _BONUS * self.radius_scale
+        return self.fill(Params, root=root, level=self.level(1), bonus=bonus)
 
     @property
     def error(self) -> float:

@@ -109,15 +109,11 @@ class TruncatedEliminationPolicy(PooledPolicy):
         )
 
     def constants(self) -> Params:
-        return Params(
-            arms=self.arms,
-            epsilon=self.epsilon,
+        return self.fill(
+            Params,
             order=self.moment_order,
             log_bound=math.log(raw_bound(self)),
             beta=failure_or_inverse_horizon(self),
-            radius_scale=self.radius_scale,
-            explore=self.explore,
-            holdout=self.holdout,
         )
 
     @property
