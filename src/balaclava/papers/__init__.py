@@ -1,1 +1,1 @@
-"""The figures of the papers, run again: one file a paper."""
+"""Figures of published papers, reproduced: a module or a folder for each paper."""

@@ -1,1 +1,1 @@
-"""Results as one page for the browser that needs nothing else."""
+"""HTML pages: reports, comparisons, and the page for a review board."""

@@ -14,7 +14,7 @@ from balaclava.advice.log.off_policy import OFF_POLICY_METHODS
 from balaclava.advice.log.worlds import WORLD_LAWS
 from balaclava.advice.trial.compare import Comparison
 from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice
-from balaclava.advice.trial.standings import AT_RANDOM
+from balaclava.advice.trial.standings import AT_RANDOM, Standing
 from balaclava.reporting.report_data import PageData, ResultsPanel
 from balaclava.reporting.report_page import write_page
 
@@ -90,17 +90,19 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
     header = ("policy", "privacy", "regret", "± (95 %)", "5 % to 95 %", "of random", "fits")
     rows = []
     for row in comparison.standings:
-        share = f"{row.share:.0%} ± {row.share_plus_minus:.0%}" if row.share == row.share else "-"
-        private = row.label in comparison.candidates
-        rows.append(
-            (
-                *(row.label, row.guarantee, significant(row.mean), significant(row.plus_minus)),
-                f"{significant(row.low)} to {significant(row.high)}",
-                share,
-                ("yes" if row.beats_random else "no") if private else "-",
-            )
-        )
+        fits = "-"
+        if row.label in comparison.candidates:
+            fits = "yes" if row.beats_random else "no"
+        label, guarantee, mean, plus_minus, share = _standing_cells(row)
+        reach = f"{significant(row.low)} to {significant(row.high)}"
+        rows.append((label, guarantee, mean, plus_minus, reach, share, fits))
     return [header, *rows]
+
+
+def _standing_cells(row: Standing) -> tuple[str, ...]:
+    """Label, guarantee, regret, its plus-minus, and the share of the regret at random."""
+    share = f"{row.share:.0%} ± {row.share_plus_minus:.0%}" if row.share == row.share else "-"
+    return row.label, row.guarantee, significant(row.mean), significant(row.plus_minus), share
 
 
 def value_table(gain: FeatureGain) -> list[tuple[str, ...]]:
@@ -121,32 +123,18 @@ def value_table(gain: FeatureGain) -> list[tuple[str, ...]]:
 def feature_table(trial: FeatureTrial) -> list[tuple[str, ...]]:
     """Policies with features and without, best first, as strings; the header first."""
     header = ("policy", "privacy", "regret", "± (95 %)", "of random")
-    return [
-        header,
-        *(
-            (
-                *(row.label, row.guarantee, significant(row.mean), significant(row.plus_minus)),
-                f"{row.share:.0%} ± {row.share_plus_minus:.0%}",
-            )
-            for row in trial.standings
-        ),
-    ]
+    return [header, *map(_standing_cells, trial.standings)]
 
 
 def cap_table(comparison: Comparison) -> list[tuple[str, ...]]:
     """Effect of a cap on the rewards of a person, as strings; the header first."""
     caps = () if comparison.participants is None else comparison.participants.caps
     header = ("rewards used", "a person's guarantee", "rows kept", "people cut", "best arm")
-    return [
-        header,
-        *(
-            (
-                *(f"at most {cap.rewards}", cap.guarantee, f"{cap.rows_kept:.1%}"),
-                *(f"{cap.people_cut:.1%}", cap.best),
-            )
-            for cap in caps
-        ),
-    ]
+    rows = []
+    for cap in caps:
+        kept, cut = f"{cap.rows_kept:.1%}", f"{cap.people_cut:.1%}"
+        rows.append((f"at most {cap.rewards}", cap.guarantee, kept, cut, cap.best))
+    return [header, *rows]
 
 
 def price_sentences(comparison: Comparison) -> list[str]:

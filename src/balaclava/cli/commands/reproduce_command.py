@@ -109,7 +109,7 @@ def _gallery(
         scale=scale,
         workers=workers,
         progress=lambda _: progress_bar(),
-        tell=tell,
+        on_step=tell,
         device=device,
     )
     if markdown is not None:

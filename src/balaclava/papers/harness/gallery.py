@@ -61,7 +61,7 @@ def make_gallery(
     names: Sequence[str] | None = None,
     workers: int | None = None,
     progress: Callable[[str], Any] | None = None,
-    tell: Callable[[GalleryStep], None] | None = None,
+    on_step: Callable[[GalleryStep], None] | None = None,
     device: Device = "cpu",
 ) -> Gallery:
     """Run every figure again and write a page with all of them.
@@ -76,7 +76,7 @@ def make_gallery(
         names: only these figures; by default all.
         workers: threads; by default one for each core.
         progress: called with a figure's name; returns a context manager that yields a `Progress`.
-        tell: called with the outcome for each figure.
+        on_step: called with the outcome for each figure.
         device: "cpu", "cuda" or "auto", as for `bl.simulate`.
 
     Returns:
@@ -103,8 +103,8 @@ def make_gallery(
         gallery.figures = [made[each.name] for each in entries if each.name in made]
         write_index(gallery.figures, folder)
         gallery.steps.append(GalleryStep(entry.name, outcome, time.monotonic() - began, problem))
-        if tell is not None:
-            tell(gallery.steps[-1])
+        if on_step is not None:
+            on_step(gallery.steps[-1])
     return gallery
 
 
@@ -162,7 +162,7 @@ def _paper(figure: str) -> str:
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    """The sources of the papers: "wang2024/regions", "harness/claims", "tao2022"."""
+    """The sources of the papers: "wang2024/index_regions", "harness/claims", "tao2022"."""
     folder = Path(__file__).parents[1]
     return {
         path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
