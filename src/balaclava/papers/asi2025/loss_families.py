@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from balaclava.advice.choose.scale_search import least_proved_bound
 from balaclava.environments.base import Environment
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.papers.harness.figure_policies import make_policy
@@ -82,9 +80,8 @@ def private(label: str, **parameters: Any) -> Policy:
     candidates = [
         make_policy(name, **parameters, learning_rate_scale=scale) for scale in _RATE_SCALES
     ]
-    bounds = [candidate.proved_bound(world, parameters["horizon"]) for candidate in candidates]
-    best: Policy = candidates[int(np.argmin([math.inf if b is None else b for b in bounds]))]
-    return best
+    best = least_proved_bound(candidates, world, parameters["horizon"])
+    return candidates[0] if best is None else best[0]
 
 
 def proved_power(label: str, panel: str) -> float | None:
