@@ -53,7 +53,7 @@ import sys, json, uvicorn
 from fastapi import Depends
 from fastapi.responses import JSONResponse
 from balaclava.service.http.app import create_app, require_right
-from balaclava.service.http.fast_routes import FastRoute
+from balaclava.service.http.fast_routes import fast_router
 from balaclava.service.http.payloads import DecisionsIn, DecisionsOut
 from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
 settings = ServerSettings(**json.loads(sys.argv[1]))
@@ -65,8 +65,8 @@ check = [Depends(require_right(service, True, "decide"))]
 async def nothing(name: str, payload: DecisionsIn) -> DecisionsOut:
     return JSONResponse(answer)
 app.post("/usual/{name}", dependencies=check)(nothing)
-app.router.routes.append(
-    FastRoute("/nothing/{name}", nothing, methods=["POST"], dependencies=check))
+app.post("/nothing/{name}", dependencies=check)(nothing)
+app.add_middleware(fast_router, routes=app.routes[-1:])
 print(key, flush=True)
 uvicorn.Server(uvicorn_config(app, settings)).run()
 """

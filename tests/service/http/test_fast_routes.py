@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from balaclava.service.http.app import create_app
-from balaclava.service.http.fast_routes import FastRoute
+from balaclava.service.http.fast_routes import fast_router
 from balaclava.service.http.payloads import DecisionsIn
 from balaclava.service.http.server import first_key
 from balaclava.service.service import Service
@@ -101,7 +101,8 @@ def test_a_body_in_chunks_is_one_body() -> None:
 
     async def ask(content_type: bytes, body: bytes) -> list[Message]:
         app = FastAPI()
-        app.router.routes.append(FastRoute("/{name}", endpoint, methods=["POST"]))
+        app.post("/{name}")(endpoint)
+        app.add_middleware(fast_router, routes=app.routes[-1:])
         scope = {
             "type": "http",
             "method": "POST",

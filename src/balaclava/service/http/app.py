@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from balaclava.service import dashboard
 from balaclava.service.credentials import ApiKey
 from balaclava.service.http import endpoints
-from balaclava.service.http.fast_routes import FastRoute
+from balaclava.service.http.fast_routes import fast_router
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.http.middleware import RequestMiddleware
 from balaclava.service.http.payloads import FIELD_NAMES, ProblemOut
@@ -61,13 +61,14 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         responses=_PROBLEMS,
     )
     metrics = Metrics(service)
+    decisions = _router("decide", service, keys)
+    endpoints.add_decisions(decisions, service)
+    app.include_router(decisions)
+    app.add_middleware(fast_router, routes=decisions.routes)
     app.add_middleware(
         RequestMiddleware, metrics=metrics, local=not keys, root_path=service.root_path
     )
     _add_error_handlers(app)
-    fast = _router("decide", service, keys, route_class=FastRoute, responses=_PROBLEMS)
-    endpoints.add_decisions(fast, service)
-    app.router.routes.extend(fast.routes)  # directly: an included router is matched more slowly
     administration = _router("admin", service, keys)
     endpoints.add_experiments(administration, service)
     reading = _router("read", service, keys)
@@ -82,9 +83,9 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     return app
 
 
-def _router(right: str, service: Service, keys: bool, **options: Any) -> APIRouter:
+def _router(right: str, service: Service, keys: bool) -> APIRouter:
     check = require_right(service, keys, right)
-    return APIRouter(dependencies=[Depends(check)], tags=[right], **options)
+    return APIRouter(dependencies=[Depends(check)], tags=[right])
 
 
 def require_right(
