@@ -126,4 +126,5 @@ def test_each_reward_is_in_one_release_and_no_invariant_breaks(name, monkeypatch
     module = POLICIES[name][0]
     monkeypatch.setattr(module, "laplace_release", module.laplace_release)
     machine = type("Machine", (AgentMachine,), {"name": name})
-    run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=15))
+    check = run_state_machine_as_test  # its rules and invariants assert
+    check(machine, settings=settings(max_examples=12, stateful_step_count=15))

@@ -157,18 +157,18 @@ class ArrivalDelivery:
             raise DamageError("the number of remembered endings is wrong")
         self._load_waits(numbers["came"], saved["reach"], checked_list(saved["late"]))
 
-    def _load_waits(self, came: int, reach: Any, late: list[Any]) -> None:
+    def _load_waits(self, waits: int, reach: Any, late: list[Any]) -> None:
         clock = self._book.clock
         rounds = [whole_number(made, max(1, clock - LONGEST_LATE_WAIT), clock) for made in late]
         is_open = {entry.round for entry in self._book.open.values()}
-        silent = self.given_up - (came - self.rewards)  # given up, without a late reward
+        silent = self.given_up - (waits - self.rewards)  # given up, without a late reward
         if rounds != sorted(set(rounds)) or not is_open.isdisjoint(rounds) or len(rounds) > silent:
             raise DamageError("a late round was not given up")
         if clock <= LONGEST_LATE_WAIT and len(rounds) < silent:
             raise DamageError("a late round is missing")
         if type(reach) is not float or not LEAST_REACH <= reach <= max(LEAST_REACH, RISE * clock):
             raise DamageError("a wait is out of its range")
-        self._rule = self._rule._replace(rewards=came, reach=reach)
+        self._rule = self._rule._replace(rewards=waits, reach=reach)
         self._late = dict.fromkeys(rounds)
 
 

@@ -34,7 +34,7 @@ SAVED_PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
     *("closed", "reception", "state", "generator"),
 )
-# A save with more arms must hold as many numbers: a forged one cannot exhaust memory.
+# If a save has more arms it must hold as many numbers: a forged one cannot exhaust memory.
 UNCHECKED_ARMS = 10**6
 MOST_PHASE = 2**62  # 64-bit integers hold twice that
 

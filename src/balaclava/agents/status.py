@@ -39,7 +39,7 @@ class Status:
             parts.append(f"{counted(self.closed, 'window')} closed")
         parts.append(f"{self.open} open")
         if self.unlearned:
-            parts.append(f"{self.unlearned} of which nothing is learned")
+            parts.append(f"{self.unlearned} not learned from")
         if self.releases is not None:
             parts.append(f"{counted(self.releases, 'release')} so far")
         return f"{', '.join(parts)}; {self.awaited}."

@@ -309,9 +309,9 @@ def is_settled(state: Epochs) -> bool:
 @kernel(borrows=True)
 def keep_release(state: Epochs, arm: int, row: int, released: float, radius: float) -> None:
     """Keep the released sum of an arm, and the radius of its mean."""
-    came = state.rewards_in_epoch[arm, row]
-    rewards = state.rewards[arm] + came
-    state.means[arm] = released / came
+    n = state.rewards_in_epoch[arm, row]
+    rewards = state.rewards[arm] + n
+    state.means[arm] = released / n
     state.radii[arm] = radius
     state.widths[arm] = radius
     state.pooled[arm] = (state.pooled[arm] * state.rewards[arm] + released) / rewards

@@ -342,7 +342,7 @@ def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -
         labelled = dict(policies)
     else:
         policies = list(policies)
-        names = [getattr(policy, "name", None) for policy in policies]
+        names = [each.name if isinstance(each, Policy) else None for each in policies]
         labelled = {}
         for policy, name in zip(policies, names, strict=True):
             label = str(name)
