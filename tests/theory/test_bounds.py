@@ -89,10 +89,37 @@ def test_wang_zhu_takes_every_epsilon() -> None:
 def test_minimax() -> None:
     # Either term may be the larger one: sqrt(T (K-1)) / 27 = 100 / 27, (K-1) / (131 epsilon) = 1.
     assert bl.bounds.minimax(arms=2, horizon=10**4, epsilon=1.0) == pytest.approx(100 / 27)
-    assert bl.bounds.minimax(arms=132, horizon=1, epsilon=0.5) == pytest.approx(2.0)
+    assert bl.bounds.minimax(arms=132, horizon=10**5, epsilon=1e-3) == pytest.approx(1e3)
     assert bl.bounds.minimax(arms=1, horizon=10**4, epsilon=1.0) == 0.0
     with pytest.raises(ParameterError, match="epsilon = 0"):
         bl.bounds.minimax(arms=2, horizon=10, epsilon=0)
+
+
+@pytest.mark.parametrize("arms", [2, 3, 5, 132])
+@pytest.mark.parametrize("horizon", [1, 10, 100, 10**4])
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0])
+def test_minimax_is_below_the_regret_of_uniform_draws(
+    arms: int, horizon: int, epsilon: float
+) -> None:
+    """Drawing arms uniformly is private, and loses at most 1 - 1/K a round on any instance."""
+    assert bl.bounds.minimax(arms=arms, horizon=horizon, epsilon=epsilon) <= horizon * (
+        1 - 1 / arms
+    )
+
+
+def test_minimax_privacy_term_is_what_its_proof_gives() -> None:
+    # T = 100, epsilon = 1e-6: D = 1/2, (T/8) exp(-epsilon T / 2); the printed 1/131e-6 is 7,634.
+    tiny = bl.bounds.minimax(arms=2, horizon=100, epsilon=1e-6)
+    assert tiny == pytest.approx(12.5 * math.exp(-5e-5), rel=1e-12)
+    for horizon in (10, 10**3, 10**5):
+        for epsilon in (1e-5, 1e-3, 0.1):
+            m = max(1.0, 8 / 4)
+            gap = min(0.5, m / (epsilon * horizon))
+            proved = horizon * gap / 4 * math.exp(-epsilon * horizon * gap / m)
+            learned = min(math.sqrt(8 * horizon), horizon) / 27
+            assert bl.bounds.minimax(arms=9, horizon=horizon, epsilon=epsilon) <= max(
+                learned, proved
+            ) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +152,13 @@ def test_instance_bounds_at_the_edges() -> None:
         assert bound([0.5, 0.5 + 2e-16], horizon=10, epsilon=1.0) > 1e12
         with pytest.raises(ParameterError, match=r"means\[1\] = 1\.5"):
             bound([0.5, 1.5], horizon=10, epsilon=1.0)
-    # A best arm that never fails: kl is infinite, so only privacy costs.
-    assert bl.bounds.instance([0.5, 1.0], horizon=10**6, epsilon=1.0) == pytest.approx(
-        LOG_MILLION / 6
-    )
+        # A best arm that never fails: no arm can be better, so nothing forces exploration.
+        assert bound([0.5, 1.0], horizon=10**6, epsilon=1.0) == 0.0
+
+
+def test_local_arms_refuses_gaps_outside_its_instance() -> None:
+    with pytest.raises(ParameterError, match=r"means\[1\] = 0\.001 is 0\.499 below"):
+        bl.bounds.local_arms([0.5, 0.001], moment_order=2.0, horizon=10**6, epsilon=1.0)
 
 
 def test_the_two_instance_bounds_agree_without_privacy() -> None:

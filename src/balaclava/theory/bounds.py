@@ -2,7 +2,7 @@
 
 Pure functions of the problem. `minimax` holds for every horizon, on the worst instance. The two
 `instance` bounds are on the limit of regret / log(horizon), for policies that are good on all
-instances; at a finite horizon a policy may be below them. `wang_zhu` is for policies that are good
+instances; at a finite horizon a policy may be below them. They are 0 if the best mean is 1. `wang_zhu` is for policies that are good
 on all instances, at a given horizon. All these are for rewards in [0, 1] and for the privacy of
 whole trajectories.
 
@@ -128,12 +128,33 @@ def _log_per_epsilon(epsilon: float, delta: float, saved: float, least: float) -
 
 
 def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
-    """Regret of any private policy on its worst instance (Azize and Basu 2022).
+    r"""Regret of any private policy on its worst instance.
 
-        max{sqrt(T (K-1)) / 27, (K-1) / (131 epsilon)}
+    .. math::
+        \max\{ \min\{\sqrt{T (K-1)}, T\} / 27,\;
+        \min\{ (K-1) / (131 \varepsilon),\; (T/8) e^{-\varepsilon T / (2m)} \} \}
 
-    The second term is due to privacy. It is the larger one if epsilon is below about
-    sqrt((K-1) / T) / 5.
+    with m = max{1, (K-1)/4} and the second minimum only while T < 2m / epsilon. The constants 27
+    and 131 are those of Azize and Basu (2022). They state no condition on T; for short horizons
+    their terms exceed any possible regret.
+
+    Proof of the first term. It is below min{sqrt(K T), T} / 20, which holds for rewards in [0, 1],
+    every T and every policy (Auer, Cesa-Bianchi, Freund, Schapire 2002, Theorem 5.1).
+
+    Proof of the second. Let arm 0 have mean D and the others 0, with D <= 1/2. Some other arm a is
+    pulled at most T / (K-1) times in expectation. With t = min{T/2, 2T / (K-1)} = T / (2m), the
+    event A that a is pulled at most t times has probability at least 1/2; otherwise t = T/2, and
+    arm 0 is missed in more than T/2 rounds with probability 1/2, a regret of T D / 4. Now turn
+    each 0 of arm a into a 1 with probability 2D, so that a is the best arm by D. For given
+    decisions in A, at most M of the rewards change, the number of successes among t coins, which
+    depends on neither rewards nor decisions. By privacy the probability of A is now at least
+    E[e^(-epsilon M)] P(A), and by Jensen at least e^(-2 epsilon D t) / 2. In A arm a is missed in
+    at least T/2 rounds. So the regret of one of the two is at least
+
+    .. math:: (T D / 4) e^{-\varepsilon T D / m}.
+
+    With D = min{1/2, m / (epsilon T)} this is m / (4 e epsilon) >= (K-1) / (16 e epsilon), which
+    is above (K-1) / (131 epsilon), or (T/8) e^(-epsilon T / (2m)) if T < 2m / epsilon.
 
     Args:
         arms: K.
@@ -147,7 +168,14 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
     others = check("arms", arms, Arms) - 1
     horizon = check("horizon", horizon, Horizon)
     epsilon = check("epsilon", epsilon, Epsilon)
-    return max(math.sqrt(horizon * others) / 27.0, others / (131.0 * epsilon))
+    if others == 0:
+        return 0.0
+    learning = min(math.sqrt(horizon * others), horizon) / 27.0
+    privacy = others / (131.0 * epsilon)
+    exponent = epsilon * horizon / (2.0 * max(1.0, others / 4.0))
+    if exponent < 1.0:
+        privacy = min(privacy, horizon / 8.0 * math.exp(-exponent))
+    return max(learning, privacy)
 
 
 def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float) -> float:
@@ -158,7 +186,8 @@ def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: floa
         gap log(T) / min{kl(mean, best), 6 epsilon gap}.
 
     The first is the cost of learning without privacy, the second that of privacy: the distance
-    in total variation of two Bernoulli arms is their gap. `private_kl_instance` is sharper.
+    in total variation of two Bernoulli arms is their gap. `private_kl_instance` is sharper. If the
+    best mean is 1 the bound is 0: no arm can be better, so no alternative forces exploration.
 
     Args:
         means: means of the arms.
@@ -184,7 +213,7 @@ def private_kl_instance(
 
     .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y)
 
-    The paper's policies reach it up to their batch ratio, and so does dp-imed with index="exact"
+    It is 0 if the best mean is 1. The paper's policies reach it up to their batch ratio, and so does dp-imed with index="exact"
     and batches="ratio" (`theory.imed_regret`).
 
     Args:
@@ -353,13 +382,17 @@ def local_arms(
     T^(3/4) on the instance and all its alternatives; Theorem 8 has a looser rate.
 
     Args:
-        means: means of the arms.
+        means: above 0, at most 1/2; gaps at most half an arm's mean, so that the moment of the
+            alternative, 1/2 + gap / mean, is at most 1.
         moment_order: 1 + v, order of the moment.
         horizon: T.
         epsilon: privacy loss of a report.
 
     Returns:
         The bound, or 0 if the theorem does not apply.
+
+    Raises:
+        ParameterError: if an argument is out of range, or a gap is above half its arm's mean.
 
     Example:
         >>> round(local_arms([0.2, 0.15], moment_order=2.0, horizon=10**12, epsilon=1.0), 3)
@@ -368,6 +401,13 @@ def local_arms(
     arms = check("means", means, Annotated[np.ndarray, Range(0, 1 / 2, open_low=True), 1])
     inverse = 1.0 / (check("moment_order", moment_order, _TAIL_ORDER) - 1.0)
     gaps = arms.max() - arms
+    wide = gaps > arms / 2 * (1 + _CONDITION_TOLERANCE)
+    if wide.any():
+        arm = int(np.argmax(wide))
+        raise ParameterError(
+            f"means[{arm}] = {arms[arm]:g} is {gaps[arm]:g} below the best; give gaps of at most "
+            "half the arm's mean"
+        )
     return _local_arms(gaps[gaps > 0], (2.0 * arms[gaps > 0]) ** inverse, horizon, epsilon)
 
 
@@ -503,6 +543,8 @@ def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], fl
     arms = check("means", means, _BERNOULLI_MEANS).tolist()
     horizon = check("horizon", horizon, Horizon)
     best = max(arms)
+    if best == 1.0:
+        return 0.0
     gaps = [(best - mean, divergence(mean, best)) for mean in arms if mean < best]
     # Two means may be so close that their divergence rounds to 0.
     return math.log(horizon) * math.fsum(gap / price if price else math.inf for gap, price in gaps)
