@@ -252,3 +252,12 @@ def test_explain_at_the_ends() -> None:
     assert "ε=2" in pure  # one decision given those before it
     assert "hardly a promise" in Guarantee(epsilon=1000.0).explain()
     assert "e^ε = 1," in Guarantee(epsilon=0.0, delta=0.1).explain()
+
+
+def test_odds_are_promised_only_without_delta() -> None:
+    """A Gaussian at (1, 1e-5) exceeds odds of e with a probability of 16 delta."""
+    pure = Guarantee(epsilon=1.0).explain()
+    approximate = Guarantee(epsilon=1.0, delta=1e-5).explain()
+    assert "multiplies the odds of any guess" in pure
+    assert "odds" not in approximate
+    assert "no event more likely than e^ε = 2.72 times its probability before, plus δ" in approximate

@@ -272,9 +272,7 @@ class Guarantee:
             f"These look alike to an observer: {self.neighbours}.",
             *self._together(),
             f"It holds against {_OBSERVER[self.scope]}.",
-            f"With ε={rounded_up(self.epsilon)}, seeing it multiplies the odds of any guess about "
-            f"{'that reward' if self.rewards == 1 else 'those rewards together'} by at most e^ε = "
-            f"{_odds(self.epsilon)}{_slack(self.delta)}.",
+            self._meaning(),
             *self._relations(),
             _NOT_COVERED_IN_TIME if self.neighbours == NEIGHBOURS_IN_TIME else _NOT_COVERED,
         ]
@@ -283,6 +281,24 @@ class Guarantee:
         if self.assumptions:
             sentences.append(f"It assumes: {'; '.join(self.assumptions)}.")
         return " ".join(sentences)
+
+    def _meaning(self) -> str:
+        """What epsilon bounds: odds, or the probability of events if delta is above 0.
+
+        With delta above 0 the odds of some guesses may grow by more than e^epsilon, and with a
+        probability that is many times delta.
+        """
+        rewards = "that reward" if self.rewards == 1 else "those rewards together"
+        if self.delta == 0:
+            return (
+                f"With ε={rounded_up(self.epsilon)}, seeing it multiplies the odds of any guess "
+                f"about {rewards} by at most e^ε = {_factor(self.epsilon)}."
+            )
+        return (
+            f"With ε={rounded_up(self.epsilon)} and δ={rounded_up(self.delta)}, changing {rewards} "
+            f"makes no event more likely than e^ε = {_factor(self.epsilon)} times its probability "
+            f"before, plus δ."
+        )
 
     def _together(self) -> list[str]:
         if self.rewards == 1:
@@ -338,11 +354,7 @@ def _and_delta(delta: float) -> str:
     return f", δ={rounded_up(delta)}" if delta else ""
 
 
-def _slack(delta: float) -> str:
-    return f", up to an extra probability of δ={rounded_up(delta)}" if delta else ""
-
-
-def _odds(epsilon: float) -> str:
+def _factor(epsilon: float) -> str:
     if epsilon > 20:
         return f"10^{math.ceil(epsilon / math.log(10))}, which is hardly a promise"
     return rounded_up(math.exp(epsilon), ".3g")

@@ -27,9 +27,11 @@ _CHART_POINTS = 100  # on each curve: smooth at the width of a printed page
 GLOSSARY = {
     "arm": "one of the options; each decision takes one: a text, a price, a treatment.",
     "reward": "the number that says how well a decision went. It is the protected value.",
-    "epsilon": "how much an observer can learn: the odds of any guess about a reward change by a "
-    "factor of at most e to the power of epsilon. Smaller is stricter; 1 is usual.",
-    "delta": "the probability with which the limit of epsilon may fail.",
+    "epsilon": "how much an observer can learn: if delta is 0, the odds of any guess about a "
+    "reward change by a factor of at most e to the power of epsilon. Smaller is stricter; 1 is "
+    "usual.",
+    "delta": "added to the limit of epsilon: changing a reward makes no event more likely than the "
+    "factor of epsilon times its probability before, plus delta.",
     "trajectory": "all decisions of a run, seen together.",
     "regret": "the loss against always taking the best arm, in units of reward.",
     "policy": "the rule that chooses the next arm from earlier decisions and rewards.",

@@ -213,8 +213,8 @@ def private_kl_instance(
 
     .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y)
 
-    It is 0 if the best mean is 1. The paper's policies reach it up to their batch ratio, and so does dp-imed with index="exact"
-    and batches="ratio" (`theory.imed_regret`).
+    It is 0 if the best mean is 1. The paper's policies reach it up to their batch ratio, and so
+    does dp-imed with index="exact" and batches="ratio" (`theory.imed_regret`).
 
     Args:
         means: means of the arms.
