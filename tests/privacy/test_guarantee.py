@@ -251,7 +251,7 @@ def test_explain_at_the_ends() -> None:
     assert "δ" not in pure
     assert "ε=2" in pure  # one decision given those before it
     assert "hardly a promise" in Guarantee(epsilon=1000.0).explain()
-    assert "e^ε = 1," in Guarantee(epsilon=0.0, delta=0.1).explain()
+    assert "e^ε = 1 times" in Guarantee(epsilon=0.0, delta=0.1).explain()
 
 
 def test_odds_are_promised_only_without_delta() -> None:
@@ -260,4 +260,6 @@ def test_odds_are_promised_only_without_delta() -> None:
     approximate = Guarantee(epsilon=1.0, delta=1e-5).explain()
     assert "multiplies the odds of any guess" in pure
     assert "odds" not in approximate
-    assert "no event more likely than e^ε = 2.72 times its probability before, plus δ" in approximate
+    assert (
+        "no event more likely than e^ε = 2.72 times its probability before, plus δ" in approximate
+    )
