@@ -2,9 +2,9 @@
 
 Pure functions of the problem. `minimax` holds for every horizon, on the worst instance. The two
 `instance` bounds are on the limit of regret / log(horizon), for policies that are good on all
-instances; at a finite horizon a policy may be below them. They are 0 if the best mean is 1. `wang_zhu` is for policies that are good
-on all instances, at a given horizon. All these are for rewards in [0, 1] and for the privacy of
-whole trajectories.
+instances; at a finite horizon a policy may be below them. They are 0 if the best mean is 1.
+`wang_zhu` is for policies that are good on all instances, at a given horizon. All these are for
+rewards in [0, 1] and for the privacy of whole trajectories.
 
 For rewards with a moment of order 1 + v of at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
 and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
