@@ -280,6 +280,8 @@ def test_bad_parameters(name: str) -> None:
     for extreme in (1e300, 1e-300):
         with pytest.raises(ParameterError, match=r"moment_bound.*rescale"):
             make(name, moment_bound=extreme, moment_order=1.1)
+        with pytest.raises(ParameterError, match=r"moment_bound.*rescale"):
+            make(name, moment_bound=extreme, moment_order=1.0001)
     # Epochs beyond every horizon, and powers beyond every float, are fine.
     assert make(name, moment_order=1.0001, moment_bound=50.0, arms=10_000).agent(seed=0).ask()
     assert make(name, epsilon=1e100).agent(seed=0).ask()

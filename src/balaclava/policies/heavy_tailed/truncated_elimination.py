@@ -104,9 +104,11 @@ class TruncatedEliminationPolicy(PooledPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         level, params = type(self).truncation_level, self.constants()
-        require_levels(
-            self, level(params, self.arms, 1, self.first_epoch), level(params, 1, 1, 2**62)
-        )
+        try:
+            levels = level(params, self.arms, 1, self.first_epoch), level(params, 1, 1, 2**62)
+        except OverflowError:
+            levels = math.inf, math.inf
+        require_levels(self, *levels)
 
     def constants(self) -> Params:
         return self.fill(
