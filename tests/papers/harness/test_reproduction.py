@@ -36,7 +36,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     for out in (blocked, blocked / "inside"):
-        with pytest.raises(ResultsFileError, match=r"made or written to: .*; choose another"):
+        with pytest.raises(ResultsFileError, match=r"created or written: .*; choose another"):
             bl.reproduce("wang2024-fig4", out=out)
     answer = invoke("reproduce", "wang2024-fig4", "--out", str(blocked))
     assert answer.exit_code == 2
