@@ -45,7 +45,7 @@ def private_policies():
 def test_every_private_policy_passes_the_quick_audit(policy):
     report = bl.audit(policy, trials=8_000, pairs=200, seed=4, quick=True)
     assert report.verdict == "consistent", str(report)
-    assert report.replay.pairs >= 150  # a life of few rounds has fewer places to change
+    assert report.replay.pairs >= 150  # a scenario of few rounds has fewer places to change
     assert report.replay.moved > 0, "no neighbour moved a mechanism: nothing was tested"
 
 

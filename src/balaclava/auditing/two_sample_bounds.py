@@ -67,7 +67,7 @@ class ThresholdEvent(NamedTuple):
         return f"{'at least' if self.at_least else 'at most'} {self.threshold:.4g}"
 
     def bound(self, samples: list[np.ndarray], delta: float, error: float) -> float:
-        """The lower bound on epsilon that the event gives on fresh samples of equal size."""
+        """The lower bound on epsilon that the event gives on new samples of equal size."""
         likely, unlikely = (
             count_beyond(samples[side], np.array([self.threshold]), self.at_least)
             for side in (self.side, 1 - self.side)

@@ -1,4 +1,4 @@
-"""The exact audit: closed forms, what they find, and who is caught."""
+"""The exact audit: closed forms, what they find, and violators that they catch."""
 
 from __future__ import annotations
 

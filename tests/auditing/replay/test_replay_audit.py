@@ -111,7 +111,7 @@ LIVE = ("dpr-batch-ucb", "dpr-se", "prae-raw", "prae-central", "privatised", "dp
 
 
 def agent_decisions(policy, script, rng, rewards, rounds):
-    """The decisions of an agent whose life is the script's, and whose answers are rng's."""
+    """The decisions of an agent in the scenario of the script, with the answers of rng."""
     agent = policy.agent()
     agent._runner.rng = rng
     chance, advice = random.Random(script), np.random.default_rng(script)

@@ -35,10 +35,7 @@ def rerun(
     state = runner.begin()
     for i in range(rounds):
         yield i, runner.choose(state, i, rng)
-        for item in run.scenario.events(i):
-            changed = neighbour is not None and item == neighbour.slot + 1
-            reward = neighbour.reward if neighbour is not None and changed else None
-            runner.apply_event(state, item, run.decisions[abs(item) - 1], rng, reward)
+        runner.apply_events(state, i, run.decisions, rng, neighbour)
         state = runner.restore(state, i)
     yield rounds, runner.display(state, run.decisions[rounds - 1][0])
 

@@ -32,7 +32,7 @@ DIFFERENT_DISPLAY = (
 # than a round.
 _DISPLAY_INTERVAL, _DISPLAYED_RELEASES = 64, 8
 # The state's fingerprint is kept after the first releases, and then after one in so many. With
-# fewer, a replay whose state is the recorded one again goes on for longer.
+# fewer, a replay that has returned to the recorded state runs for longer.
 _FINGERPRINTED_RELEASES = 16
 
 Observation = tuple[int, int] | bytes  # a decision, or what an agent displays beside it
@@ -95,6 +95,21 @@ class ScenarioRunner:
         prepared = self.prepare(self.params, value)
         self.policy.kernels.learn(self.params, state, t, arm, prepared, phase, rng)
 
+    def apply_events(
+        self,
+        state: Any,
+        i: int,
+        decisions: list[tuple[int, int]],
+        rng: Any,
+        neighbour: Neighbour | None = None,
+        first: int = 0,
+    ) -> None:
+        """Apply the events of the i-th round, from number `first` on."""
+        for item in self.scenario.events(i)[first:]:
+            changed = neighbour is not None and item == neighbour.slot + 1
+            reward = neighbour.reward if neighbour is not None and changed else None
+            self.apply_event(state, item, decisions[abs(item) - 1], rng, reward)
+
     def display(self, state: Any, arm: int) -> bytes:
         """What an agent displays of a state beside its decision for an arm; see `Agent`."""
         policy = self.policy
@@ -142,8 +157,7 @@ def record(
         run.round_starts.append(len(recorder.tape))
         run.decisions[i] = runner.choose(state, i, recorder)
         run.choice_ends.append(len(recorder.tape))
-        for item in scenario.events(i):
-            runner.apply_event(state, item, run.decisions[abs(item) - 1], recorder, None)
+        runner.apply_events(state, i, run.decisions, recorder)
         state = runner.restore(state, i)
         if any(entry.terms for entry in recorder.tape[run.round_starts[-1] :]):
             run.release_rounds.add(i)
@@ -209,10 +223,8 @@ def replay_one(
                 decision = runner.choose(state, i, replayer)
                 if decision != run.decisions[i]:
                     return ReplayOutcome(replayer.moves, DIFFERENT_DECISION.format(t), i, decision)
-            for item in run.scenario.events(i)[order if i == first else 0 :]:
-                changed = neighbour is not None and item == neighbour.slot + 1
-                reward = neighbour.reward if neighbour is not None and changed else None
-                runner.apply_event(state, item, run.decisions[abs(item) - 1], replayer, reward)
+            skipped = order if i == first else 0
+            runner.apply_events(state, i, run.decisions, replayer, neighbour, skipped)
         except Divergence as divergence:
             return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
         if replayer.position != run.round_starts[i + 1]:
