@@ -69,7 +69,9 @@ class _Group(click.Group):
             context.exit(INTERRUPTED_STATUS)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(balaclava.__version__, message="%(prog)s %(version)s")
 @click.option(
     "--import",

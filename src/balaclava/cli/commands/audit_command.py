@@ -29,9 +29,7 @@ def parse_parameter(text: str) -> tuple[str, Any]:
 @click.argument("policy", shell_complete=complete_policy)
 @click.option("--epsilon", type=float, help="Privacy loss that the policy claims.")
 @click.option("--delta", type=float, help="Probability outside it, for policies that take one.")
-@click.option(
-    "--arms", type=ARMS_TYPE, default=2, show_default=True, help="Number of arms, or their names."
-)
+@click.option("--arms", type=ARMS_TYPE, default=2, help="Number of arms, or their names.")
 @click.option("--horizon", type=int, help="Rounds, for policies that need them; by default 1,000.")
 @click.option(
     "--set",
@@ -46,13 +44,9 @@ def parse_parameter(text: str) -> tuple[str, Any]:
     type=int,
     help="Pairs of neighbouring streams to replay; by default a few seconds' worth.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Repeats the audit exactly.")
+@click.option("--seed", type=int, default=0, help="Repeats the audit exactly.")
 @click.option(
-    "--confidence",
-    type=float,
-    default=0.95,
-    show_default=True,
-    help="Confidence of the lower bound on epsilon.",
+    "--confidence", type=float, default=0.95, help="Confidence of the lower bound on epsilon."
 )
 @click.option(
     "--quick", is_flag=True, help="Bet against the guarantee instead of measuring epsilon."

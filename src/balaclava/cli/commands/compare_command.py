@@ -35,12 +35,11 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
 @click.argument("log", metavar="LOG.csv")
 @click.option("--arm", required=True, metavar="COLUMN", help="The column that names the arm.")
 @click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")
-@click.option("--epsilon", type=float, default=1.0, show_default=True, help="Privacy loss.")
+@click.option("--epsilon", type=float, default=1.0, help="Privacy loss.")
 @click.option(
     "--delta",
     type=float,
     default=0.0,
-    show_default=True,
     help="Probability outside epsilon, for policies with features.",
 )
 @click.option(
@@ -53,7 +52,6 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
     "--outside",
     type=click.Choice(["refuse", "clip"]),
     default="refuse",
-    show_default=True,
     help="What to do with rewards outside --range.",
 )
 @click.option(
@@ -71,7 +69,6 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
     "--clip-quantiles",
     type=(float, float),
     default=(0.001, 0.999),
-    show_default=True,
     metavar="LOW HIGH",
     help="The quantiles for --clip-from.",
 )
@@ -97,15 +94,10 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
     "--repetitions",
     type=click.IntRange(min=2),
     default=30,
-    show_default=True,
     help="Worlds to draw from the log and play in.",
 )
 @click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Repeats the comparison exactly.",
+    "--seed", type=click.IntRange(min=0), default=1, help="Repeats the comparison exactly."
 )
 @click.option(
     "--out",

@@ -29,13 +29,7 @@ from balaclava.cli.terminal import progress_bar, waiting
     default=None,
     help="Audit the policies, quickly; cached on disk. By default for an assessment only.",
 )
-@click.option(
-    "--trials",
-    type=click.IntRange(min=100),
-    default=20_000,
-    show_default=True,
-    help="Games of each audit.",
-)
+@click.option("--trials", type=click.IntRange(min=100), default=20_000, help="Games of each audit.")
 def report(
     source: Path | None,
     assessment_file: Path | None,

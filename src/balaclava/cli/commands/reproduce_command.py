@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     "--scale",
     type=click.Choice(["quick", "paper"]),
     default="quick",
-    show_default=True,
     help="quick: seconds. paper: the paper's numbers of rounds and repetitions.",
 )
 @click.option(

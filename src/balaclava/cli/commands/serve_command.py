@@ -11,33 +11,29 @@ import click
 @click.option(
     "--database",
     default="balaclava.db",
-    show_default=True,
     help="File for SQLite, or URL of a PostgreSQL database (postgresql://...).",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8765,
-    show_default=True,
-    help="Port; 0 takes a free one.",
+    "--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 takes a free one."
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=1,
-    show_default=True,
     help="Processes; more than one needs PostgreSQL.",
 )
 @click.option(
     "--ledger",
     help="Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
 )
+@click.option("--secrets", help="File with the key that pseudonymises persons. [DATABASE.key]")
 @click.option(
-    "--secrets",
-    help="File with the key that pseudonymises persons. [DATABASE.key]",
+    "--root-path",
+    default="",
+    show_default=False,
+    help="Path prefix behind a proxy, such as /decisions.",
 )
-@click.option("--root-path", default="", help="Path prefix behind a proxy, such as /decisions.")
 @click.option(
     "--restored",
     is_flag=True,

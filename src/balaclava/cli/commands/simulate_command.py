@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
-    show_default=True,
     help="Seconds to wait for the scheduler and its first worker.",
 )
 @click.option("--extend", is_flag=True, help="Add to the folder of another experiment.")
