@@ -49,7 +49,8 @@ def unseal(saved: Any) -> dict[str, Any]:
     """Check the schema and the digest of a save; returns its content."""
     if not isinstance(saved, dict):
         raise SavedStateError(
-            f"a saved agent is a dict, not a {type(saved).__name__}; give what save() gave"
+            f"a saved agent is a dict, but got a {type(saved).__name__}; give what agent.save() "
+            "returned"
         )
     schema = saved.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):

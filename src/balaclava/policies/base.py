@@ -163,7 +163,7 @@ class Policy(PolicyAttributes):
     def _checked_labels(self, names: Sequence[Any]) -> tuple[str, ...]:
         for name in names:
             if not isinstance(name, str) or not name.strip():
-                raise self.refuse("arms", "must contain only non-empty strings")
+                raise self.refuse("arms", "must contain only strings; give each arm a name")
             if list(names).count(name) > 1:
                 raise self.refuse("arms", f"contains {name!r} twice; give each arm its own name")
         if not names:
