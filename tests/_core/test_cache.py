@@ -123,7 +123,7 @@ def test_editing_the_package_makes_a_new_generation(tmp_path, monkeypatch):
     source = tmp_path / "package"
     source.mkdir()
     (source / "ucb.py").write_text("BONUS = 2.0")
-    monkeypatch.setattr(_kernel, "_PACKAGE", source)
+    monkeypatch.setattr(_kernel, "PACKAGE_FOLDER", source)
     before = _kernel.package_digest.__wrapped__()
     (source / "ucb.py").write_text("BONUS = 3.0")
     assert _kernel.package_digest.__wrapped__() != before

@@ -38,7 +38,6 @@ from balaclava.experiments import sweep, sweep_runner
 from balaclava.experiments.experiment_file import (
     ExperimentPlan,
     SimulationSetting,
-    read_experiment,
     read_plan,
 )
 from balaclava.experiments.grids import expand, range_values
@@ -185,11 +184,6 @@ def test_checkpoints_of_several_horizons(tmp_path: Path) -> None:
 def test_the_example_is_readable() -> None:
     plan = read_plan(Path(__file__).parents[2] / "examples" / "sweep.toml")
     assert [len(experiment.policies) for experiment in plan.settings] == [12] * 4
-
-
-def test_one_experiment_is_not_many(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentFileError, match="6 combinations"):
-        read_experiment(written(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ResultsFileError
-from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, read_experiment
+from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting, read_plan
 from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.reporting.report_data import confidence_interval, experiment_toml, read_page_data
 from tests.reporting.invented_results import invent, outline
@@ -31,7 +31,7 @@ def test_the_recipe_gives_the_same_experiment(tmp_path: Path) -> None:
     results = invent(policies, environment=world)
     file = tmp_path / "again.toml"
     file.write_text(experiment_toml(results), encoding="utf-8")
-    experiment = read_experiment(file)
+    (experiment,) = read_plan(file).settings
     assert experiment.policies == policies
     assert experiment.environment == world
     assert (experiment.horizon, experiment.repetitions, experiment.seed) == (1000, 4, 7)

@@ -23,7 +23,7 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.experiments.experiment_file import read_experiment
+from balaclava.experiments.experiment_file import read_plan
 from balaclava.policies.base import POLICIES
 from balaclava.reporting.report_data import experiment_toml
 from balaclava.simulation.results import Results, Run
@@ -263,7 +263,7 @@ def test_writing_is_whole_or_nothing(tmp_path: Path) -> None:
         interrupted()
     assert path.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.txt"]
-    with pytest.raises(ResultsFileError, match=r"nowhere.*folder that exists"):
+    with pytest.raises(ResultsFileError, match=r"nowhere.*an existing, writable folder"):
         make({"a": 1}).save(tmp_path / "nowhere" / "r.parquet")
 
 
@@ -292,7 +292,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_experiment_file(tmp_path: Path) -> None:
-    experiment = read_experiment(written(tmp_path, EXPERIMENT))
+    (experiment,) = read_plan(written(tmp_path, EXPERIMENT)).settings
     assert experiment.policies == {
         "ucb1": bl.policy("ucb1", arms=2),
         "careful": bl.policy("ucb1", arms=2, radius_scale=2.0),
@@ -312,17 +312,17 @@ def test_experiment_fills_in_the_horizon(tmp_path: Path, monkeypatch: Any) -> No
     monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES.classes()))
     bl.register(Planner)
     path = written(tmp_path, EXPERIMENT + "[policies.test-planner]\n")
-    assert read_experiment(path).policies["test-planner"].parameters["horizon"] == 500
+    assert read_plan(path).settings[0].policies["test-planner"].parameters["horizon"] == 500
     path = written(tmp_path, EXPERIMENT + "[policies.test-planner]\nhorizon = 20\n")
     with pytest.raises(ExperimentFileError, match=r"\[policies.test-planner\].*horizon = 20"):
-        read_experiment(path)
+        read_plan(path)
 
 
 def test_experiment_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("arm,reward\n0,1\n1,0\n1,1\n")
     section = 'name = "empirical"\npath = "log.csv"'
     text = EXPERIMENT.replace('name = "bernoulli"\nmeans = [0.4, 0.6]', section)
-    assert read_experiment(written(tmp_path, text)).environment.means.tolist() == [1.0, 0.5]
+    assert read_plan(written(tmp_path, text)).settings[0].environment.means.tolist() == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_experiment_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("checkpoints = 5", "workers = 0", r"exp\.toml: workers = 0"),
         ("seed = 1", "seed = = 1", r"exp\.toml is not TOML: .*line 4"),
         ("[environment]", "[environmen]", r"unknown key 'environmen'; did you mean 'environment'"),
-        ('name = "bernoulli"\n', "", r"\[environment\]: the name is missing; .*bernoulli"),
+        ('name = "bernoulli"\n', "", r"\[environment\]: name is missing; .*bernoulli"),
         ('"bernoulli"', '"bernouli"', r"\[environment\]: .*did you mean 'bernoulli'"),
         ("means = [0.4, 0.6]", "means = [0.4, 6]", r"\[environment\]: bernoulli: means\[1\] = 6"),
         (
@@ -360,17 +360,17 @@ def test_experiment_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 def test_experiment_errors_say_where(tmp_path: Path, before: str, after: str, message: str) -> None:
     assert before in EXPERIMENT
     with pytest.raises(ExperimentFileError, match=message):
-        read_experiment(written(tmp_path, EXPERIMENT.replace(before, after, 1)))
+        read_plan(written(tmp_path, EXPERIMENT.replace(before, after, 1)))
 
 
 def test_experiment_file_missing_or_binary(tmp_path: Path) -> None:
     with pytest.raises(ExperimentFileError, match=r"no\.toml does not exist"):
-        read_experiment(tmp_path / "no.toml")
+        read_plan(tmp_path / "no.toml")
     (tmp_path / "bin.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ExperimentFileError, match="UTF-8"):
-        read_experiment(tmp_path / "bin.toml")
+        read_plan(tmp_path / "bin.toml")
     with pytest.raises(ExperimentFileError, match="cannot be read"):
-        read_experiment(tmp_path)
+        read_plan(tmp_path)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

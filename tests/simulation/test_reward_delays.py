@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.errors import ExperimentFileError, ParameterError
-from balaclava.experiments.experiment_file import read_experiment, read_plan
+from balaclava.experiments.experiment_file import read_plan
 from balaclava.experiments.sweep import plan_sweep
 from balaclava.frames.patience import (
     ENDLESS,
@@ -275,7 +275,7 @@ means = [0.2, 0.5, 0.8]
 def test_files_and_sweeps(tmp_path: Path):
     path = tmp_path / "late.toml"
     path.write_text(FILE.replace("{mean}", "8"))
-    experiment = read_experiment(path)
+    (experiment,) = read_plan(path).settings
     assert experiment.feedback == Feedback.create(bl.Delay(mean=8, lost=0.1), 20)
     results = experiment.run()
     results.save(tmp_path / "late.parquet")
@@ -287,7 +287,7 @@ def test_files_and_sweeps(tmp_path: Path):
     assert said in results_page_data(again, "late").panels[0].facts
     recipe = tmp_path / "again.toml"
     recipe.write_text(experiment_toml(again))
-    assert read_experiment(recipe).feedback == experiment.feedback
+    assert read_plan(recipe).settings[0].feedback == experiment.feedback
 
     prompt = tmp_path / "prompt.toml"
     prompt.write_text(FILE.replace("{mean}", "8").replace("lost = 0.1", "lost = 0.2"))

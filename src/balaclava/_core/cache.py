@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-_PACKAGE = Path(__file__).parents[1]
+PACKAGE_FOLDER = Path(__file__).parents[1]
 _STALE_SECONDS = 30 * 24 * 3600  # unused code of other versions is deleted after 30 days
 # Packages whose functions are identified by name: their versions are in the key.
 _KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
@@ -70,8 +70,8 @@ def package_digest() -> str:
     digest = hashlib.sha256()
     for version in (sys.version, np.__version__, numba.__version__, llvmlite.__version__):
         digest.update(version.encode())
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        digest.update(str(path.relative_to(_PACKAGE)).encode() + b"\0" + path.read_bytes())
+    for path in sorted(PACKAGE_FOLDER.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE_FOLDER)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:20]
 
 

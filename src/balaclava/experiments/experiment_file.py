@@ -100,15 +100,7 @@ class SimulationSetting:
     device: Device = "cpu"
 
     def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
-        """Simulate the setting.
-
-        Args:
-            workers: threads; by default those of the file, or one per available core.
-            progress: called with the rounds played and the total.
-
-        Returns:
-            The results of all policies.
-        """
+        """Simulate the setting; `workers` overrides the file's."""
         return simulate(
             self.policies,
             self.environment,
@@ -190,21 +182,6 @@ class _Problem(NamedTuple):
     place: str
     error: BalaclavaError
     cell: tuple[str, str, int] | None  # policy, environment, horizon
-
-
-def read_experiment(path: str | os.PathLike[str]) -> SimulationSetting:
-    """Read an experiment file with a single setting.
-
-    Raises:
-        ExperimentFileError: if the file is malformed, or has several settings.
-    """
-    plan = read_plan(path)
-    if len(plan.settings) > 1:
-        raise ExperimentFileError(
-            f"{path} has {len(plan.settings)} combinations of environment, horizon and seed; give "
-            "one of each here, or run the file with `balaclava simulate`"
-        )
-    return plan.settings[0]
 
 
 def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from balaclava._core.atomic_files import atomically
-from balaclava._core.cache import fingerprint, value_bytes
+from balaclava._core.cache import PACKAGE_FOLDER, fingerprint, value_bytes
 from balaclava.environments.base import Environment
 from balaclava.errors import (
     BalaclavaError,
@@ -65,9 +65,8 @@ from balaclava.simulation.results_file import (
 )
 
 MANIFEST_SCHEMA = 1  # version of the format; raise it when a reader must change
-SUMMARY = "summary.txt"
+SUMMARY_FILE = "summary.txt"
 _MANIFEST_KEYS = ("schema", "name", "versions", "sources", "machines", "settings")
-_PACKAGE = Path(__file__).parents[1]
 # Sources that numbers depend on: their digest is part of every key.
 _DECISIVE_SOURCES = (
     "_core",
@@ -582,9 +581,9 @@ def sources(patterns: tuple[str, ...] = _DECISIVE_SOURCES) -> str:
     """A digest of the sources that numbers depend on."""
     digest = hashlib.sha256()
     for pattern in patterns:
-        paths = _PACKAGE.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
+        paths = PACKAGE_FOLDER.glob(pattern if pattern.endswith(".py") else f"{pattern}/**/*.py")
         for path in sorted(paths):
-            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")
+            digest.update(path.relative_to(PACKAGE_FOLDER).as_posix().encode() + b"\0")
             digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
 

@@ -16,7 +16,7 @@ from balaclava._core.declared import Range, check
 from balaclava.errors import DamageWarning, ResultsFileError
 from balaclava.experiments.experiment_file import ExperimentPlan
 from balaclava.experiments.sweep import (
-    SUMMARY,
+    SUMMARY_FILE,
     Cell,
     Sweep,
     differences,
@@ -89,7 +89,7 @@ def run_sweep(
         keeper = _Keeper(sweep, keep_every)
         work = keeper.missing()
         if work or extend:
-            (sweep.folder / SUMMARY).unlink(missing_ok=True)
+            (sweep.folder / SUMMARY_FILE).unlink(missing_ok=True)
         for cell, _ in work:
             warn_of_moments(cell.policy_label, cell.policy, cell.environment)
         rounds = sum(cell.horizon * len(repetitions) for cell, repetitions in work)

@@ -18,7 +18,7 @@ LOST = -1  # in place of a delay: the reward never arrives
 # Longest geometric delay, in means. One in e^20 = 500 million is longer and counts as lost: the
 # memory for open decisions grows in proportion.
 GEOMETRIC_REACH = 20
-FIXED, _GEOMETRIC, _UNIFORM, _VALUES = range(4)
+FIXED, _GEOMETRIC, _UNIFORM, _VALUES = range(4)  # values of `DelayLaw.kind`
 _LONGEST_DELAY = 10**8  # rounds: open decisions are kept in memory, 32 bytes each
 
 LawName = Literal["geometric", "fixed", "uniform"]

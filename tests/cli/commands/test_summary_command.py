@@ -10,9 +10,9 @@ QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.toml"
 
 
 def test_quickstart_is_readable() -> None:
-    from balaclava.experiments.experiment_file import read_experiment
+    from balaclava.experiments.experiment_file import read_plan
 
-    assert "ucb1" in read_experiment(QUICKSTART).policies
+    assert "ucb1" in read_plan(QUICKSTART).settings[0].policies
 
 
 def test_an_example_to_begin_with(experiment: Path) -> None:

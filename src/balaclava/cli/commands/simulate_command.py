@@ -82,7 +82,7 @@ def simulate(
     """
     from balaclava._core.atomic_files import require_writable_folder
     from balaclava.experiments.experiment_file import read_plan
-    from balaclava.experiments.sweep import SUMMARY, plan_sweep
+    from balaclava.experiments.sweep import SUMMARY_FILE, plan_sweep
     from balaclava.experiments.sweep_runner import run_sweep
 
     plan = read_plan(file)
@@ -102,7 +102,7 @@ def simulate(
     except KeyboardInterrupt:
         _report_interruption(sweep)
         context.exit(INTERRUPTED_STATUS)
-    finished = (out / SUMMARY).exists()
+    finished = (out / SUMMARY_FILE).exists()
     words = f"{out} was finished before; nothing was played"
     if not finished:
         words = f"\nwrote {_write(sweep, quiet=as_json)} to {out}"
@@ -150,7 +150,7 @@ def _report_interruption(sweep: Sweep) -> None:
 def _write(sweep: Sweep, *, quiet: bool = False) -> str:
     """Write tables and plots; return their names in words."""
     from balaclava._core.atomic_files import atomically
-    from balaclava.experiments.sweep import SUMMARY
+    from balaclava.experiments.sweep import SUMMARY_FILE
     from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 
     settings = sweep.settings()
@@ -168,11 +168,11 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
             pictures.append(name)
     if not quiet:
         print_summaries(_results(sweep))
-    with atomically(sweep.folder / SUMMARY) as temporary:
+    with atomically(sweep.folder / SUMMARY_FILE) as temporary:
         temporary.write_text("\n\n".join(tables) + "\n", encoding="utf-8")
     if len(settings) == 1:
-        return ", ".join(["results.parquet", *pictures]) + f" and {SUMMARY}"
-    return f"{len(sweep.cells)} cells, {len(pictures)} pictures and {SUMMARY}"
+        return ", ".join(["results.parquet", *pictures]) + f" and {SUMMARY_FILE}"
+    return f"{len(sweep.cells)} cells, {len(pictures)} pictures and {SUMMARY_FILE}"
 
 
 def _results(sweep: Sweep) -> list[tuple[str, Results]]:

@@ -17,7 +17,7 @@ from balaclava.simulation.analysis.winners import Winners, has_releases
 if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
-SUMMARY_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SUMMARY_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # columns of the table
 _HEADER = (
     *("policy", "privacy", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
     *(percent(q, "g") for q in SUMMARY_QUANTILES),

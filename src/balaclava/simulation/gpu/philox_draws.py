@@ -18,8 +18,8 @@ import numpy as np
 from balaclava._core.kernels import kernel
 
 _UNIT = 2.0**-53  # spacing of uniform draws: a float has 53 significant bits
-_HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)  # bits of half a word
+_LOW = np.uint64(0xFFFFFFFF)  # mask of a word's lower half
 _ONE = np.uint64(1)
 _SPARE_BITS = np.uint64(11)  # 64 - 53
 # The multipliers and Weyl constants of Philox 4x32 (Salmon et al. 2011).
