@@ -123,7 +123,7 @@ def test_what_is_wrong_is_said_at_once(status: int, kind: type[ServiceError]) ->
 
 
 @pytest.mark.parametrize("document", ["a page", ["detail"], {"detail": 3}, None])
-def test_an_answer_from_somebody_else(document: Any) -> None:
+def test_an_answer_from_another_server(document: Any) -> None:
     _, end = play([answer(404, document)])
     assert "not from a balaclava service" in str(end)
     _, end = play([httpx.Response(200, text="<html>", request=GOOD.request)])
@@ -364,7 +364,7 @@ def test_a_bad_line(
     assert client.results(name)["decisions"] == 2
 
 
-def test_nobody_there(service: tuple[str, str]) -> None:
+def test_an_unreachable_service(service: tuple[str, str]) -> None:
     line = FaultyProxy(service[0])
     line.close()
     with Client(line.address, patience=0.2) as client, pytest.raises(ServiceUnavailableError):

@@ -46,15 +46,15 @@ class ManualClock(Clock):
         self.moment = max(self.moment, moment)
 
 
-class Look(WriteJob):
-    """Asks for nothing: once it is answered, the writer has seen the time."""
+class EmptyJob(WriteJob):
+    """Changes nothing: its answer proves that the writer has seen the time."""
 
     def apply(self, work: UnitOfWork) -> None:
         return None
 
 
 class ManualService:
-    """One service without keys, and whoever asks it."""
+    """A service without keys, and a client of it."""
 
     def __init__(self, folder: Path, rng: Any, patch: pytest.MonkeyPatch) -> None:
         self._folder, self._patch = folder, patch
@@ -85,11 +85,11 @@ class ManualService:
 
     def wait(self, seconds: float) -> None:
         self.clock.moment += seconds
-        self.service.run_job(Look())
+        self.service.run_job(EmptyJob())
         deadline = time.monotonic() + 30
         while any(each.overdue for each in self.service.writer._cache.values()):
             assert time.monotonic() < deadline
-            self.service.run_job(Look())
+            self.service.run_job(EmptyJob())
 
     def send(self, id: str, value: float) -> Any:
         return self.client.put(f"/v1/decisions/{id}/reward", json={"value": value})

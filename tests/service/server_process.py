@@ -1,4 +1,4 @@
-"""A real server in a process of its own, to be killed; and somebody who uses it all the while."""
+"""A server in a process of its own, to be killed, and a client that loads it meanwhile."""
 
 from __future__ import annotations
 

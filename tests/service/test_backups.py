@@ -1,4 +1,4 @@
-"""Backups that are put back, ledgers that are lost, and processes that do the same at once."""
+"""Restored backups, lost ledgers, and processes that act at the same time."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def back_up(tmp_path: Path, name: str = "service.db") -> Callable[[], None]:
     """A copy of a file of the closed service; call it to put it back."""
     shutil.copy(tmp_path / name, tmp_path / f"{name} copy")
 
-    def put_back() -> None:
+    def restore() -> None:
         for end in ("-wal", "-shm"):
             (tmp_path / f"{name}{end}").unlink(missing_ok=True)
         shutil.copy(tmp_path / f"{name} copy", tmp_path / name)
 
-    return put_back
+    return restore
 
 
 def test_a_backup_is_refused_and_charged_each_time(open_service: Opener, tmp_path: Path) -> None:
@@ -57,12 +57,12 @@ def test_a_backup_is_refused_and_charged_each_time(open_service: Opener, tmp_pat
     service.ledger.set_population("us", 100.0, 0.0)
     create(service, population="us")
     service.close()
-    put_back = back_up(tmp_path)
+    restore = back_up(tmp_path)
     for times in (1, 2):
         service = open_service()
         decide(service)
         service.close()
-        put_back()
+        restore()
         with pytest.raises(StartError, match="--restored"):
             open_service()
         for restored in (True, True, False):  # the second time nothing is behind
@@ -81,14 +81,14 @@ def test_an_experiment_that_a_backup_has_lost_is_charged_when_made_again(
     service = open_service()
     service.ledger.set_population("us", 9.0, 0.0)
     service.close()
-    put_back = back_up(tmp_path)
+    restore = back_up(tmp_path)
     for spent in (4.0, 8.0):
         service = open_service()
         assert create(service, population="us")
         assert service.ledger.budgets()["us"].spent_epsilon == spent
         decide(service)
         service.close()
-        put_back()
+        restore()
         with pytest.raises(StartError, match="--restored"):
             open_service()
         service = open_service(restored=True)
@@ -99,20 +99,20 @@ def test_an_experiment_that_a_backup_has_lost_is_charged_when_made_again(
         create(service, population="us")
 
 
-@pytest.mark.parametrize("fate", ["deleted", "put back"])
+@pytest.mark.parametrize("fate", ["deleted", "restored"])
 def test_a_ledger_that_forgot_is_refused(open_service: Opener, tmp_path: Path, fate: str) -> None:
     service = open_service()
     service.ledger.set_population("us", 100.0, 0.0)
     create(service, population="us")
     service.close()
-    put_back = back_up(tmp_path, "ledger.db")
+    restore = back_up(tmp_path, "ledger.db")
     service = open_service()
     decide(service)
     service.close()
     if fate == "deleted":
         (tmp_path / "ledger.db").unlink()
     else:
-        put_back()
+        restore()
     with pytest.raises(StartError, match="ledger is behind"):
         open_service()
     with pytest.raises(StartError, match="ledger is behind"):
@@ -164,7 +164,7 @@ def test_a_crash_between_charge_and_commit_charges_once(
     assert service.experiments() == []
     assert service.ledger.budgets()["us"].spent_epsilon == 4.0
     service.close()
-    service = open_service()  # nothing is behind: nobody saw it
+    service = open_service()  # nothing is behind: no answer left
     assert create(service, population="us")
     assert not create(service, population="us")
     assert service.ledger.budgets()["us"].spent_epsilon == 4.0
@@ -173,7 +173,7 @@ def test_a_crash_between_charge_and_commit_charges_once(
 def test_made_and_used_in_one_commit_and_cut_off(
     open_service: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the ledger noted of a commit that did not come must not look like a lost one."""
+    """A prepared commit that never happened must not look like a lost one."""
     service = open_service()
     prepare_commits = Ledger.prepare_commits
     noted: list[dict[str, int]] = []
@@ -200,7 +200,7 @@ def test_made_and_used_in_one_commit_and_cut_off(
 
 
 def test_two_processes_make_the_same_experiments(open_service: Opener, postgres: str) -> None:
-    """Whoever comes second is told that it is there; what is refused costs nothing."""
+    """The second process finds the experiment; a refused one costs nothing."""
     services = [open_service(postgres) for _ in range(2)]
     services[0].ledger.set_population("us", 1_000.0, 0.0)
     answers: list[Any] = []
@@ -244,9 +244,7 @@ def test_two_processes_decide_for_one_person(open_service: Opener, postgres: str
     open_service(postgres)  # a third may join while the others are at work
 
 
-def test_a_database_that_is_put_back_under_a_running_service(
-    open_service: Opener, database: str
-) -> None:
+def test_a_database_restored_under_a_running_service(open_service: Opener, database: str) -> None:
     """As after a failover to a replica that lagged: nothing is released a second time unnoticed."""
     service = open_service(database)
     service.ledger.set_population("us", 100.0, 0.0)

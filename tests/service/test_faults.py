@@ -134,7 +134,7 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
 
 
 def _open_as_nobody(database: str, answers: Any) -> None:
-    make_engine(database).connect().close()  # its modules may lie where nobody else can read
+    make_engine(database).connect().close()  # its modules may lie where other users cannot read
     if os.getuid() == 0:
         os.setuid(65534)
     try:
@@ -145,7 +145,7 @@ def _open_as_nobody(database: str, answers: Any) -> None:
         answers.put("opened")
 
 
-def test_a_file_that_cannot_be_written_says_so(open_service: Opener, tmp_path: Path) -> None:
+def test_a_read_only_file_is_refused(open_service: Opener, tmp_path: Path) -> None:
     open_service().close()
     folder = Path("/tmp") / f"balaclava-{os.getpid()}-{random.randrange(10**9)}"
     shutil.copytree(tmp_path, folder)
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_written_says_so(open_service: Opener, tmp_path: P
 
 
 def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any) -> None:
-    """The queue fills up and says so; nobody waits for ever, and then it goes on."""
+    """A full queue answers 503, requests time out, and then the service continues."""
     service = open_service()
     service.run_job(CreateExperiment(service.ledger, ExperimentDefinition.checked(**SHOP)))
     monkeypatch.setattr(writer, "MOST_WAITING", 50)
@@ -199,7 +199,7 @@ def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any)
 
 
 def test_a_clock_that_is_set_back_or_forward(manual_services: Callable[..., ManualService]) -> None:
-    """A restart with another clock: time goes on from where it was, and no window hangs."""
+    """A restart with another clock: time continues, and every window ends."""
     manual = manual_services(SystemRandomness())
     manual.client.post("/v1/experiments", json=SHOP)
     results = "/v1/experiments/shop/results"
@@ -239,7 +239,7 @@ def test_the_edges_of_a_window(manual_services: Callable[..., ManualService]) ->
         assert manual.send(ids[name][0], 1.0).status_code == 200
     manual.clock.moment += 0.001
     for name in ids:
-        for id in ids[name][:2]:  # the one that came, and one that did not: alike
+        for id in ids[name][:2]:  # one with a reward and one without: the same answer
             assert manual.send(id, 1.0).status_code == 410
     manual.restart()
     manual.wait(3_600.0)  # it was down for longer than the window

@@ -65,7 +65,7 @@ class Run(NamedTuple):
     metrics: list[str]
 
 
-def play(manual: ManualService, happenings: list[Event], target: int, **changes: Any) -> Run:
+def play(manual: ManualService, timeline: list[Event], target: int, **changes: Any) -> Run:
     """Ask for decisions, send rewards, and read everything that can be read, in between."""
     client, seen, ids = manual.client, [], []
     seen.append(plain(client.put("/v1/populations/us", json={"epsilon": 99.0, "delta": 0.1})))
@@ -76,7 +76,7 @@ def play(manual: ManualService, happenings: list[Event], target: int, **changes:
         ids += [each["decision_id"] for each in answer.json()["decisions"]]
         seen.append(plain(answer))
         seen.append(plain(client.post("/v1/experiments/shop/decisions", json=asked)))
-        for place, event in enumerate(happenings[: len(ids)]):
+        for place, event in enumerate(timeline[: len(ids)]):
             if place // EACH + event.delay == step and event.reward is not None:
                 answer = manual.send(ids[place], event.reward)
                 if place != target:  # to whom it is sent is told by its time alone, see below
@@ -98,7 +98,7 @@ NEIGHBOURS: dict[str, Callable[[Event], Event]] = {
     "another value": lambda old: Event(old.delay, 0.75),
     "another time": lambda old: Event(WINDOW - 1, old.reward),
     "too late": lambda old: Event(WINDOW + 2, 1.0),
-    "it never came": lambda old: Event(0, None),
+    "it never arrived": lambda old: Event(0, None),
 }
 POLICIES: dict[str, dict[str, Any]] = {
     "dp-imed": {"epsilon": 4.0},
@@ -117,14 +117,14 @@ def without_rewards(lines: list[str]) -> list[str]:
 def check(
     manual_services: Callable[..., ManualService], policy: str, change: str, place: int, **more: Any
 ) -> None:
-    happenings = events(place)
-    learns = range(place - place % EACH, len(happenings), EACH)
-    place = next(i for i in learns if happenings[i].reward == 1.0)
-    others = list(happenings)
-    others[place] = NEIGHBOURS[change](happenings[place])
+    timeline = events(place)
+    learns = range(place - place % EACH, len(timeline), EACH)
+    place = next(i for i in learns if timeline[i].reward == 1.0)
+    others = list(timeline)
+    others[place] = NEIGHBOURS[change](timeline[place])
     changes = {"policy": policy, "parameters": POLICIES[policy], **more}
     recorder = Recorder(seed=1)
-    one = play(manual_services(recorder), happenings, place, **changes)
+    one = play(manual_services(recorder), timeline, place, **changes)
     player = Replayer(recorder.tape, 0)
     other = play(manual_services(player), others, place, **changes)
     for mine, theirs in zip(one.seen, other.seen, strict=True):
@@ -132,7 +132,7 @@ def check(
     assert player.position == len(recorder.tape) > 0
     cost = sum(move.distance * move.terms.epsilon for move in player.moves)
     assert cost <= POLICIES[policy]["epsilon"] * (1 + 1e-9)
-    if change != "it never came":  # a request less is one less that the metrics count, for admins
+    if change != "it never arrived":  # metrics, for admins, count requests
         assert without_rewards(one.metrics) == without_rewards(other.metrics)
 
 
@@ -149,7 +149,7 @@ def test_a_reward_that_never_came_looks_alike(
 ) -> None:
     """One transaction ends two windows here: those of rewards must not get ahead with it."""
     monkeypatch.setattr(unit_of_work, "_MOST_CLOSED", 2)
-    check(manual_services, "dp-imed", "it never came", 7)
+    check(manual_services, "dp-imed", "it never arrived", 7)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_neighbours_look_alike_to_every_policy(
 def test_the_attack_can_succeed(manual_services: Callable[..., ManualService]) -> None:
     """Where batches settle by arrival the same neighbours are told apart: the tests can fail."""
     with pytest.raises(AssertionError):
-        check(manual_services, "dp-imed", "it never came", 7, settle="arrival")
+        check(manual_services, "dp-imed", "it never arrived", 7, settle="arrival")
 
 
 class Quiet(Recorder):

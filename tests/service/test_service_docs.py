@@ -71,7 +71,7 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
         assert "1,002 decisions" in said
 
 
-def test_a_backup_is_made_and_put_back(tmp_path: Path) -> None:
+def test_a_backup_is_made_and_restored(tmp_path: Path) -> None:
     saving, restoring = blocks(section("operate.md", "Backups"), "sh")
     with in_a_thread(tmp_path) as (address, key, _), Client(address, key) as client:
         client.create_experiment(

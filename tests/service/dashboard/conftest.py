@@ -25,7 +25,7 @@ ARMS = ["<b>bold</b>", "العربية", "אבג\u202eback", "x" * 90]
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-class World:
+class FilledService:
     """A service, and the traffic that it gets."""
 
     def __init__(self, folder: Path, **more: Any) -> None:
@@ -76,10 +76,10 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FilledService]:
     """For the tests of one file, which do not disturb one another."""
-    world = World(tmp_path_factory.mktemp("service"))
-    world.fill()
-    yield world
-    if world.service.writer.alive:
-        world.service.close()
+    filled = FilledService(tmp_path_factory.mktemp("service"))
+    filled.fill()
+    yield filled
+    if filled.service.writer.alive:
+        filled.service.close()

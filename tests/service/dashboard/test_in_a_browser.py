@@ -15,7 +15,7 @@ import uvicorn
 from balaclava.service.http.app import create_app
 from balaclava.service.http.server import free_port
 from tests.browser import needs_browser, open_browser
-from tests.service.dashboard.conftest import ARMS, HOSTILE, World
+from tests.service.dashboard.conftest import ARMS, HOSTILE, FilledService
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -27,10 +27,10 @@ PAGES += [f"/experiments/{quote(name, safe='')}" for name in NAMES]
 
 
 @pytest.fixture(scope="module")
-def address(world: World) -> Iterator[str]:
+def address(filled: FilledService) -> Iterator[str]:
     """Where a real server listens."""
     port = free_port()
-    config = uvicorn.Config(create_app(world.service), port=port, log_level="warning")
+    config = uvicorn.Config(create_app(filled.service), port=port, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -47,10 +47,10 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-class Visit:
-    """A tab in which somebody is logged in, and what it complained of."""
+class Tab:
+    """A browser tab with a session, and the errors on its console."""
 
-    def __init__(self, browser: Browser, world: World, address: str, **look: Any) -> None:
+    def __init__(self, browser: Browser, filled: FilledService, address: str, **look: Any) -> None:
         self.address = address
         self.page: Page = browser.new_context(**look).new_page()
         self.complaints: list[str] = []
@@ -58,7 +58,7 @@ class Visit:
         self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
         self.page.on("console", lambda line: self._complain(line.type, line.text))
         self.page.goto(f"{address}/login")
-        self.page.fill("input:focus", world.keys["admin"])
+        self.page.fill("input:focus", filled.keys["admin"])
         self.page.keyboard.press("Enter")
         self.page.wait_for_url(f"{address}/")
 
@@ -77,18 +77,18 @@ class Visit:
 
 @needs_browser
 @pytest.mark.parametrize(("width", "scheme"), [(1366, "light"), (390, "dark")])
-def test_pages_can_be_read_by_everybody(
-    browser: Browser, world: World, address: str, width: int, scheme: str
+def test_pages_are_accessible_at_every_width(
+    browser: Browser, filled: FilledService, address: str, width: int, scheme: str
 ) -> None:
     """No fault by axe-core, nothing wider than the screen, nothing on the console.
 
     Contrast depends on the scheme alone, the layout on the width alone.
     """
     look = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-    visit = Visit(browser, world, address, **look)
+    tab = Tab(browser, filled, address, **look)
     faults = []
     for path in PAGES:
-        page = visit.open(path)
+        page = tab.open(path)
         if path.endswith("/arrival"):
             page.wait_for_selector(".plot.means .area")
         page.evaluate(AXE.read_text(encoding="utf-8"))
@@ -96,15 +96,15 @@ def test_pages_can_be_read_by_everybody(
         faults += [(path, fault["id"], fault["nodes"][0]["html"]) for fault in found]
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
     assert faults == []
-    visit.close()
+    tab.close()
 
 
 @needs_browser
 def test_numbers_follow_and_what_did_not_change_is_not_sent(
-    browser: Browser, world: World, address: str
+    browser: Browser, filled: FilledService, address: str
 ) -> None:
-    visit = Visit(browser, world, address)
-    page = visit.open("/experiments/arrival")
+    tab = Tab(browser, filled, address)
+    page = tab.open("/experiments/arrival")
     decisions = page.locator(".tiles dd").first
     shown = int(decisions.inner_text().replace(",", ""))
     with page.expect_response(lambda answer: answer.url.endswith("/live")):
@@ -112,7 +112,7 @@ def test_numbers_follow_and_what_did_not_change_is_not_sent(
     with page.expect_response(lambda answer: answer.url.endswith("/live")) as second:
         pass
     assert second.value.status == 304
-    world.decide("arrival", 50)
+    filled.decide("arrival", 50)
     page.wait_for_function(
         "shown => document.querySelector('.tiles dd').textContent.replace(',', '') == shown",
         arg=f"{shown + 50}",
@@ -123,48 +123,48 @@ def test_numbers_follow_and_what_did_not_change_is_not_sent(
     readout.wait_for(state="visible")
     assert "map" in readout.inner_text()
     chart = page.query_selector(".plot.stack")
-    world.decide("arrival", 50)
+    filled.decide("arrival", 50)
     page.wait_for_function("old => !old.isConnected", arg=chart)  # drawn again, with what is new
     readout.wait_for(state="visible")
-    visit.close()
+    tab.close()
 
 
 @needs_browser
 def test_a_link_keeps_its_focus_while_numbers_change(
-    browser: Browser, world: World, address: str
+    browser: Browser, filled: FilledService, address: str
 ) -> None:
-    visit = Visit(browser, world, address)
-    page = visit.open("/")
+    tab = Tab(browser, filled, address)
+    page = tab.open("/")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.focus("#experiment-2")
     before = page.inner_text(".experiments li:nth-child(2) dd")
-    world.decide("arrival", 50)
+    filled.decide("arrival", 50)
     page.wait_for_function(
         "before => document.querySelector('.experiments li:nth-child(2) dd').innerText != before",
         arg=before,
     )
     page.keyboard.press("Enter")
     page.wait_for_url(f"{address}/experiments/arrival")
-    visit.close()
+    tab.close()
 
 
 @needs_browser
 def test_everything_can_be_read_and_done_without_scripts(
-    browser: Browser, world: World, address: str
+    browser: Browser, filled: FilledService, address: str
 ) -> None:
-    world.create("plain")
-    visit = Visit(browser, world, address, java_script_enabled=False)
-    page = visit.open(f"/experiments/{quote(HOSTILE, safe='')}")
+    filled.create("plain")
+    tab = Tab(browser, filled, address, java_script_enabled=False)
+    page = tab.open(f"/experiments/{quote(HOSTILE, safe='')}")
     for label in ARMS:
         assert page.locator("th bdi", has_text=label).is_visible()
     assert page.locator(".plot.stack .fill").count() == len(ARMS)
     assert page.locator(".plot.means .line").count() >= 1
-    page = visit.open("/experiments/plain")
+    page = tab.open("/experiments/plain")
     for step in ("Pause", "Pause it", "Finish", "Finish it"):
         page.get_by_text(step, exact=True).click()
     assert page.locator(".state").inner_text() == "finished"
-    visit.open("/keys")
+    tab.open("/keys")
     page.check("input[value=read]")
     page.fill("input[name=label]", "board")
     page.get_by_text("Create the key").click()
@@ -174,13 +174,15 @@ def test_everything_can_be_read_and_done_without_scripts(
     page.get_by_text("Log in", exact=True).last.click()
     page.wait_for_url(f"{address}/")
     assert page.get_by_text("Ledger").count() == 0
-    visit.close()
+    tab.close()
 
 
 @needs_browser
-def test_the_page_says_when_nobody_answers(browser: Browser, world: World, address: str) -> None:
-    visit = Visit(browser, world, address)
-    page = visit.open("/experiments/arrival")
+def test_the_page_says_when_the_service_does_not_answer(
+    browser: Browser, filled: FilledService, address: str
+) -> None:
+    tab = Tab(browser, filled, address)
+    page = tab.open("/experiments/arrival")
     page.route("**/live", lambda route: route.abort())
     line = page.wait_for_selector(".connection:not([hidden])")
     assert line is not None

@@ -14,7 +14,7 @@ from balaclava.service.dashboard.page_values import PageValues
 from balaclava.service.dashboard.rendering import HEADERS, PageRenderer
 from balaclava.service.http.app import create_app
 from balaclava.service.store.ledger import Budget
-from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, World
+from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, FilledService
 
 EXPERIMENT = f"/experiments/{quote(HOSTILE, safe='')}"
 FOR_READERS = ["/", "/live", EXPERIMENT, f"{EXPERIMENT}/live", f"{EXPERIMENT}/charts"]
@@ -50,26 +50,26 @@ def enter(client: TestClient, key: str, path: str = "/login") -> None:
     assert client.post(path, data=form, follow_redirects=False).status_code == 303
 
 
-def new_client(world: World, role: str | None, **more: object) -> TestClient:
-    client = TestClient(create_app(world.service), **more)  # type: ignore[arg-type]
+def new_client(filled: FilledService, role: str | None, **more: object) -> TestClient:
+    client = TestClient(create_app(filled.service), **more)  # type: ignore[arg-type]
     if role is not None:
-        enter(client, world.keys[role])
+        enter(client, filled.keys[role])
     return client
 
 
 @pytest.fixture(scope="module")
-def admin(world: World) -> TestClient:
-    return new_client(world, "admin")
+def admin(filled: FilledService) -> TestClient:
+    return new_client(filled, "admin")
 
 
 @pytest.fixture(scope="module")
-def reader(world: World) -> TestClient:
-    return new_client(world, "read")
+def reader(filled: FilledService) -> TestClient:
+    return new_client(filled, "read")
 
 
 @pytest.fixture(scope="module")
-def stranger(world: World) -> TestClient:
-    return new_client(world, None, follow_redirects=False)
+def stranger(filled: FilledService) -> TestClient:
+    return new_client(filled, None, follow_redirects=False)
 
 
 @pytest.mark.parametrize("path", [*FOR_READERS, *FOR_ADMINS])
@@ -109,7 +109,7 @@ def test_no_page_runs_what_it_was_not_built_with(admin: TestClient, path: str) -
         assert not [name for name in attrs if name.startswith("on")]
 
 
-def test_names_and_labels_are_shown_as_they_are(admin: TestClient) -> None:
+def test_names_and_labels_are_displayed_verbatim(admin: TestClient) -> None:
     text = Page(admin.get(EXPERIMENT).text).text
     for string in (HOSTILE, MARKUP, *ARMS):
         assert string in text
@@ -127,12 +127,14 @@ def test_a_budget_never_looks_larger_than_it_is() -> None:
     assert text == "ε 0.6666 left of 1; 0.3334 spent.δ 6.666e-07 left of 1e-06."
 
 
-def test_of_many_arms_those_chosen_most_are_shown(world: World, admin: TestClient) -> None:
+def test_the_most_frequent_of_many_arms_are_displayed(
+    filled: FilledService, admin: TestClient
+) -> None:
     page = Page(admin.get("/experiments/many").text)
-    arms = world.service.results("many")["arms"]
+    arms = filled.service.results("many")["arms"]
     assert len([tag for tag, attrs in page.tags if attrs.get("scope") == "row"]) == 60
     assert "has all 64" in page.text
-    values = PageValues(world.service).charts("many")
+    values = PageValues(filled.service).charts("many")
     curves = values["curves"]
     assert "offer" in admin.get("/experiments/many/charts").text
     most = sorted(arms, key=lambda arm: -arm["decisions"])[:6]
@@ -142,37 +144,37 @@ def test_of_many_arms_those_chosen_most_are_shown(world: World, admin: TestClien
         assert total == pytest.approx(1)
 
 
-def test_a_key_opens_a_session(world: World, stranger: TestClient) -> None:
+def test_a_key_opens_a_session(filled: FilledService, stranger: TestClient) -> None:
     stranger.cookies.clear()
     page = stranger.get("/login?next=%2Fledger")
     form = {"token": token_of(page.text)}
-    for key, complaint in (("wrong-key", "unknown"), (world.keys["decide"], "cannot log in")):
+    for key, complaint in (("wrong-key", "unknown"), (filled.keys["decide"], "cannot log in")):
         answer = stranger.post("/login", data=form | {"key": key})
         assert (answer.status_code, complaint in answer.text) == (403, True)
         assert "balaclava_session" not in stranger.cookies
         assert key not in answer.text
-    answer = stranger.post("/login?next=%2Fledger", data=form | {"key": world.keys["admin"]})
+    answer = stranger.post("/login?next=%2Fledger", data=form | {"key": filled.keys["admin"]})
     assert (answer.status_code, answer.headers["location"]) == (303, "/ledger")
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert "Secure" not in cookie
-    assert world.keys["admin"] not in str(answer.headers)
+    assert filled.keys["admin"] not in str(answer.headers)
     stranger.post("/logout", data={"token": token_of(stranger.get("/").text)})
     assert stranger.get("/").status_code == 303
 
 
-def test_over_https_the_cookie_stays_there(world: World) -> None:
-    client = new_client(world, None, base_url="https://testserver")
-    form = {"key": world.keys["read"], "token": token_of(client.get("/login").text)}
+def test_over_https_the_cookie_stays_there(filled: FilledService) -> None:
+    client = new_client(filled, None, base_url="https://testserver")
+    form = {"key": filled.keys["read"], "token": token_of(client.get("/login").text)}
     answer = client.post("/login", data=form, follow_redirects=False)
     assert "Secure" in answer.headers["set-cookie"]
 
 
 @pytest.mark.parametrize("elsewhere", ["//evil.example", "https://e.example", "/\\evil", "/\n/e"])
-def test_the_login_leads_nowhere_else(world: World, elsewhere: str) -> None:
-    client = new_client(world, None)
-    form = {"key": world.keys["read"], "token": token_of(client.get("/login").text)}
+def test_the_login_leads_nowhere_else(filled: FilledService, elsewhere: str) -> None:
+    client = new_client(filled, None)
+    form = {"key": filled.keys["read"], "token": token_of(client.get("/login").text)}
     path = f"/login?next={quote(elsewhere, safe='')}"
     answer = client.post(path, data=form, follow_redirects=False)
     assert answer.headers["location"] == "/"
@@ -184,11 +186,11 @@ FORMS += ["/experiments/new/review"]
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_from_elsewhere_changes_nothing(
-    world: World, admin: TestClient, reader: TestClient, form: str
+    filled: FilledService, admin: TestClient, reader: TestClient, form: str
 ) -> None:
-    before = (world.service.list_keys(), world.service.experiment("new"))
+    before = (filled.service.list_keys(), filled.service.experiment("new"))
     path = form.format(id=before[0][-1]["id"])
-    fields = {"role": "admin", "label": "mine", "key": world.keys["admin"]}
+    fields = {"role": "admin", "label": "mine", "key": filled.keys["admin"]}
     foreign = token_of(reader.get("/").text)
     own = token_of(admin.get("/" if form != "/login" else "/login").text)
     elsewhere = {"Sec-Fetch-Site": "cross-site"}
@@ -199,12 +201,14 @@ def test_a_form_from_elsewhere_changes_nothing(
     assert admin.post(path, json=fields | {"token": own}).status_code == 415
     long = fields | {"token": own, "label": "x" * 20_000}
     assert admin.post(path, data=long).status_code == 413
-    assert (world.service.list_keys(), world.service.experiment("new")) == before
+    assert (filled.service.list_keys(), filled.service.experiment("new")) == before
     assert admin.get("/").status_code == 200
 
 
-def test_pause_resume_and_finish(world: World, admin: TestClient, reader: TestClient) -> None:
-    world.create("changing")
+def test_pause_resume_and_finish(
+    filled: FilledService, admin: TestClient, reader: TestClient
+) -> None:
+    filled.create("changing")
     for change, state in (("pause", "paused"), ("resume", "running"), ("finish", "finished")):
         page = admin.get(f"/experiments/changing/{change}")
         assert "changing" in page.text
@@ -212,17 +216,17 @@ def test_pause_resume_and_finish(world: World, admin: TestClient, reader: TestCl
         mine = {"token": token_of(reader.get("/").text)}
         assert reader.post(f"/experiments/changing/{change}", data=mine).status_code == 403
         shown = admin.post(f"/experiments/changing/{change}", data=form)
-        assert world.service.experiment("changing")["state"] == state
+        assert filled.service.experiment("changing")["state"] == state
         assert f"</svg>{state}</span>" in shown.text
     again = admin.post("/experiments/changing/resume", data=form)
     assert (again.status_code, "cannot be undone" in again.text) == (409, True)
 
 
-def test_the_page_for_a_review_board_promises_what_the_service_does(
-    world: World, reader: TestClient
+def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(
+    filled: FilledService, reader: TestClient
 ) -> None:
-    world.create("named", rewards_per_person=3, purpose=MARKUP)
-    world.decide("named", 1, person="somebody")
+    filled.create("named", rewards_per_person=3, purpose=MARKUP)
+    filled.decide("named", 1, person="somebody")
     form = {"token": token_of(reader.get("/experiments/named").text)}
     texts = {}
     for name in ("named", "window", "arrival"):
@@ -241,17 +245,19 @@ def test_the_page_for_a_review_board_promises_what_the_service_does(
     assert "does not depend on its value" in texts["arrival"]
 
 
-def test_a_key_is_shown_once_and_ends_with_its_sessions(world: World, admin: TestClient) -> None:
+def test_a_key_is_displayed_once_and_ends_with_its_sessions(
+    filled: FilledService, admin: TestClient
+) -> None:
     token = token_of(admin.get("/keys").text)
     shown = admin.post("/keys", data={"token": token, "role": "read", "label": "<i>board</i>"})
     assert shown.headers["cache-control"] == "no-store"
     (key,) = re.findall(r'<code id="new-key">([^<]+)</code>', shown.text)
     assert "&lt;i&gt;board&lt;/i&gt;" in shown.text
     assert key not in admin.get("/keys").text
-    board = new_client(world, None, follow_redirects=False)
+    board = new_client(filled, None, follow_redirects=False)
     enter(board, key)
     assert board.get("/").status_code == 200
-    (identity,) = [k["id"] for k in world.service.list_keys() if k["label"] == "<i>board</i>"]
+    (identity,) = [k["id"] for k in filled.service.list_keys() if k["label"] == "<i>board</i>"]
     assert "&lt;i&gt;board" in admin.get(f"/keys/{identity}/revoke").text
     assert admin.post(f"/keys/{identity}/revoke", data={"token": token}).status_code == 200
     assert board.get("/").status_code == 303
@@ -261,26 +267,26 @@ def test_a_key_is_shown_once_and_ends_with_its_sessions(world: World, admin: Tes
         assert bad.status_code == 422
 
 
-def test_what_did_not_change_is_not_sent_again(world: World, admin: TestClient) -> None:
+def test_what_did_not_change_is_not_sent_again(filled: FilledService, admin: TestClient) -> None:
     for path in ("/live", "/experiments/arrival/live", "/experiments/arrival/charts"):
         first = admin.get(path)
         headers = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
         same = admin.get(path, headers=headers)
         assert (same.status_code, same.content) == (304, b"")
         assert same.headers["content-security-policy"]
-        world.decide("arrival", 50)
+        filled.decide("arrival", 50)
         assert admin.get(path, headers=headers).status_code == 200
 
 
 def test_rewards_that_came_are_on_no_page_before_their_windows_end(
-    world: World, admin: TestClient
+    filled: FilledService, admin: TestClient
 ) -> None:
     """If only purchases are reported, the number of rewards that came is their sum."""
     paths = ["/", "/live", "/ledger", "/keys"]
     paths += [f"/experiments/window{part}" for part in ("", "/live", "/charts")]
-    decisions = world.decide("window", 40)
+    decisions = filled.decide("window", 40)
     before = [admin.get(path).content for path in paths]
-    world.reward(decisions, best=1)
+    filled.reward(decisions, best=1)
     assert [admin.get(path).content for path in paths] == before
     text = Page(admin.get("/experiments/window").text).text
     assert "Rewarded" not in text
@@ -289,11 +295,11 @@ def test_rewards_that_came_are_on_no_page_before_their_windows_end(
 
 
 def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
-    world = World(tmp_path, root_path="/bandits")
-    world.create("one")
-    with TestClient(create_app(world.service), base_url="http://testserver/bandits") as client:
+    filled = FilledService(tmp_path, root_path="/bandits")
+    filled.create("one")
+    with TestClient(create_app(filled.service), base_url="http://testserver/bandits") as client:
         assert client.get("/").url.path == "/bandits/login"
-        enter(client, world.keys["admin"])
+        enter(client, filled.keys["admin"])
         assert {cookie.path for cookie in client.cookies.jar} == {"/bandits"}
         for path in ("/", "/experiments/one", "/experiments/one/pause", "/ledger", "/keys"):
             answer = client.get(path)
@@ -311,9 +317,9 @@ def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
 
 
 def test_without_keys_forms_are_still_our_own(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.create("one")
-    app = create_app(world.service, keys=False)
+    filled = FilledService(tmp_path)
+    filled.create("one")
+    app = create_app(filled.service, keys=False)
     with TestClient(app, base_url="http://localhost") as client:
         page = client.get("/experiments/one/pause")
         assert "Log out" not in page.text
@@ -321,9 +327,9 @@ def test_without_keys_forms_are_still_our_own(tmp_path: Path) -> None:
         form = {"token": token_of(page.text)}
         other = TestClient(client.app)
         assert other.post("/experiments/one/pause", data=form).status_code == 403
-        assert world.service.experiment("one")["state"] == "running"
+        assert filled.service.experiment("one")["state"] == "running"
         assert client.post("/experiments/one/pause", data=form).status_code == 200
-        assert world.service.experiment("one")["state"] == "paused"
+        assert filled.service.experiment("one")["state"] == "paused"
 
 
 def test_files_are_kept_by_browsers_and_nothing_else_is_served(stranger: TestClient) -> None:

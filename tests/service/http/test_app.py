@@ -95,7 +95,7 @@ def test_the_same_experiment_again_and_another_of_its_name(both: TestClient) -> 
     assert both.get("/v1/experiments").json() == {"experiments": [first]}
 
 
-def test_a_request_is_answered_the_same_for_ever(both: TestClient) -> None:
+def test_a_repeated_request_gets_the_same_answer(both: TestClient) -> None:
     create(both)
     first = decide(both, request_id="order 7", person="ann", count=3)
     decide(both, count=5)
@@ -124,7 +124,7 @@ def test_what_is_no_reward_is_refused_and_not_repeated(client: TestClient, value
     assert reward(client, decision, 1.0).status_code == 200
 
 
-def test_decisions_that_nobody_made(client: TestClient) -> None:
+def test_unknown_decisions(client: TestClient) -> None:
     create(client)
     assert reward(client, {"decision_id": "nothing"}, 1.0).status_code == 404
     answers = client.post("/v1/rewards", json=[{"decision_id": "nothing", "value": 1.0}]).json()
@@ -168,7 +168,7 @@ def once_windows_are_ended(client: TestClient) -> dict[str, Any]:
 
 
 def test_windows_end_with_a_default(open_service: Callable[..., Service]) -> None:
-    """What came and what did not look alike to whoever reads, and the default counts."""
+    """An observer cannot tell whether a reward arrived, and the default counts."""
     service = open_service()
     client = client_of(service)
     created = create(client, default_reward=0.0)

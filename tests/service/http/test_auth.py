@@ -158,7 +158,7 @@ def test_pages_open_to_sessions_of_readers_and_admins(house: House) -> None:
             elif method == "GET":
                 assert entered == (role in PAGES[method, path]), (method, path, role)
             else:
-                assert not entered, (method, path, role)  # without a token nobody
+                assert not entered, (method, path, role)  # without a CSRF token
             if answer.status_code == 303:
                 assert answer.headers["location"].startswith("/login")
 
@@ -201,7 +201,7 @@ def test_every_answer_carries_the_headers(house: House) -> None:
 def test_a_label_that_cannot_be_stored_fails_alone(
     open_service: Callable[..., Service], postgres: str
 ) -> None:
-    """PostgreSQL refuses some characters; nobody else's commit may fail for that."""
+    """PostgreSQL refuses some characters; no other commit may fail with it."""
     service = open_service(postgres)
     with service.writer._wake:  # both are taken up at once
         bad = service.writer.submit(CreateKey("read", "a\x00b"))

@@ -1,4 +1,4 @@
-"""Whatever is sent: no 500, and nothing secret in any answer, log line, metric or page."""
+"""Arbitrary input: never a 500, and nothing secret in an answer, log, metric or page."""
 
 from __future__ import annotations
 
@@ -178,12 +178,12 @@ def check_silence(place: Place, text: str, new_key: bool) -> None:
         assert secret not in text or new_key, secret
 
 
-def test_whatever_is_sent(place: Place, caplog: Any, capfd: Any) -> None:
+def test_arbitrary_input(place: Place, caplog: Any, capfd: Any) -> None:
     check_input(place, 150, caplog, capfd)
 
 
 @pytest.mark.slow
-def test_whatever_is_sent_for_long(place: Place, caplog: Any, capfd: Any) -> None:
+def test_arbitrary_input_for_long(place: Place, caplog: Any, capfd: Any) -> None:
     check_input(place, 5_000, caplog, capfd)
 
 

@@ -18,7 +18,7 @@ def test_a_ledger_in_memory_is_refused() -> None:
 
 
 def test_the_log_of_a_ledger_stays_short(tmp_path: Path) -> None:
-    """Nobody moves it beside the commits."""
+    """A ledger has no checkpointer: its commits checkpoint."""
     ledger = Ledger.open(str(tmp_path / "ledger"))
     with ledger._engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar()
@@ -94,7 +94,7 @@ def behind(ledger: Ledger, versions: dict[str, int]) -> list[str]:
 
 def test_a_commit_that_is_missing_is_noticed(ledger: Ledger) -> None:
     ledger.prepare_commits({"a": 1, "b": 1})
-    assert behind(ledger, {}) == []  # cut off before the commit: nobody saw it
+    assert behind(ledger, {}) == []  # cut off before the commit: no answer left
     ledger.prepare_commits({"a": 2})
     assert behind(ledger, {"a": 1, "b": 1}) == []
     assert behind(ledger, {"b": 1}) == ["a"]

@@ -165,14 +165,14 @@ def test_an_address_that_cannot_be_used_says_why(address: str, reason: str) -> N
         Storage.open(address)
 
 
-def test_a_damaged_file_says_so(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "service.db"
     path.write_bytes(b"this is no database" * 100)
     with pytest.raises(StartError, match="cannot use the database"):
         Storage.open(str(path))
 
 
-def test_nobody_but_its_owner_reads_a_file(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_a_file(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         storage = Storage.open(str(tmp_path / "database"))

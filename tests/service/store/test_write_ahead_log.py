@@ -40,7 +40,7 @@ def test_a_long_log_is_moved_and_begun_again(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_log_in_use_by_a_writer_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_log_in_use_does_not_block_the_writer(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path / "service.db"))
     checkpointer = by_hand(storage)
     add(storage, 0, 1_500)
