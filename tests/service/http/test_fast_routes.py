@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +130,10 @@ def test_a_body_in_chunks_is_one_body() -> None:
         start, body = asyncio.run(ask(way.encode(), b'{"count": 2}'))
         assert (start["status"], body["body"]) == (200, b"shop 2")
         assert asyncio.run(ask(way.encode(), b'{"count": 0}'))[0]["status"] == 422
+
+
+def test_the_application_starts_and_stops_behind_the_router(tmp_path: Path) -> None:
+    service = Service.open(str(tmp_path / "service.db"))
+    with TestClient(create_app(service)):
+        assert service.writer.alive
+    assert not service.writer.alive

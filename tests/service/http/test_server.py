@@ -22,7 +22,7 @@ def test_one_command_and_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     with Process("--port", "0", cwd=tmp_path) as process:
         address = process.wait_for(r"balaclava serves at (\S+)\n")
-        key = process.wait_for(r"shown this once: (\S+)\n")
+        key = process.wait_for(r"this once: (\S+)\n")
         assert address.startswith("http://127.0.0.1:")
         with Client(address, key) as client:
             client.create_experiment(

@@ -24,14 +24,19 @@ from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_re
 _PLAIN_JSON = (b"content-type", b"application/json")
 
 
-def fast_router(app: ASGIApp, routes: Iterable[BaseRoute]) -> Router:
+def fast_router(app: ASGIApp, routes: Iterable[BaseRoute]) -> ASGIApp:
     """A middleware that answers plain requests of these routes, and passes on all others."""
     fast = [
         Route(route.path, _FastEndpoint(route, app))
         for route in routes
         if isinstance(route, APIRoute)
     ]
-    return Router(fast, default=app, redirect_slashes=False)
+    router = Router(fast, default=app, redirect_slashes=False)
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        await (router if scope["type"] == "http" else app)(scope, receive, send)
+
+    return dispatch
 
 
 class _FastEndpoint:
