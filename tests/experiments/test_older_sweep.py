@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import balaclava as bl
 from balaclava.errors import ResultsFileError
+from balaclava.experiments import sweep
 from balaclava.experiments.experiment_file import read_plan
 from balaclava.experiments.sweep_runner import run_sweep
 
@@ -66,3 +69,16 @@ def test_a_newer_format_is_refused_in_a_sentence(folder: Path) -> None:
         ResultsFileError, match="has format 2, but this version reads 1; upgrade balaclava"
     ):
         bl.open_sweep(folder)
+
+
+def test_a_cell_with_values_that_were_renamed_is_read() -> None:
+    """dp-imed's index and batches had other names in sweeps of version 0.1.0."""
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
+    cell: Any = SimpleNamespace(policy=policy)
+    parameters = json.loads(json.dumps(policy.parameters))
+    older = {**parameters, "index": "careful", "batches": "need"}
+    assert older != parameters
+    assert sweep._today(cell, older) == parameters
+    assert sweep._today(cell, None) is None
+    fewer = {name: value for name, value in older.items() if name != "epsilon"}
+    assert sweep._today(cell, fewer) != parameters

@@ -372,11 +372,20 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         "feedback": cell.feedback.description or None,
         "device": "cuda" if cell.device == "cuda" else None,
     }
-    parameters = [each.get("parameters") for each in header["policies"].values()]
+    parameters = [_today(cell, each.get("parameters")) for each in header["policies"].values()]
     fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
     if not fits or any(header.get(what) != value for what, value in cell_header.items()):
         raise ResultsFileError(f"{path} does not belong to {cell}; {_RECOMPUTE}")
     return runs
+
+
+def _today(cell: Cell, parameters: Any) -> Any:
+    """Parameters from a file, with values that were renamed since under their new names."""
+    try:
+        renamed = type(cell.policy).create(parameters).parameters
+    except (BalaclavaError, AttributeError, TypeError):
+        return parameters  # the caller refuses them
+    return json.loads(json.dumps({name: renamed[name] for name in parameters}))
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
