@@ -81,7 +81,7 @@ def make_count(
 def failures(policy: Policy, means: Sequence[float], horizon: int, runs: int, seed: int) -> int:
     """The number of runs in which any interval ever fails."""
     kernels, estimation = policy.kernels, policy.require_estimates(0.01)
-    count = compiled(make_count, kernels.begin, kernels.choose, kernels.learn, estimation.shown)
+    count = compiled(make_count, kernels.begin, kernels.choose, kernels.learn, estimation.read)
     threshold = math.log(2.0 * policy.arms / (1.0 - CONFIDENCE))  # two sides, all arms
     params, truth = policy.constants(), np.array(means)
     count(params, truth, 0, 0, threshold, seeded(0))

@@ -379,7 +379,7 @@ def test_a_fork_is_noticed(tmp_path):
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_a_copy_that_goes_on_says_so():
+def test_a_copy_that_continues_says_so():
     agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent()
     agent.ask()
     assert not any(

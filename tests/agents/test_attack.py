@@ -1,9 +1,9 @@
 """An attack on agents: neighbours that differ in one reward, its time, or whether it came at all.
 
-Two runs get the same answers of all mechanisms. Whatever an agent shows of itself is written down
-and compared: decisions, propensities, status, estimates, winners, forecasts, texts, warnings, and
-what it says to somebody who probes decisions whose windows are over. Agents are saved and restored
-on the way. Agents that leak, in ways that are easy to write by mistake, must be told apart.
+Two runs get the same answers of all mechanisms. All that an agent displays is recorded and
+compared: decisions, propensities, status, estimates, winners, forecasts, strings, warnings, and its
+answers to an observer who probes decisions whose windows are over. Agents are saved and restored on
+the way. Agents that leak, in ways that are easy to write by mistake, must be detected.
 """
 
 from __future__ import annotations

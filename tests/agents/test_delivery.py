@@ -1,4 +1,4 @@
-"""`settle="window"`: rewards count when windows end; test_attack has what an agent shows."""
+"""`settle="window"`: rewards count when windows end; test_attack checks what an agent displays."""
 
 from __future__ import annotations
 

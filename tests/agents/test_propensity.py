@@ -1,4 +1,4 @@
-"""The chance that a decision's arm had, given what was public: logs are analysed with it later."""
+"""Propensities: the chance of a decision's arm given public values, for the analysis of logs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Saves that an older version wrote are restored, and the agents go on as they did there.
+"""Saves of an older version are restored, and the agents continue as they did there.
 
-`saves_v2.json.gz` holds seeded agents of every policy with open decisions: what each saved, what it
-had released, and the decisions that followed.
+`saves_v2.json.gz` holds, for a seeded agent of every policy with open decisions, its save, its
+estimates, the layout of its stored state, and the decisions that followed.
 """
 
 import gzip
@@ -53,7 +53,7 @@ def estimates(agent: bl.Agent) -> list[list[Any]] | None:
 
 
 @pytest.mark.parametrize("name", SAVES)
-def test_a_save_of_version_2_is_restored_and_goes_on_as_it_did(name):
+def test_a_save_of_version_2_is_restored_and_continues_as_before(name):
     kept = SAVES[name]
     agent = bl.restore(kept["saved"])
     assert estimates(agent) == kept["estimates"]

@@ -39,7 +39,7 @@ SAVES = {
 }
 
 
-def goes_on_as_before(agent: bl.Agent) -> bool:
+def continues_as_before(agent: bl.Agent) -> bool:
     """Whether a restored agent makes the decisions that the saved one makes."""
     restored = bl.restore(json.loads(json.dumps(agent.save())))
     return all(restored.ask()[1:] == agent.ask()[1:] for _ in range(20))
@@ -59,7 +59,7 @@ def test_arms_drawn_evenly_survive_a_save(policy):
             agent.tell(decision, low if math.isfinite(low) else 0.5)
         else:
             agent.cancel(decision)
-    assert goes_on_as_before(agent)
+    assert continues_as_before(agent)
 
 
 def test_a_batch_without_end_survives_a_save():
@@ -72,7 +72,7 @@ def test_a_batch_without_end_survives_a_save():
         decision = agent.ask()
         agent.tell(decision, float(decision.arm))
     assert policy.pools_of(agent._runner.state).size.max() > 10**18
-    assert goes_on_as_before(agent)
+    assert continues_as_before(agent)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

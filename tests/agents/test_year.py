@@ -1,4 +1,4 @@
-"""A year of an agent at work: rewards late, lost, told twice, out of order; cancels; restarts."""
+"""A year of an agent: rewards late, lost, told twice, out of order; cancellations; restarts."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_simulation_plays_every_round(name: str) -> None:
     assert (played.pulls(name) >= 0).all()
 
 
-def test_ucb1_goes_on_learning_after_absurd_rewards() -> None:
+def test_ucb1_keeps_learning_after_absurd_rewards() -> None:
     """Sums stay finite: arm 0 is told -1e308 five times, and is left alone after that."""
     agent = bl.policy("ucb1", arms=2).agent(seed=1)
     pulls = [0, 0]
