@@ -219,13 +219,13 @@ def one_at_a_time(folder: Path, turns: int, count: int) -> None:
         say("rewards/s, one at a time, durable", f"{best['rewards']:,.0f}", ">= 1,500")
         for reference_name, label, target in (
             ("usual", "a handler that does nothing", ">= 0.5"),
-            ("nothing", "the same by the short way", ""),
+            ("nothing", "the same by a fast route", ""),
         ):
             say(f"{label}, answers/s", f"{best[reference_name]:,.0f}")
             ratio = best["decisions"] / best[reference_name]
             say(f"  decisions against {label}", f"{ratio:.2f}", target)
         say(
-            "CPU ms a decision, a reward, nothing, nothing by the short way",
+            "CPU ms a decision, a reward, nothing, nothing by a fast route",
             " / ".join(f"{ms:.2f}" for ms in least.values()),
         )
         slow = statistics.quantiles(latencies, n=100)[98]

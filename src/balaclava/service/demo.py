@@ -28,7 +28,7 @@ from balaclava.service.http.app import create_app
 from balaclava.service.http.middleware import is_loopback
 from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
 
-NAME = "landing-page"
+DEMO_EXPERIMENT = "landing-page"
 PURCHASES = {"plain": 0.1, "photo": 0.15, "video": 0.2, "map": 0.6}  # share of visitors that buy
 POLICY, PARAMETERS = "dp-imed", {"epsilon": 1.0, "explore": 0.2}
 WINDOW = 2.0  # seconds in which a purchase may be reported
@@ -90,7 +90,7 @@ class Visitors(threading.Thread):
     async def _come(self) -> None:
         async with AsyncClient(self._address, self._key) as client:
             await client.create_experiment(
-                NAME,
+                DEMO_EXPERIMENT,
                 POLICY,
                 list(PURCHASES),
                 parameters=PARAMETERS,
@@ -110,7 +110,7 @@ class Visitors(threading.Thread):
         """Simulate visitors one after the other."""
         for turn in itertools.count():
             await asyncio.sleep(random.expovariate(VISITORS / CONCURRENT_VISITORS))
-            decision = await client.decide(NAME, f"visitor {number} of turn {turn}")
+            decision = await client.decide(DEMO_EXPERIMENT, f"visitor {number} of turn {turn}")
             if random.random() < PURCHASES[decision.label] and random.random() >= LOST:
                 task = asyncio.create_task(self._buy(client, decision))
                 self._purchases.add(task)
@@ -125,6 +125,6 @@ class Visitors(threading.Thread):
         began = time.monotonic()
         while True:
             await asyncio.sleep(1.0)
-            results = await client.results(NAME)
+            results = await client.results(DEMO_EXPERIMENT)
             shares = "  ".join(f"{arm['label']} {arm['share']:4.0%}" for arm in results["arms"])
             self._say(f"{time.monotonic() - began:4.0f} s  {shares}  {results['sentence']}")

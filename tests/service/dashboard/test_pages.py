@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from balaclava.service.dashboard.page_values import PageValues
-from balaclava.service.dashboard.rendering import HEADERS, PageRenderer
+from balaclava.service.dashboard.rendering import PAGE_HEADERS, PageRenderer
 from balaclava.service.http.app import create_app
 from balaclava.service.store.ledger import Budget
 from tests.service.dashboard.conftest import ARMS, HOSTILE, MARKUP, FilledService
@@ -97,8 +97,8 @@ def test_a_reader_has_no_buttons(admin: TestClient, reader: TestClient) -> None:
 def test_no_page_runs_what_it_was_not_built_with(admin: TestClient, path: str) -> None:
     """Headers on every answer; no script, style or handler inside a page; strings stay strings."""
     answer = admin.get(path)
-    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
-    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    assert {name: answer.headers[name] for name in PAGE_HEADERS} == PAGE_HEADERS
+    assert "unsafe" not in PAGE_HEADERS["Content-Security-Policy"]
     if answer.headers["content-type"].startswith("application/json"):
         return
     page = Page(answer.text)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.client import Client
-from balaclava.service.demo import LOST, NAME, PARAMETERS, POLICY, PURCHASES
+from balaclava.service.demo import DEMO_EXPERIMENT, LOST, PARAMETERS, POLICY, PURCHASES
 from tests.service.servers import Process, in_a_thread
 
 
@@ -109,11 +109,13 @@ def test_the_demo_learns_and_leaves_nothing_behind(
     with Process("--demo", "--port", "0", cwd=tmp_path) as process:
         address = process.wait_for(r"a demo at (\S+)/ ")
         process.wait_for(r"(\d+ s  plain)")
-        assert NAME in httpx.get(f"{address}/", follow_redirects=True).text  # without a key
+        assert (
+            DEMO_EXPERIMENT in httpx.get(f"{address}/", follow_redirects=True).text
+        )  # without a key
         with Client(address) as client:
-            results = client.results(NAME)
+            results = client.results(DEMO_EXPERIMENT)
             assert [arm["label"] for arm in results["arms"]] == list(PURCHASES)
-            assert client.privacy(NAME)["per_person"]["epsilon"] == 1.0
+            assert client.privacy(DEMO_EXPERIMENT)["per_person"]["epsilon"] == 1.0
         process.wait_for("('map' (leads|is the best))")
         assert process.end(signal.SIGINT) == 0
     assert list(tmp_path.iterdir()) == []

@@ -64,7 +64,7 @@ def review_page(service: Service, name: str) -> str:
     cap = definition.rewards_per_person * (1 + restored)
     named = experiment.counters.anonymous == 0
     answer = f"The service learns from at most {definition.rewards_per_person} of each person."
-    given = AssessmentInput(
+    assessment = AssessmentInput(
         experiment.policy,
         title=definition.name,
         owner=definition.owner,
@@ -75,4 +75,4 @@ def review_page(service: Service, name: str) -> str:
         answers={"cap": answer} if named else {},
         guarantee=definition.guarantee(experiment.policy, restored),
     )
-    return assessment_page(given)
+    return assessment_page(assessment)

@@ -19,7 +19,7 @@ from balaclava.service.dashboard import formatting, svg_charts
 if TYPE_CHECKING:
     from balaclava.service.dashboard.sessions import Session
 
-HEADERS = {
+PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
         "object-src 'none'"

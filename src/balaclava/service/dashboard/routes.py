@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from balaclava.service.dashboard import forms
 from balaclava.service.dashboard.page_values import PageValues
 from balaclava.service.dashboard.rendering import (
-    HEADERS,
+    PAGE_HEADERS,
     PageRenderer,
     redirect,
     request_path,
@@ -63,7 +63,7 @@ def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
                     response = await run_in_threadpool(_problem_page, pages, auth, request, error)
                 if hasattr(request.state, "visit"):
                     set_cookie(request, response, VISIT_COOKIE, request.state.visit)
-                response.headers.update(HEADERS)
+                response.headers.update(PAGE_HEADERS)
                 return response
 
             return answer

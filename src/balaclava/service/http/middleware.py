@@ -20,7 +20,7 @@ _TOO_SLOW = Problem(408, f"timeout: the body was not complete after {BODY_SECOND
 _NOT_LOCAL = Problem(
     403, "without keys the service accepts requests to localhost or 127.0.0.1 only"
 )
-_HEADERS = [
+_SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -76,7 +76,7 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 names = {name for name, _ in message["headers"]}
-                extra = [item for item in _HEADERS if item[0] not in names]
+                extra = [item for item in _SECURITY_HEADERS if item[0] not in names]
                 if b"cache-control" not in names:
                     extra.append((b"cache-control", b"no-store"))
                 message["headers"] = [*message["headers"], *extra]

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model
 # Limits of the HTTP interface (docs/service.md); a full list of rewards fits into 1 MB.
 MOST_COUNT = 10_000  # decisions, or rewards, of one request
 MOST_ARMS = 10_000  # of an experiment
-_NAME = r"^[^/\\?#\x00-\x1f\x7f]*[^/\\?#\x00-\x1f\x7f.\s][^/\\?#\x00-\x1f\x7f]*$"
+_NAME_PATTERN = r"^[^/\\?#\x00-\x1f\x7f]*[^/\\?#\x00-\x1f\x7f.\s][^/\\?#\x00-\x1f\x7f]*$"
 Number = StrictInt | StrictFloat
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME_PATTERN)]
 Text = Annotated[str, Field(max_length=2_000)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
