@@ -65,7 +65,8 @@ def test_what_is_promised():
     window = policy.agent(patience=4, settle="window", missing=0.0).guarantee
     assert "whether it arrived at all" in window.neighbours
     assert "When and whether a reward arrived is covered" in window.explain()
-    assert "does not depend on its value" not in window.explain()
+    assert "does not depend on the value of any reward" not in window.explain()
+    assert "do not depend on this reward, except through released values" in window.explain()
     arrival = policy.agent().guarantee
     assert "whether a reward comes, or is cancelled, does not depend" in arrival.explain()
     assert (arrival.epsilon, arrival.scope) == (window.epsilon, window.scope)

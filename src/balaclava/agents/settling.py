@@ -55,8 +55,13 @@ ONE_COPY_CONTINUES = (
     "further copy releases the same rewards again and costs epsilon again"
 )
 ARRIVES_REGARDLESS = (
-    "when and whether a reward comes, or is cancelled, does not depend on its value; if it does, "
-    "make the agent with settle='window'"
+    "when and whether any reward comes, or is cancelled, does not depend on the value of any "
+    "reward; if it does, make the agent with settle='window'"
+)
+# Without it the decisions of others could repeat the reward: cancel them all iff it is 1.
+OTHERS_REGARDLESS = (
+    "values, arrivals and cancellations of other rewards, and requests for decisions, do not "
+    "depend on this reward, except through released values"
 )
 
 
@@ -69,7 +74,7 @@ def guarantee_when_settled(guarantee: Guarantee, *, window: bool, copied: bool) 
         return dataclasses.replace(
             guarantee,
             neighbours=NEIGHBOURS_IN_TIME,
-            assumptions=(*guarantee.assumptions, *added),
+            assumptions=(*guarantee.assumptions, OTHERS_REGARDLESS, *added),
         )
     return dataclasses.replace(
         guarantee, assumptions=(*guarantee.assumptions, ARRIVES_REGARDLESS, *added)
