@@ -68,7 +68,7 @@ def test_what_is_promised():
     assert "does not depend on the value of any reward" not in window.explain()
     assert "do not depend on this reward, except through released values" in window.explain()
     arrival = policy.agent().guarantee
-    assert "whether a reward comes, or is cancelled, does not depend" in arrival.explain()
+    assert "whether any reward comes, or is cancelled, does not depend" in arrival.explain()
     assert (arrival.epsilon, arrival.scope) == (window.epsilon, window.scope)
     assert not bl.policy("ucb1", arms=2).agent().guarantee.private
 
