@@ -1,4 +1,4 @@
-"""A sweep's folder of an earlier version: read as it is, never continued with other code."""
+"""A sweep's folder of an earlier version: read, but never continued with other code."""
 
 from __future__ import annotations
 

@@ -806,7 +806,7 @@ def test_workers_without_a_gpu_are_refused(
     assert not tree(tmp_path / "out" / "cells")
 
 
-def test_what_goes_wrong_on_a_worker_is_told() -> None:
+def test_errors_of_a_worker_are_reported() -> None:
     from balaclava.experiments.cluster import _result
 
     class Future:

@@ -68,7 +68,7 @@ def test_laws():
 
 
 def test_rewards_come_in_order_of_their_round_and_none_twice():
-    """Whatever the delays: a log of what a policy was told, beside one made from the stream."""
+    """For any delays: a log of the kernels' calls, against one made from the stream."""
     log: list[tuple[int, int, int]] = []
     gone: list[int] = []
 
@@ -186,7 +186,7 @@ def test_the_share_that_takes_longer():
     assert 500 < longer < 700
 
 
-def test_nothing_comes_and_nobody_is_given_up():
+def test_no_reward_arrives_and_nothing_is_given_up():
     assert np.array_equal(
         simulate(delay=bl.Delay(mean=1, lost=1.0)),
         simulate(delay=bl.Delay(mean=1_000, law="fixed")),

@@ -27,7 +27,7 @@ DRAWS = {
 
 
 class Stream:
-    """What kernels call `rng`, as on a device: numpy's names for the laws of `laws`."""
+    """The device's `rng` in Python: numpy's names for the draws of `philox_draws`."""
 
     def __init__(self, key: Any, place: int, memory: philox_draws.PhiloxState) -> None:
         self.origin = np.uint64(key), np.uint64(place), memory

@@ -24,7 +24,7 @@ from tests.simulation.gpu.interpreted import Bank, by_hand, install
 
 CLASSES = {entry.name: entry.policy for entry in bl.list_policies()}
 SHAPES = {
-    "as it is": {},
+    "default": {},
     "short launches": {"_FIRST_LAUNCH_ROUNDS": 1, "_LAUNCH_SECONDS": 0.0},
     "one game after the other": {"_MOST_GAMES": 1},
     "no threads between games": {"_SPARSE_THREADS": 1},
@@ -187,10 +187,8 @@ def test_what_does_not_fit_at_once_is_played_in_parts(monkeypatch):
 
 
 @pytest.mark.parametrize("games", [1, 1_000])
-def test_a_sweep_plays_its_cells_side_by_side_and_goes_on_where_it_stopped(
-    monkeypatch, tmp_path, games
-):
-    """In batches of a cell each, of which two are done before it is stopped, or all at once."""
+def test_a_sweep_plays_its_cells_concurrently_and_resumes(monkeypatch, tmp_path, games):
+    """In batches of one cell, interrupted after two of them, or all cells at once."""
     monkeypatch.setattr(sweep_runner, "gpu_fault", lambda: "")
     monkeypatch.setattr(sweep_runner, "_GAMES_AT_ONCE", games)
     experiment = SimulationSetting(MIX, WORLD, 100, 2, 5, ROUNDS.tolist(), device="cuda")
