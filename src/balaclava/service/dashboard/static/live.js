@@ -4,6 +4,7 @@
 const tags = new WeakMap(); // live element: ETag of its content
 const failing = new Set(); // live elements whose last request failed
 let pressed = false;
+let leaving = false; // to the login: one redirect, although every live part is answered with it
 
 const isLive = (event) => event.detail.elt?.hasAttribute("data-live");
 
@@ -50,4 +51,10 @@ document.addEventListener("htmx:afterRequest", (event) => {
   const answered = [200, 304].includes(event.detail.xhr.status);
   failing[answered ? "delete" : "add"](event.detail.elt);
   displayConnection();
+});
+
+document.addEventListener("htmx:beforeOnLoad", (event) => {
+  if (!event.detail.xhr.getResponseHeader("HX-Redirect")) return;
+  if (leaving) event.preventDefault();
+  leaving = true;
 });
