@@ -37,7 +37,7 @@ class Params(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """What was told of each arm, and the arm that is played for good."""
+    """Counts and sums of each arm, and the arm to commit to."""
 
     counts: np.ndarray
     sums: np.ndarray
@@ -47,7 +47,9 @@ class Explored(NamedTuple):
 @kernel
 def begin(params: Params) -> Explored:
     arms = params.arms
-    return Explored(np.zeros(arms, np.int64), np.zeros(arms), np.full(1, -1, np.int64))
+    return Explored(
+        counts=np.zeros(arms, np.int64), sums=np.zeros(arms), chosen=np.full(1, -1, np.int64)
+    )
 
 
 @kernel(borrows=True)
@@ -176,7 +178,7 @@ def test_it_needs_no_other_file(house: Path) -> None:
         "tests/test_docs.py",
         "tests/test_house.py",
         "tests/cli/test_cli.py",
-        "tests/advice/test_recommend.py",
+        "tests/advice/choose/test_recommend.py",
     )
     chosen = (
         "dp_etc or dp-etc or every_policy or every_bounded or policy_page or links or names "

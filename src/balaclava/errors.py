@@ -153,7 +153,7 @@ def require_arm(policy: str, t: int, arm: int, arms: int) -> None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or all of them when there are few."""
+    """A hint for a misspelt name: the nearest known one, or the list of all."""
     names = sorted(names)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

@@ -59,6 +59,7 @@ def laplace_law(terms: Terms) -> Any:
 @mechanism("Laplace", exact_laplace, loss=proportional_loss, law=laplace_law, borrows=True)
 def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """Release a value that one reward moves by at most `sensitivity`."""
+    # Simulation only: agents and the service run `exact_laplace`.
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
