@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tomlkit
 
+from balaclava._core.extras import require_extra
 from balaclava.errors import ResultsFileError
 from balaclava.simulation.analysis.statistics import best_arm_share, plus_minus, proved_bound
 from balaclava.simulation.analysis.winners import has_releases
@@ -198,6 +198,9 @@ def experiment_toml(results: Results) -> str:
             for label, policy in results.policies.items()
         },
     }
+    require_extra("tomlkit", "a page")
+    import tomlkit
+
     return tomlkit.dumps(_without_none(content))
 
 
