@@ -242,7 +242,7 @@ DOORS = {
     "_core/cache.py": "_core/kernels.py",
     "_core/fast_compiler.py": "_core/kernels.py",
     "auditing/games/device_games.py": "simulation/gpu/device.py",
-    "client/": "client/connection.py",
+    "client/": "client/clients.py",
     "logs/numerals.py": "logs/reader.py",
     "papers/": "papers/harness/reproduction.py",
     "service/": "cli/commands/serve_command.py",

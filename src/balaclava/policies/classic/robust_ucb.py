@@ -214,7 +214,7 @@ def keep_for_catoni(params: Any, state: State, t: int, arm: int, reward: float) 
     learn_catoni(state.estimator, arm, state.pulls[arm], reward)
 
 
-KERNELS = {
+ROBUST_KERNELS = {
     "truncated-mean": robust_kernels(
         begin_truncated_mean,
         (1.0, 0.0),
@@ -315,7 +315,7 @@ class RobustUCB(Policy):
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]
         """The kernels for the estimator."""
-        return KERNELS[self.estimator]
+        return ROBUST_KERNELS[self.estimator]
 
     @property
     def central_moments(self) -> bool:
