@@ -23,7 +23,6 @@ from balaclava.papers.harness.figure_calibration import (
     find_scales,
     list_scales,
     scaled_label,
-    scaled_policy,
     unscaled_label,
 )
 from balaclava.papers.harness.figure_plots import frame_axes, legend_below, regret_panels
@@ -81,7 +80,6 @@ _SCALED_POLICIES = (*_TAO_POLICIES, "dpr-batch-ucb", "robust-ucb")
 
 
 def run_size(run: FigureRun, purpose: str) -> RunSize:
-    """Horizon and repetitions at the scale of the run."""
     return TAO_2022.sizes[purpose][run.scale]
 
 
@@ -167,9 +165,12 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
         sizes[letter] = run_size(run, "proved")
     for letter, setting in settings.items():
         parameters = shorter[letter]
-        policies: dict[str, Any] = {}
+        policies = {}
         for name in _SCALED_POLICIES:
-            policies |= scaled_policy(name, scales[letter, name], **parameters)
+            scale = scales[letter, name]
+            policies[scaled_label(name, scale)] = make_policy(
+                name, **parameters, radius_scale=scale
+            )
         policies["dpr-adaptive-ucb"] = make_policy("dpr-adaptive-ucb", **parameters)
         panels[f"{letter}-calibrated"] = FigurePanel(policies, setting.world)
         sizes[f"{letter}-calibrated"] = run_size(run, "calibrated")
@@ -194,7 +195,6 @@ def _played(run: FigureRun, size: RunSize) -> str:
 
 
 def policy_label(results: Results, name: str) -> str:
-    """The label of a policy at any scale."""
     return next(label for label in results.labels if unscaled_label(label) == name)
 
 
@@ -241,9 +241,7 @@ def _central(run: FigureRun, number: int) -> FigureText:
             f"gap is {setting.world.gaps.max():.3g}."
         )
         policies = results[f"{letter}-calibrated"].policies
-        named: dict[str, Any] = {
-            unscaled_label(label): policy for label, policy in policies.items()
-        }
+        named: dict[str, Any] = {unscaled_label(label): each for label, each in policies.items()}
         by_name = {name: named[name].radius_scale for name in _SCALED_POLICIES}
         scales.append(f"({letter}) {list_scales(by_name)}.")
     size, paper = run_size(run, "calibrated"), TAO_2022.sizes["proved"]["paper"]
@@ -289,11 +287,8 @@ def _central(run: FigureRun, number: int) -> FigureText:
 
 
 def _misled(results: Mapping[str, Results], settings: Iterable[str]) -> list[str]:
-    calibrated_results = {letter: results[f"{letter}-calibrated"] for letter in settings}
-    return [
-        f"({letter}) {misled_runs(part, part.labels)}"
-        for letter, part in calibrated_results.items()
-    ]
+    parts = {letter: results[f"{letter}-calibrated"] for letter in settings}
+    return [f"({letter}) {misled_runs(part, part.labels)}" for letter, part in parts.items()]
 
 
 def _repetitions(run: FigureRun, purpose: str) -> str:
@@ -479,7 +474,6 @@ def needed_constant(gap: float, v: float, horizon: int, epsilon: float = 1.0) ->
 
 
 def rate_policy(name: str, horizon: int, epsilon: float, scale: float = 1.0) -> Any:
-    """A policy for the hard pair."""
     return make_policy(
         name,
         arms=2,
@@ -492,7 +486,6 @@ def rate_policy(name: str, horizon: int, epsilon: float, scale: float = 1.0) -> 
 
 
 def pair(gap: float) -> Environment:
-    """The hard pair."""
     return hard_pair(gap, 1.0 + RATE_V)[0]
 
 
@@ -522,7 +515,6 @@ def proved_rates() -> dict[str, list[float]]:
 
 
 def fit_log_slope(gaps: Sequence[float], values: Sequence[float]) -> float:
-    """The slope of log value against log gap."""
     return float(np.polyfit(np.log(gaps), np.log(values), 1)[0])
 
 

@@ -193,7 +193,6 @@ class WuCurves(NamedTuple):
     notes: list[str]
 
     def by_letter(self, contender: Contender) -> dict[str, FinalRegretCurve]:
-        """Both curves of a policy."""
         return {
             letter: next(
                 c for label, c in curves.items() if unscaled_label(label) == contender.label
@@ -260,7 +259,6 @@ def _unlearned(outcome: WuCurves) -> list[str]:
 
 
 def _misled(outcome: WuCurves) -> list[str]:
-    """How often each policy was misled, over all values."""
     lines = []
     for letter, curves in outcome.curves.items():
         runs = outcome.studies[letter].size.repetitions * len(outcome.studies[letter].values)

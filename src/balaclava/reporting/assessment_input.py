@@ -53,7 +53,6 @@ class AssessmentInput:
 
     @property
     def reward_guarantee(self) -> Guarantee:
-        """The guarantee of one reward."""
         return self.guarantee or self.policy.guarantee
 
     @property

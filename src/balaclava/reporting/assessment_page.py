@@ -95,10 +95,8 @@ def conclusion(
     assessment: AssessmentInput, results: Results | None, audit: AuditSummary | None
 ) -> tuple[str, bool]:
     """The conclusion in one sentence, and whether it is favourable."""
-    stated, name = (
-        assessment.person_guarantee or assessment.reward_guarantee,
-        assessment.policy.name,
-    )
+    stated = assessment.person_guarantee or assessment.reward_guarantee
+    name = assessment.policy.name
     if not stated.private:
         return f"{name} guarantees a person nothing here: do not run it on personal data.", False
     if audit is not None and audit.verdict in _FAILED_VERDICTS:
@@ -133,7 +131,6 @@ def _facts(assessment: AssessmentInput) -> dict[str, str]:
 
 
 def _regret(assessment: AssessmentInput, results: Results) -> dict[str, Any]:
-    """The values of the section on regret and risk."""
     world = results.environment
     places = spaced_places(results.checkpoints.size, _CHART_POINTS)
     curves = [

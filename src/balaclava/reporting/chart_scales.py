@@ -59,7 +59,6 @@ class Scale:
         return _round_numbers(self.low, self.high)
 
     def tick_marks(self) -> list[tuple[str, str]]:
-        """Position in percent and label of each tick."""
         return [(f"{100 * float(self(tick)):.2f}", tick_label(tick)) for tick in self.ticks()]
 
 

@@ -25,7 +25,7 @@ def write_comparison(
     """Write the page of a comparison.
 
     Args:
-        comparison: the answer of `bl.compare`.
+        comparison: the answer of `balaclava.advice.trial.compare.compare`.
         out: the HTML file, written completely or not at all.
         command: the command that gives the page again.
 
@@ -100,7 +100,6 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def _standing_cells(row: Standing) -> tuple[str, ...]:
-    """Label, guarantee, regret, its plus-minus, and the share of the regret at random."""
     share = f"{row.share:.0%} ± {row.share_plus_minus:.0%}" if row.share == row.share else "-"
     return row.label, row.guarantee, significant(row.mean), significant(row.plus_minus), share
 
@@ -179,7 +178,6 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def how_played(comparison: Comparison) -> str:
-    """How policies were simulated, in a few sentences."""
     binary = is_binary(comparison.results.environment.constants().rewards)
     count = len(next(iter(comparison.results.runs.values())))
     feedback = str(comparison.results.feedback)

@@ -51,7 +51,6 @@ def run_audits(
 
 
 def summarise_audit(report: AuditReport) -> AuditSummary:
-    """An audit's report in words."""
     parts = (report.replay, report.laws, report.exact, report.statistical)
     return AuditSummary(
         str(report.claimed), report.verdict, *(str(part or "does not apply") for part in parts)

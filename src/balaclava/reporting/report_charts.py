@@ -35,13 +35,11 @@ class LineLook:
 
     @property
     def css(self) -> str:
-        """Its classes in the style sheet."""
         dots = min(self.index // (_LINE_COLOURS * _LINE_DASHES), 2)
         return f"c{self.index % _LINE_COLOURS} d{self.index % _LINE_DASHES} m{dots}"
 
     @property
     def dots(self) -> bool:
-        """Whether the line has dots."""
         return self.index >= _LINE_COLOURS * _LINE_DASHES
 
 
@@ -212,7 +210,6 @@ class IntervalRow:
         return mean if np.isnan(self.high) else f"{mean} ± {significant(self.high - self.mean)}"
 
     def shapes(self, scale: Scale) -> list[Shape]:
-        """Its drawing on a scale."""
         grid = "".join(f"M{_x(scale, tick)} 0V10" for tick in scale.ticks())
         paths = {"spread": "M{} 5H{}".format(*(_x(scale, value) for value in self.quantiles))}
         if not np.isnan(self.high):

@@ -50,7 +50,6 @@ class ResultsPanel:
 
     @cached_property
     def final(self) -> list[FinalRegret]:
-        """One row for each policy, the lowest mean first."""
         rows = [_final(self.results, label) for label in self.labels]
         return sorted(rows, key=lambda row: row.mean)
 
@@ -80,7 +79,6 @@ class PageData:
 
     @cached_property
     def policies(self) -> dict[str, Any]:
-        """Every policy with results, by label."""
         policies: dict[str, Any] = {}
         for panel in self.panels:
             for label in panel.labels:
@@ -94,7 +92,6 @@ class PageData:
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """Student's interval for the mean."""
     mean, reach = float(values.mean()), float(plus_minus(values))
     return mean - reach, mean + reach
 
@@ -126,7 +123,6 @@ def read_page_data(source: str | os.PathLike[str]) -> PageData:
 
 
 def results_page_data(results: Results, name: str) -> PageData:
-    """The data of a report on one simulation."""
     return _page_data(name, [ResultsPanel(name, results)], dict(results.versions or {}), [])
 
 

@@ -84,11 +84,10 @@ def write_page(
         True
     """
     data = source if isinstance(source, PageData) else read_page_data(source)
-    target = Path(out)
     text = render_page(data, audits, template, **values)
-    with atomically(target) as temporary:
+    with atomically(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return target
+    return Path(out)
 
 
 def render_page(
@@ -136,15 +135,11 @@ def render_page(
 
 def _spread_wide(data: PageData) -> bool:
     """Whether a linear scale would hide most curves at the bottom."""
-    for panel in data.panels:
-        means = [row.mean for row in panel.final if row.mean > 0]
-        if means and max(means) > _WIDE_RATIO * min(means):
-            return True
-    return False
+    means = ([row.mean for row in panel.final if row.mean > 0] for panel in data.panels)
+    return any(each and max(each) > _WIDE_RATIO * min(each) for each in means)
 
 
 def _guarantees(policies: Mapping[str, Policy]) -> dict[tuple[str, str], list[str]]:
-    """Each guarantee, short and in words, with the labels of its policies."""
     labels: dict[tuple[str, str], list[str]] = {}
     for label, policy in policies.items():
         labels.setdefault((str(policy.guarantee), _in_words(policy)), []).append(label)
@@ -159,19 +154,14 @@ def _in_words(policy: Policy) -> str:
 
 
 def audit_command(policy: Policy) -> str:
-    """The command for the full audit of a policy."""
     words = ["balaclava", "audit", policy.name]
+    defaults = {field.name: field.default for field in dataclasses.fields(policy)}
     for name, value in policy.parameters.items():
+        default = defaults[name]
         if value is None:
             continue
-        if name in ("epsilon", "delta", "arms", "horizon"):  # have an option of their own
+        if name in ("epsilon", "delta", "arms", "horizon"):  # each has its own option
             words += [f"--{name}", f"{value}"]
-        elif value != _default(policy, name):
+        elif value != (list(default) if isinstance(default, tuple) else default):
             words += ["--set", f"'{name}={json.dumps(value)}'"]
     return " ".join(words)
-
-
-def _default(policy: Policy, name: str) -> Any:
-    defaults = {field.name: field.default for field in dataclasses.fields(policy)}
-    default = defaults[name]
-    return list(default) if isinstance(default, tuple) else default

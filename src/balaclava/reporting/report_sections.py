@@ -54,7 +54,6 @@ class PanelSection:
 
     @property
     def few_curves(self) -> bool:
-        """Whether bands are drawn at first."""
         return len(self.panel.labels) <= MOST_BANDS
 
     @property
@@ -115,7 +114,6 @@ class PanelSection:
 
     @property
     def interval_rows(self) -> list[IntervalRow]:
-        """The final regret of each policy."""
         return [self._interval(row) for row in self.panel.final]
 
     def _interval(self, row: FinalRegret) -> IntervalRow:
@@ -194,7 +192,6 @@ class PanelSection:
         return tail_cells(self.panel.results)
 
     def table_rows(self) -> list[tuple[str, ...]]:
-        """One row for each policy, as `TABLE_HEADER` says."""
         return [
             (
                 *(row.label, row.scope, str(row.repetitions), significant(row.mean)),

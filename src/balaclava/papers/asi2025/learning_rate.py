@@ -89,7 +89,7 @@ def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
     held_out = {f"gap {LARGEST_GAP:g}": hidden_best(K, T, gap=LARGEST_GAP)}
 
     def search_for(name: str) -> Callable[[Callable[[], None]], Calibration]:
-        return lambda go_on: calibrate(
+        return lambda raise_if_stopped: calibrate(
             make_policy(name, arms=K, horizon=T, epsilon=LEARNING_EPSILON),
             worlds or held_out,
             horizon=T,
@@ -100,7 +100,7 @@ def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
             parameter="learning_rate_scale",
             workers=run.workers,
             device=run.device,
-            progress=lambda *_: go_on(),
+            progress=lambda *_: raise_if_stopped(),
         )
 
     tasks = [search_for(name) for name in BASES]
@@ -157,7 +157,6 @@ def _spread(final: np.ndarray) -> str:
 
 
 def best_scales(regrets: WorstRegrets, panels: Iterable[str]) -> list[str]:
-    """For each policy the scale with the least regret, and its gain."""
     lines = []
     for panel in panels:
         parts = []

@@ -58,7 +58,6 @@ def turning(horizon: int, switch: int) -> Switching:
 
 
 def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> LossSetting:
-    """Every policy on one sequence of losses."""
     parameters = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
     policies = {label: private(label, **parameters) for label in (*TURN_LIST, *BASELINES)}
     even = world.horizon * float(world.means.mean() - world.means.min())

@@ -11,7 +11,6 @@ from balaclava.simulation.results import Results
 
 
 def subset(results: Results, labels: Iterable[str]) -> Results:
-    """The results of some of the policies."""
     policies = {label: results.policies[label] for label in labels}
     runs = {label: results.runs[label] for label in policies}
     return dataclasses.replace(results, policies=policies, runs=runs)

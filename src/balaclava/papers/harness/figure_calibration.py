@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from balaclava.advice.choose.calibrate import choose_scale
 from balaclava.advice.choose.scale_search import ScaleSearch
-from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_run import RunSize
 from balaclava.simulation.engine import Device
 from balaclava.simulation.feedback import PROMPT
@@ -45,11 +44,13 @@ def find_scales(
     new = [q for q in dict.fromkeys(questions.values()) if (q, device) not in _answers]
 
     def search_for(question: ScaleQuestion) -> Callable[[Callable[[], None]], float]:
-        def task(go_on: Callable[[], None]) -> float:
+        def task(raise_if_stopped: Callable[[], None]) -> float:
             policy, worlds, size = question
-            labelled = dict(zip(map(str, range(len(worlds))), worlds, strict=True))
-            how = size.horizon, CALIBRATION_SEED, PROMPT, workers, lambda *_: go_on(), device
-            search = ScaleSearch(policy, "radius_scale", labelled, *how)
+            labelled = {str(number): world for number, world in enumerate(worlds)}
+            how = size.horizon, CALIBRATION_SEED, PROMPT, workers
+            search = ScaleSearch(
+                policy, "radius_scale", labelled, *how, lambda *_: raise_if_stopped(), device
+            )
             return choose_scale(search, RADIUS_SCALES, policy.radius_scale, size.repetitions)
 
         return task
@@ -60,23 +61,15 @@ def find_scales(
     return {name: _answers[question, device] for name, question in questions.items()}
 
 
-def scaled_policy(name: str, scale: float, **parameters: Any) -> dict[str, Any]:
-    """A policy, under a label with its scale."""
-    return {scaled_label(name, scale): make_policy(name, **parameters, radius_scale=scale)}
-
-
 def scaled_label(label: str, scale: float) -> str:
-    """The label of a policy with its scale."""
     return f"{label} × {scale:.3g}"
 
 
 def unscaled_label(label: str) -> str:
-    """The label of a policy without its scale."""
     return label.split(" × ")[0]
 
 
 def list_scales(scales: Mapping[str, float]) -> str:
-    """The scales, in one line."""
     return ", ".join(f"{name} {scale:.3g}" for name, scale in scales.items())
 
 

@@ -38,12 +38,10 @@ def frame_axes(ax: Axes, *, log: bool = True) -> None:
 
 
 def legend_below(ax: Axes) -> None:
-    """Draw the legend of axes below them."""
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), frameon=False, fontsize=8)
 
 
 def line_look(i: int) -> dict[str, Any]:
-    """Colour, line and marker of the i-th policy."""
     return {
         "color": _MORE_COLOURS[i % len(_MORE_COLOURS)],
         "linestyle": LINE_STYLES[i % len(LINE_STYLES)],

@@ -52,7 +52,6 @@ def figure(name: str, title: str, paper: Paper) -> Callable[[MakeFigure], MakeFi
 
 
 def figures() -> list[FigureEntry]:
-    """Every figure that can be reproduced."""
     package = importlib.import_module("balaclava.papers")
     for module in pkgutil.walk_packages(package.__path__, "balaclava.papers."):
         importlib.import_module(module.name)

@@ -140,7 +140,6 @@ class FigureRun:
         )
 
     def save_picture(self, figure: Figure, ending: str = "") -> None:
-        """Save a picture under the figure's name."""
         with atomically(self._path(f"{ending}.png")) as temporary:
             figure.savefig(temporary, format="png")
 
@@ -154,7 +153,6 @@ class FigureRun:
             writer.writerows(rows)
 
     def save_text(self, text: FigureText) -> None:
-        """Save the text of the figure."""
         with atomically(self._path(".txt")) as temporary:
             temporary.write_text(f"{text}\n", encoding="utf-8")
 

@@ -38,7 +38,6 @@ class RegretStudy(NamedTuple):
     size: RunSize
 
     def panels(self, letter: str) -> dict[str, FigurePanel]:
-        """One panel for each value."""
         return {
             f"{letter}{i}": FigurePanel(self.policies(value), self.world(value))
             for i, value in enumerate(self.values, 1)
@@ -61,7 +60,6 @@ class FinalRegretCurve(NamedTuple):
         return float(np.polyfit(np.log(self.values[part]), np.log(self.means[part]), 1)[0])
 
     def at(self, i: int) -> tuple[float, float]:
-        """Mean and plus-minus at the i-th value."""
         return float(self.means[i]), float(self.errors[i])
 
 
@@ -154,11 +152,9 @@ class CurveFamily(NamedTuple):
         return ", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in self.constants.items())
 
     def label(self, name: str, value: float) -> str:
-        """The label of a policy at one value."""
         return f"{name} {SYMBOLS[self.parameter]}={value:g}"
 
     def panel(self, world: Environment, size: RunSize) -> FigurePanel:
-        """Every policy at every value."""
         common = {"arms": world.arms, "horizon": size.horizon, **self.constants}
         policies = {
             self.label(name, value): make_policy(name, **common, **{self.parameter: value})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from balaclava.experiments.sweep import sources
 from balaclava.papers.harness.figure_registry import FigureEntry, figures
 from balaclava.papers.harness.gallery_pages import GalleryFigure, html_page
 from balaclava.papers.harness.reproduction import reproduce
-from balaclava.simulation.engine import Device, Progress
+from balaclava.simulation.engine import Device
 from balaclava.simulation.results_file import versions
 
 INDEX = "index.html"
@@ -45,12 +46,10 @@ class Gallery:
 
     @property
     def failed(self) -> list[GalleryStep]:
-        """The figures that failed."""
         return [step for step in self.steps if step.outcome == "failed"]
 
     @property
     def page(self) -> Path:
-        """The path of the page."""
         return self.folder / INDEX
 
 
@@ -117,16 +116,10 @@ def _make(
     progress: Callable[[str], Any] | None,
     device: Device,
 ) -> GalleryFigure:
-    def run(bar: Progress | None) -> Any:
-        return reproduce(
+    with contextlib.nullcontext() if progress is None else progress(entry.name) as bar:
+        reproduction = reproduce(
             entry.name, scale=scale, out=folder, workers=workers, progress=bar, device=device
         )
-
-    if progress is None:
-        reproduction = run(None)
-    else:
-        with progress(entry.name) as bar:
-            reproduction = run(bar)
     pictures = tuple(path.name for path in reproduction.files if path.suffix == ".png")
     return GalleryFigure(
         entry.name,
@@ -177,13 +170,9 @@ def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:
         return []
     try:
         rows = json.loads(record.read_text(encoding="utf-8"))
-        return [_read(row) for row in rows]
+        return [GalleryFigure(**row | {"pictures": tuple(row["pictures"])}) for row in rows]
     except (ValueError, TypeError, OSError):
         return []  # damaged: make them again
-
-
-def _read(row: Mapping[str, Any]) -> GalleryFigure:
-    return GalleryFigure(**{**row, "pictures": tuple(row["pictures"])})
 
 
 def write_index(shown: Sequence[GalleryFigure], folder: Path) -> None:

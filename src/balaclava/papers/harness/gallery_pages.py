@@ -46,9 +46,7 @@ def write_markdown(figures: Sequence[GalleryFigure], source: Path, html_page: Pa
                 f"{folder / picture} already exists and is not a picture of this gallery; move it, "
                 "or choose another name for the page"
             )
-    _list_pictures(
-        before | now, folder
-    )  # first: an interrupted call then leaves no unlisted picture
+    _list_pictures(before | now, folder)  # first: an interrupted call leaves no unlisted picture
     for each in figures:
         for picture in each.pictures:
             shrink(source / picture, folder / picture)
@@ -130,5 +128,4 @@ def shrink(source: Path, target: Path) -> None:
 
 
 def html_page(figures: Sequence[GalleryFigure]) -> str:
-    """The page in HTML."""
     return render_template("balaclava.papers.harness", "gallery.html", figures=figures)

@@ -76,7 +76,6 @@ class WorstRegrets(NamedTuple):
     results: list[list[Results]]
 
     def points(self, panel: str, label: str) -> list[WorstPoint]:
-        """The curve of a policy in a panel."""
         return [
             worst_point(setting, worlds, label)
             for setting, worlds in zip(self.settings, self.results, strict=True)
@@ -84,12 +83,10 @@ class WorstRegrets(NamedTuple):
         ]
 
     def labels(self, panel: str) -> list[str]:
-        """The policies of a panel, in the order given."""
         of_panel = [setting.policies for setting in self.settings if setting.panel == panel]
         return list(dict.fromkeys(label for policies in of_panel for label in policies))
 
     def policy(self, label: str) -> Policy:
-        """A policy of that label."""
         return next(s.policies[label] for s in self.settings if label in s.policies)
 
     def slope(self, panel: str, label: str) -> FittedSlope | None:
@@ -145,7 +142,6 @@ def measure_settings(
     seed: int,
     checkpoints: int | np.ndarray = 1,
 ) -> WorstRegrets:
-    """Simulate every setting, and save every final regret."""
     panels = [
         (FigurePanel(setting.policies, world), RunSize(setting.horizon, repetitions))
         for setting in settings
@@ -201,7 +197,6 @@ def format_value(x: float) -> str:
 
 
 def guarantee_kind(policy: Policy) -> str:
-    """The kind of guarantee, without its epsilon."""
     guarantee = policy.guarantee
     if not guarantee.private:
         return "not private"

@@ -39,17 +39,14 @@ class WangSetting(NamedTuple):
 
 
 def regret_size(run: FigureRun) -> RunSize:
-    """Horizon and repetitions at the scale of the run."""
     return WANG_2024.sizes["regret"][run.scale]
 
 
 def figure_title(run: FigureRun) -> str:
-    """The title of a picture."""
     return f"Wang, Zhu 2024, Figure {run.name.removeprefix('wang2024-fig')}"
 
 
 def scale_note(run: FigureRun) -> str:
-    """How the size of the run compares with the paper's."""
     size, paper = regret_size(run), WANG_2024.sizes["regret"]["paper"]
     if size == paper:
         return f"The scale is the paper's: {paper}."

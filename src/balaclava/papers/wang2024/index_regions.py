@@ -102,7 +102,6 @@ def index_pair(
 
 
 def save_regions(run: FigureRun, panels: list[IndexPair], title: str) -> None:
-    """Save the data and the picture."""
     columns: dict[str, list[Any]] = {}
     for letter, panel in zip("abcdef", panels, strict=False):
         low, high = panel.region

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,30 +71,22 @@ def play_settings(
     return equal_scope
 
 
-def _sees(
-    results: dict[str, Results], settings: dict[str, WangSetting], names: tuple[str, ...]
+def _rankings(
+    results: dict[str, Results],
+    settings: dict[str, WangSetting],
+    labels: Mapping[str, Iterable[str]],
 ) -> list[str]:
-    """The ranking in each panel."""
     return [
-        f"({letter}) {setting}: {ranking(subset(results[letter], names))}"
+        f"({letter}) {setting}: {ranking(subset(results[letter], labels[letter]))}"
         for letter, setting in settings.items()
     ]
 
 
-def _equal_scope(
-    results: dict[str, Results], settings: dict[str, WangSetting], equal_scope: dict[str, list[str]]
-) -> list[str]:
-    lines = [
-        "The picture that ends in -equal-scope displays the policies that protect all decisions of "
-        f"a run together, at the same epsilon and delta. '{SPLIT_LABEL}' is DP-FTPL-New with a "
-        "smaller epsilon and delta for each decision: all decisions together keep the panel's."
-    ]
-    return lines + [
-        f"({letter}) {setting}: {ranking(subset(results[letter], equal_scope[letter]))}"
-        for letter, setting in settings.items()
-    ]
-
-
+_EQUAL_SCOPE = (
+    "The picture that ends in -equal-scope displays the policies that protect all decisions of "
+    f"a run together, at the same epsilon and delta. '{SPLIT_LABEL}' is DP-FTPL-New with a "
+    "smaller epsilon and delta for each decision: all decisions together keep the panel's."
+)
 _QUANTILE_BANDS = (
     "Bands are the 10 % and 90 % quantiles of the runs. The paper reports standard deviations of "
     "100 runs, which say little about such skewed regrets."
@@ -141,8 +134,8 @@ def figure_4(run: FigureRun) -> FigureText:
                 "lowest. DP-FTPL-Beta loses during its long start phase, more at the small delta, "
                 "and nothing after it. DP-FTPL-Gauss grows steadily."
             ],
-            SEES: [*_sees(results, settings, names), *claims],
-            "At equal scope": _equal_scope(results, settings, equal_scope),
+            SEES: [*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
+            "At equal scope": [_EQUAL_SCOPE, *_rankings(results, settings, equal_scope)],
             WHY: [
                 _QUANTILE_BANDS,
                 scale_note(run),
@@ -208,8 +201,8 @@ def figure_5(run: FigureRun) -> FigureText:
                 "DP-FTPL-New is far below DP-UCB, DP-UCB-BOUND and DP-SE. DP-SE is optimal in "
                 "order but worse than both UCB policies because of its constants."
             ],
-            SEES: [*_sees(results, settings, names), *claims],
-            "At equal scope": _equal_scope(results, settings, equal_scope),
+            SEES: [*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
+            "At equal scope": [_EQUAL_SCOPE, *_rankings(results, settings, equal_scope)],
             WHY: [
                 _QUANTILE_BANDS,
                 scale_note(run),
