@@ -1,7 +1,7 @@
 """How sensitive dpr-adaptive-ucb is to its constants: `python benchmarks/adaptive_constants.py`.
 
 Mean regret on the Pareto arms S1 and S3 of Tao et al. (v = 0.9) at epsilon 1, with one constant
-changed at a time. Kernels freeze constants, so each setting runs in a process of its own with an
+changed at a time. Kernels freeze constants, so each setting runs in a separate process with an
 empty code cache. Ten minutes on one core; `--quick` takes three.
 """
 

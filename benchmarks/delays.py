@@ -42,8 +42,8 @@ HORIZON, EPSILON, SEED = 20_000, 1.0, 1
 DELAYS = (200, 1_000, 2_000)
 PROBLEMS = {"four arms": np.array([0.55, 0.60, 0.65, 0.75]), "two arms": np.array([0.3, 0.7])}
 ALLOWANCE = 1.5  # times the delay and the mean gap
-# The constants of proofs are made for the worst case: with them, most policies are still exploring
-# after so many rounds, and a delay could not show.
+# The constants of proofs cover the worst case. With them most policies are still exploring at the
+# horizon, and a delay has no effect.
 BOLD: dict[str, Any] = {
     "radius_scale": 0.1,
     "threshold": 0.0,
@@ -52,9 +52,9 @@ BOLD: dict[str, Any] = {
     "mean_range": 7.0,
     "contamination": 0.0,
 }
-AS_IT_IS = ("dpr-adaptive-ucb",)  # its constants were found by experiment
+UNSCALED = ("dpr-adaptive-ucb",)  # its constants were found by experiment
 WINDOW: dict[str, Any] = {"settle": "window", "missing": 0.0}
-# dp-imed on the first problem: how rewards come, and the most that its regret may be.
+# dp-imed on the first problem: how rewards arrive, and the largest regret allowed.
 TARGETS: dict[str, tuple[dict[str, Any], float]] = {
     "no delay": ({}, 65),
     "fixed delay of 200": ({"delay": bl.Delay(mean=200, law="fixed")}, 80),
@@ -93,7 +93,7 @@ def policy_for(name: str, means: np.ndarray) -> Policy:
     """The policy of a name, with parameters that suit the horizon."""
     cls, arms = POLICIES.classes()[name], means.size
     usual = {**USUAL_PARAMETERS, "horizon": HORIZON, "epsilon": EPSILON, "experts": arms}
-    usual.update({} if name in AS_IT_IS else BOLD)
+    usual.update({} if name in UNSCALED else BOLD)
     parameters: dict[str, Any] = {key: usual[key] for key in usual if key in cls.annotations}
     if "base" in cls.annotations:
         base = bl.policy("exp3", arms=arms, horizon=HORIZON, loss_noise=1.0)

@@ -6,17 +6,17 @@
     python benchmarks/frontier.py --elsewhere --runs 100000    # on problems of another kind
     python benchmarks/frontier.py --seconds 30 --runs 2000
 
---final-runs 1000000 plays the best rules and the paper's that often in every cell; an eightieth in
-the cell with 101 arms, where runs take 100 times as long and no rule has bad runs.
+--final-runs 1000000 plays the best rules and the paper's rule that often in every cell. The cell with
+101 arms has an eightieth: its runs take 100 times as long, and no rule has bad runs there.
 
 A bad run costs more than five times the median of the paper's rule with this package's batches
 (first 30/epsilon, ratio 1.5). The aim: bad runs at most 5 of 10,000 in every cell, and a mean of at
 most 1.1 times that of the paper's rule at epsilon 1 and 3, and 1.25 times at .3 and .1.
 
-With rewards 0 and 1 that come at once, nothing happens within a batch: its sum is drawn as one
-binomial number, which is exact, and a run of 10^6 rounds costs some 50 microseconds. The rules are
-written for that here, with the package's divergences; with `--device cuda` the package's policy is
-played round by round beside them. Rows are written to the folder $OUT (or out) as they come.
+With prompt rewards 0 and 1, nothing changes within a batch. So its sum is drawn as one binomial
+number, which is exact, and a run of 10^6 rounds takes some 50 microseconds. The rules are written
+here for that, with the package's divergences. With `--device cuda` the package's policy is also
+played round by round. Finished rows are written to the folder $OUT (or out).
 """
 
 from __future__ import annotations

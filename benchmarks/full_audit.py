@@ -2,7 +2,7 @@
 
 python benchmarks/full_audit.py [NAME ...] [--trials 2000000] [--device cuda] [--out docs/audit.md]
 
-The measurements are kept in audit.json beside this file, those of a GPU apart. The page shows both.
+audit.json, beside this file, stores the measurements of the CPU and of a GPU. The page has both.
 """
 
 from __future__ import annotations
@@ -25,50 +25,52 @@ from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL_PARAMETERS, completed
 
 ROOT = Path(__file__).parent.parent
-LOSSES = 10  # times fewer games on losses
+LOSSES = 10  # divides the number of games on losses
 STEPS = 400_000_000_000  # rounds of all games of a policy, at most
 RECORD = Path(__file__).with_name("audit.json")
 HEAD = """# The audit
 
-Every private policy at two arms, put to the test by `make audit`: 2,000,000 games (a tenth for
-policies on losses), 1,000 replayed pairs, confidence 0.95. A claim is tight when the lower bound on
-epsilon reaches 0.8 of it; where it does not, the games cannot see all that is protected, and the
-replay and the proof carry the claim. *Largest loss* is what the moved mechanisms cost, *declared*
-what they said they would cost at most, Gaussian noise apart.
+`make audit` tries to refute the claim of every private policy, with two arms: 2,000,000 games (a
+tenth of that for losses), 1,000 replayed pairs, confidence 0.95. A claim is *tight* if the lower
+bound on epsilon reaches 0.8 of it. Otherwise the games cannot see everything that is protected, and
+the claim rests on the replay and the proof. *Largest loss* is the loss of the mechanisms whose
+input moved; *declared* is the most that they declare, without Gaussian noise.
 
-The last column is the same bound from the games of `make audit DEVICE=cuda`: 10^9, fewer where
-games are long, and a tenth on losses, whose steps take many times as long; four of these policies
-had 10^7. Local reports and contexts are drawn on the CPU alone.
+The last column is the same bound from the games of `make audit DEVICE=cuda`: 10^9, fewer if games
+are long, and a tenth for losses, whose steps take many times as long; four of these policies had
+10^7. Local reports and contexts are drawn on the CPU only.
 """
 REASONS = """## Why more games do not always help
 
-A game shows how often arms were pulled, and a lower bound cannot be above what that shows.
+A game displays only how often each arm was pulled. No lower bound can exceed what these counts
+reveal.
 
 - **One release decides** (adap-klucb, adap-ucb, dp-imed, dp-klucb, lazy-dp-ts, lazy-dp-ucb): a
-  batch, small by then, is released once with all of epsilon, and the next decision hangs on it.
+  batch, small by then, is released once with all of epsilon, and the next decision depends on it.
   10^9 games find 0.99 or more of 1.
 - **Several releases are compared at once** (dp-se, prae-raw, gdp-elim-new, dpr-batch-ucb, dpr-se):
-  an arm is dropped, or played on, by the difference of two noisy means. The rarer the event, the
-  more one of them shows, so that the bound rises slowly with the games.
+  an arm is dropped or kept by the difference of two noisy means. Rarer events reveal more of one of
+  them, so the bound rises slowly with the number of games.
 - **Histograms** (dpr-adaptive-ucb): each of the two counts that a reward moves has half of what its
   batch spends on the histogram. 10^9 games find nearly half of epsilon.
-- **Counters** (dp-ucb 0.499, dp-ucb-bound 0.495): half of epsilon is for each part of the hybrid
-  counter, and a decision goes by one of them. In a tree (private-ucb, dpr-ucb) each of the levels
-  has its share, a twelfth at 3,000 rounds, and a decision sees their sum. Each refresh of a mean by
-  dp-ucb-int has a small share of epsilon, too.
+- **Counters** (dp-ucb 0.499, dp-ucb-bound 0.495): each part of the hybrid counter has half of
+  epsilon, and a decision depends on one of them. In a tree (private-ucb, dpr-ucb) each level has
+  its share, a twelfth at 3,000 rounds, and a decision sees their sum. Each refresh of a mean by
+  dp-ucb-int also has a small share of epsilon.
 - **Drawn arms on losses** (dp-exp3, dp-ftpl, dp-htinf and those with experts): a release moves the
-  chances of the arms by about the learning rate, which is small, and a decision is one draw from
-  them. privatised and dp-tsallis-inf begin with large rates, and show more. Rarer events show more,
-  and it takes more games to count them: from 10^7 to 10^8 the bound of dp-ftpl rises from 0.067 to
-  0.185, of dp-htinf from 0.140 to 0.185, of dp-htinf-experts from 0.030 to 0.076. 10^9 were not
-  played: by the time that 10^8 took, that is some 20 minutes of an H200 for each policy.
-- **dp-exp4**: its claim is for all batches together, by advanced composition; the replay, which
+  probabilities of the arms by about the learning rate, which is small, and a decision is one draw
+  from them. privatised and dp-tsallis-inf begin with large rates and reveal more. Rarer events
+  reveal more but take more games to count. From 10^7 to 10^8 games the bound of dp-ftpl rises from
+  0.067 to 0.185, of dp-htinf from 0.140 to 0.185, of dp-htinf-experts from 0.030 to 0.076. 10^9
+  were not played: judging by the time of 10^8, they take some 20 minutes of an H200 for each
+  policy.
+- **dp-exp4**: its claim is for all batches together, by advanced composition. The replay, which
   sees all releases, finds a loss of 0.03 for one reward.
-- **prae-central**: in the streams that are searched all rewards of an arm but one lie in one bin of
-  its histogram, so that the fullest bin stays the same; no event showed a difference. The replay
+- **prae-central**: in the streams that are searched, all rewards of an arm but one lie in one bin
+  of its histogram. So the fullest bin stays the same, and no event showed a difference. The replay
   moves its mechanisms by the whole epsilon.
-- **Single decisions** (the dp-ftpl policies on rewards): delta is taken off before the bound, and
-  is most of what they leak: the exact audit computes all of it. dp-ftpl-new is tight there, the
+- **Single decisions** (the dp-ftpl policies on rewards): delta is subtracted before the bound, and
+  is most of what they leak. The exact audit computes all of it: dp-ftpl-new is tight there; the
   true delta of dp-ftpl-gauss and dp-ftpl-beta is far below the claim.
 """
 HEADER = (
@@ -128,9 +130,9 @@ def row(report: AuditReport) -> str:
 def audit(name: str, trials: int, pairs: int, device: Device = "cpu") -> AuditReport:
     """The report on one policy."""
     policy = policy_of(name)
-    # A step on losses draws from a distribution over the arms, and shows little of one loss.
-    dear = 1 if policy.rewards != "loss" else LOSSES
-    games = min(trials // dear, STEPS // plan_games(policy).long_rounds)
+    # A step on losses is slow: it draws from a distribution over the arms. It reveals little.
+    divisor = LOSSES if policy.rewards == "loss" else 1
+    games = min(trials // divisor, STEPS // plan_games(policy).long_rounds)
     return bl.audit(policy, trials=games, pairs=pairs, seed=1, device=device)
 
 
@@ -172,7 +174,7 @@ def main() -> int:
     record = json.loads(options.record.read_text()) if options.record.is_file() else {"cpu": {}}
     part, device = record.setdefault(options.device, {}), options.device
     faults, start = 0, time.perf_counter()
-    # One process a policy: a GPU's fault leaves a process that can play nothing more.
+    # One process for each policy: after a GPU fault a process cannot play any more games.
     spawn = get_context("spawn")
     with ProcessPoolExecutor(options.processes, spawn, max_tasks_per_child=1) as pool:
         jobs = {

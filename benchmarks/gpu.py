@@ -1,4 +1,4 @@
-"""Steps a second on a GPU, and agreement in law with the CPU, in one run.
+"""Steps a second on a GPU, and agreement in distribution with the CPU, in one run.
 
     python benchmarks/gpu.py                 # every row: some minutes
     python benchmarks/gpu.py --quick         # fewer and shorter games
@@ -7,13 +7,13 @@
 
 The table is written to gpu.md in the folder $OUT (or out), row by row.
 
-A step is one decision and its reward. Each row is timed with as many games as fill the device and
-end in half a minute, after a launch that compiles; the mean regret beside it is compared with that
-of CPU threads, in standard errors of the difference (z).
+A step is one decision and its reward. Each row plays enough games to fill the device for up to half
+a minute, after a launch that compiles. Its mean regret is compared with that of CPU threads, in
+standard errors of the difference (z).
 
-With more registers a thread, fewer games are played at once, and fewer numbers of each are kept in
-memory. `--registers` compares such limits, with games that fill an H200 several times under each:
-per multiprocessor it plays 512, 384 or 256 at once with 128, 168 or 255 registers.
+With more registers a thread, the GPU plays fewer games at once and spills fewer numbers to memory.
+`--registers` compares such limits, with enough games to fill an H200 several times. Per
+multiprocessor it plays 512, 384 or 256 at once with 128, 168 or 255 registers.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
     python benchmarks/heavy_tails.py            # 10^7 rounds: about a quarter of an hour
     python benchmarks/heavy_tails.py --quick    # 10^6 rounds, few runs
     python benchmarks/heavy_tails.py --device cuda --runs 20000   # on a GPU
-    python benchmarks/heavy_tails.py --adaptive --horizon 1000000 --runs 2000   # the latter alone
+    python benchmarks/heavy_tails.py --adaptive --horizon 1000000 --runs 2000   # only that one
 
-First every policy at the constants of its proof. Then dpr-se and dpr-batch-ucb with a radius_scale
-calibrated on S1 and S2 and tested on S3, and dpr-adaptive-ucb, whose only parameter is epsilon. A
-run has locked if it pulled the best arm in less than half of the rounds. Locked runs dominate the
-mean, so median and quantiles are shown, too. With --adaptive, dpr-adaptive-ucb is tested alone, on
-all three.
+The first table has every policy at the constants of its proof. The second has dpr-se and
+dpr-batch-ucb with a radius_scale calibrated on S1 and S2 and tested on S3, and dpr-adaptive-ucb,
+whose only parameter is epsilon. A run has locked if it pulled the best arm in less than half of the
+rounds. Locked runs dominate the mean, so the tables have the median and quantiles, too. With
+--adaptive only dpr-adaptive-ucb is tested, on S1, S2 and S3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Threads, memory, compilation and start-up, measured in processes of their own."""
+"""Threads, memory, compilation and start-up, measured in separate processes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from measuring import Line, in_turns
 _GAMES = 8
 COMPILED = ("ucb1", "dp-se", "dp-ftpl-new")
 
-# Each child prints one JSON object. The peak is read from /proc where there is one, because the
-# peak that getrusage reports is inherited from the parent.
+# Each child prints one JSON object. The peak is read from /proc if there is one: getrusage reports
+# a peak inherited from the parent.
 PLAY = """
 import json, resource, sys, time
 given = json.loads(sys.argv[1])

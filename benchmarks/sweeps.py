@@ -116,7 +116,7 @@ def overhead(quick: bool) -> list[Line]:
 def many(quick: bool) -> list[Line]:
     """A sweep of ten thousand cells with one unfinished: listed, and resumed."""
     repeats, epsilons = (1, 2) if quick else (5, 100)
-    seconds: dict[str, list[tuple[float, float]]] = {"listed": [], "gone on with": []}
+    seconds: dict[str, list[tuple[float, float]]] = {"listed": [], "resumed": []}
     with tempfile.TemporaryDirectory() as room:
         file, out = Path(room) / "many.toml", Path(room) / "out"
         file.write_text(MANY.format(epsilons=epsilons))

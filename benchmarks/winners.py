@@ -28,7 +28,7 @@ from balaclava.theory.confidence_sequences import laplace_scale, log_evidence, m
 
 CONFIDENCE = 0.95
 HORIZON = 20_000
-PARTS = 16  # of the runs of a line, each with a stream of its own
+PARTS = 16  # of the runs of a line, each with its own stream
 PROBLEMS: dict[str, Sequence[float]] = {
     "two, equal": [0.5, 0.5],
     "two, far apart": [0.2, 0.8],

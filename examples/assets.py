@@ -1,10 +1,9 @@
-"""Choose among shares by their daily returns, without showing any customer's return.
+"""Choose among shares by their daily returns, without revealing any customer's return.
 
-A broker offers one of five shares to each customer who asks for "something", and learns the next
-day how it went. What a customer earned is the customer's own affair, so the choice of the next
-offer must not give it away. Daily returns have heavy tails: the worst day of these shares lost
-half their value, a hundred times a usual day. Clipping them to a range would either ruin the mean
-or need so much noise that nothing can be learned.
+A broker offers one of five shares to each customer, and learns its return the next day. A
+customer's return is private, so the next offers must not reveal it. Daily returns have heavy tails:
+on their worst day these shares lost half their value, a hundred times a usual day. Clipping to a
+range would either bias the mean, or need so much noise that nothing can be learned.
 
 Run it: make examples, or python examples/assets.py --help
 """
@@ -20,13 +19,13 @@ import balaclava as bl
 
 SHARES = ("AAPL", "GE", "JPM", "KO", "MSFT")
 
-# What is known of any large company's share without looking at these: on a usual day it moves by
-# 1 to 3 percent, so that the mean of the squared return is at most about 10.
+# Prior knowledge about the shares of large companies: on a usual day they move by 1 to 3 percent, so
+# the mean of the squared return is at most about 10.
 MOMENT = {"moment_order": 2.0, "moment_bound": 10.0}
 
 
 def plausible(gap: float) -> bl.Environment:
-    """A market that we think possible: t-distributed returns, one share better than the rest."""
+    """A plausible market: t-distributed returns, one share better than the rest."""
     means = [0.05, 0.05 + gap, 0.05, 0.05, 0.05 + 0.75 * gap]
     return bl.environment("student-t", means=means, degrees=3.0, scale=1.2)
 

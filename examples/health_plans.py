@@ -1,9 +1,9 @@
-"""Which insurance plan gets people to a doctor, without showing how often anyone went.
+"""Which insurance plan leads to most visits to a doctor, without revealing anyone's visits.
 
 The RAND health insurance experiment gave families one of several plans and counted their visits.
-Here each person is given a plan in turn, as an adaptive trial would, and the outcome, the number
-of outpatient visits in a year, is what must not leak. Most people go twice or not at all, a few
-go 70 times: the tail is heavy and nobody can promise a largest value.
+Here an adaptive trial gives each person a plan. The outcome, the number of outpatient visits in a
+year, must not leak. Most people go twice or not at all, a few go 70 times: the tail is heavy, and
+no largest value is known.
 
 Run it: make examples, or python examples/health_plans.py --help
 """
@@ -17,13 +17,13 @@ from packaged import doctor_visits
 
 import balaclava as bl
 
-# Two or three visits a year with a spread of about five: known from earlier surveys, not from
-# the people in this trial.
+# Two or three visits a year with a spread of about five: known from earlier surveys, not from the
+# participants of this trial.
 MOMENT = {"moment_order": 2.0, "moment_bound": 50.0}
 
 
 def plausible(gap: float) -> bl.Environment:
-    """Outcomes that we think possible before the trial: one plan better than five alike."""
+    """Plausible outcomes before the trial: one plan better than five equal ones."""
     return bl.environment("lognormal", means=[3.0 + gap, 3.0, 3.0, 3.0, 3.0, 3.0], sigma=1.0)
 
 

@@ -1,9 +1,8 @@
-"""Which of two follow-ups a patient gets, by measurements, without showing who was ill.
+"""Choose one of two follow-ups by a patient's measurements, without revealing who was ill.
 
-The Wisconsin breast cancer table has 30 measurements of 569 tumours and what they turned out to be.
-Here each patient is given one of two follow-ups, for a benign or for a malignant tumour, by her
-measurements, as a learning service would. Whether it was the right one is what must not leak; the
-measurements count as public: the decisions do give them away.
+The Wisconsin breast cancer table has 30 measurements of 569 tumours, with their diagnoses. Here each
+patient gets one of two follow-ups, for a benign or for a malignant tumour, by her measurements.
+Whether it was the right one must not leak. The measurements count as public: decisions reveal them.
 
 Run it: python examples/screening.py --help
 """

@@ -34,7 +34,7 @@ _SMALLEST = {"horizon": 1, "repetitions": 20, "seed": 0}
 
 @dataclass(frozen=True)
 class AssessmentInput:
-    """All that a page for a review board is made from. Empty texts are blanks on the page."""
+    """The input of a page for a review board. Empty texts are blanks on the page."""
 
     policy: Policy
     environment: Environment | None = None  # None: nothing is simulated

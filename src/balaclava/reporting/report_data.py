@@ -41,7 +41,7 @@ class ResultsPanel:
 
     heading: str
     results: Results
-    worlds: bool = False  # each repetition was played in an environment of its own
+    worlds: bool = False  # each repetition has its own environment
 
     @cached_property
     def labels(self) -> list[str]:

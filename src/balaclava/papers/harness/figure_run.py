@@ -59,7 +59,7 @@ def _bullet(point: str) -> str:
 
 
 class FigurePanel(NamedTuple):
-    """Policies, and the environment they play on."""
+    """Policies, and their environment."""
 
     policies: Mapping[str, Policy]
     environment: Environment

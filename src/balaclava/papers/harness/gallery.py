@@ -137,7 +137,7 @@ def _has_pictures(made: GalleryFigure, folder: Path) -> bool:
 
 
 def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str, device: Device) -> str:
-    """A digest of all that a figure depends on: sources, the paper's modules, and versions."""
+    """A digest of everything that affects a figure: sources, the paper's modules, versions."""
     paper = _paper(entry.name)
     others = {_paper(each.name) for each in entries} - {paper}
     how = [scale, sources(), versions(), *([device] if device != "cpu" else [])]
