@@ -6,8 +6,8 @@
     python benchmarks/frontier.py --elsewhere --runs 100000    # on problems of another kind
     python benchmarks/frontier.py --seconds 30 --runs 2000
 
---final-runs 1000000 plays the best rules and the paper's rule that often in every cell. The cell with
-101 arms has an eightieth: its runs take 100 times as long, and no rule has bad runs there.
+--final-runs 1000000 plays the best rules and the paper's rule that often in every cell. The cell
+with 101 arms has an eightieth: its runs take 100 times as long, and no rule has bad runs there.
 
 A bad run costs more than five times the median of the paper's rule with this package's batches
 (first 30/epsilon, ratio 1.5). The aim: bad runs at most 5 of 10,000 in every cell, and a mean of at

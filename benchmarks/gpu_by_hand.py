@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_by_hand.py          # needs a GPU and nvcc; a minute
 
-hand_loops.cu has the loops: nine Bernoulli arms, one thread a game, everything in registers. The aim
-is a ratio of at most 1.3. The table has both mean regrets, because both play the same rule.
+hand_loops.cu has the loops: nine Bernoulli arms, one thread a game, everything in registers. The
+aim is a ratio of at most 1.3. The table has both mean regrets, because both play the same rule.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     CUDA_DEVICE_MAX_CONNECTIONS=32 python benchmarks/gpu_concurrent_groups.py
     ... --rounds 2     # games twice as long
 
-One launch plays one group. The groups of a row differ only in their last round, so that they share a
-compiled loop but no launch. Times exclude compilation. The columns show the cost of freeing memory
-while others play, and of allocating states on the device. The engine does as in the last but one.
+One launch plays one group. The groups of a row differ only in their last round, so that they share
+a compiled loop but no launch. Times exclude compilation. The columns show the cost of freeing
+memory while others play, and of allocating states on the device. The engine does as in the last but
+one.
 """
 
 from __future__ import annotations

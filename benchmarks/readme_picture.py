@@ -1,7 +1,7 @@
 """README's picture: `python benchmarks/readme_picture.py` measures its numbers and writes it.
 
-Left: how much the next letter reveals about one participant, Ann, to an observer who knows all other
-answers. Right: how many participants are lost because they got a worse letter.
+Left: how much the next letter reveals about one participant, Ann, to an observer who knows all
+other answers. Right: how many participants are lost because they got a worse letter.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     python benchmarks/short_trials.py --quick    # a few of them; a minute
     python benchmarks/short_trials.py --part 3 8 # the third of eight parts: one a process
 
-For each horizon, epsilon and number of arms, it plays the recommended policy, four others and random
-play on new runs of two problems. The means are from 0.3 to 0.7, as in the recommendation, and from
-0.1 to 0.5. Figures are shares of the regret of random play.
+For each horizon, epsilon and number of arms, it plays the recommended policy, four others and
+random play on new runs of two problems. The means are from 0.3 to 0.7, as in the recommendation,
+and from 0.1 to 0.5. Figures are shares of the regret of random play.
 """
 
 from __future__ import annotations

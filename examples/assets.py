@@ -19,8 +19,8 @@ import balaclava as bl
 
 SHARES = ("AAPL", "GE", "JPM", "KO", "MSFT")
 
-# Prior knowledge about the shares of large companies: on a usual day they move by 1 to 3 percent, so
-# the mean of the squared return is at most about 10.
+# Prior knowledge about the shares of large companies: on a usual day they move by 1 to 3 percent,
+# so the mean of the squared return is at most about 10.
 MOMENT = {"moment_order": 2.0, "moment_bound": 10.0}
 
 

@@ -1,7 +1,7 @@
 """Real data that ships inside other packages, read without importing them.
 
-`requirements-examples.lock` pins the packages. They are installed without dependencies, because only
-their files are read.
+`requirements-examples.lock` pins the packages. They are installed without dependencies, because
+only their files are read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Choose one of two follow-ups by a patient's measurements, without revealing who was ill.
 
-The Wisconsin breast cancer table has 30 measurements of 569 tumours, with their diagnoses. Here each
-patient gets one of two follow-ups, for a benign or for a malignant tumour, by her measurements.
-Whether it was the right one must not leak. The measurements count as public: decisions reveal them.
+The Wisconsin breast cancer table has 30 measurements of 569 tumours, with their diagnoses. Here
+each patient gets one of two follow-ups, for a benign or for a malignant tumour, by her
+measurements. Whether it was the right one must not leak. The measurements count as public:
+decisions reveal them.
 
 Run it: python examples/screening.py --help
 """
