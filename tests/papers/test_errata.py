@@ -17,10 +17,11 @@ import balaclava as bl
 from balaclava.errors import ParameterError
 from balaclava.policies.classic import robust_ucb
 from balaclava.policies.contaminated.prae import level_of
-from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
+from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.perturbed_index import beta_shape, beta_threshold
 from balaclava.privacy.mechanisms.truncated_laplace import TruncatedLaplaceLaw
 from balaclava.theory.gaussian_index_regret import best_arm_misses
+from tests.oracles.tree_weight import worst_node_weight
 
 MILLION = 10**6
 

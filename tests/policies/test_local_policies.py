@@ -13,7 +13,7 @@ from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.privacy.randomness import seeded
-from balaclava.testing.conformance import interpreted_arms
+from balaclava.testing.conformance import interpreted_run
 from tests.effort import looks
 
 NAMES = ["ldp-ucb-laplace", "ldp-ucb-bernoulli"]
@@ -89,16 +89,16 @@ def test_decisions_see_reports_only(name: str, pairs: int) -> None:
 def test_without_noise_it_is_ucb1() -> None:
     rewards = np.random.default_rng(3).random((300, 3)) < MEANS
     world = bl.environment("table", rewards=rewards * 1.0)
-    expected = interpreted_arms(bl.policy("ucb1", arms=3), world, 0)
-    exact = interpreted_arms(make("ldp-ucb-bernoulli", epsilon=1e100), world, 0)
+    expected = interpreted_run(bl.policy("ucb1", arms=3), world, 0)[0]
+    exact = interpreted_run(make("ldp-ucb-bernoulli", epsilon=1e100), world, 0)[0]
     assert np.array_equal(exact, expected)
-    noisy = interpreted_arms(make("ldp-ucb-bernoulli"), world, 0)
+    noisy = interpreted_run(make("ldp-ucb-bernoulli"), world, 0)[0]
     assert not np.array_equal(noisy, expected)
 
 
 def test_laplace_tries_rare_arms_first() -> None:
     world = bl.environment("table", rewards=np.tile([0.0, 0.0, 1.0], (300, 1)))
-    arms = interpreted_arms(make("ldp-ucb-laplace", epsilon=1e9), world, 0)
+    arms = interpreted_run(make("ldp-ucb-laplace", epsilon=1e9), world, 0)[0]
     n = np.zeros(3, np.int64)
     forced = 0
     for t, arm in enumerate(arms, start=1):

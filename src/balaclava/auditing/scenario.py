@@ -51,7 +51,6 @@ class Scenario:
         return int(self.event_offsets.size) - 1
 
     def context(self, i: int) -> Any:
-        """The context of the i-th round, from 0."""
         return None if self.contexts is None else self.contexts[i]
 
     def events(self, i: int) -> list[int]:

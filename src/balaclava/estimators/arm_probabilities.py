@@ -57,13 +57,11 @@ def draw_arm(chances: np.ndarray, rng: Any) -> int:
 
 @kernel(borrows=True)
 def add_loss(losses: np.ndarray, arm: int, estimate: float) -> None:
-    """Add to the estimated losses of an arm."""
     losses[arm] = min(max(losses[arm] + estimate, -LARGEST_LOSS_SUM), LARGEST_LOSS_SUM)
 
 
 @kernel(borrows=True)
 def least_loss(losses: np.ndarray) -> float:
-    """The least of the estimated losses."""
     least = losses[0]
     for arm in range(1, losses.size):
         least = min(least, losses[arm])

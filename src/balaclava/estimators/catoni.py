@@ -32,7 +32,6 @@ class Catoni(NamedTuple):
 
 @kernel
 def begin_catoni(arms: int, horizon: int) -> Catoni:
-    """No samples."""
     return Catoni(
         samples=begin_pool(arms, horizon),
         low=np.full(arms, math.inf),

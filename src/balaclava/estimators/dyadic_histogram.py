@@ -30,7 +30,6 @@ BIN_VARIANCE = 1.0 / 48.0
 
 @kernel(borrows=True)
 def bin_index(x: float) -> int:
-    """Index of a number's bin."""
     fraction, exponent = math.frexp(abs(x))
     if fraction == 0.5:  # a power of two belongs to the bin below
         exponent -= 1

@@ -30,7 +30,6 @@ class ExpertWeights(NamedTuple):
 
 @kernel
 def begin_weights(experts: int, outstanding: int) -> ExpertWeights:
-    """Equal weights."""
     return ExpertWeights(
         np.zeros(experts),
         np.full(experts, 1.0 / experts),

@@ -21,7 +21,6 @@ class MedianOfMeans(NamedTuple):
 
 @kernel
 def begin_median_of_means(arms: int, horizon: int, most_blocks: int) -> MedianOfMeans:
-    """No samples."""
     return MedianOfMeans(
         begin_pool(arms, horizon),
         np.zeros(arms, np.int64),

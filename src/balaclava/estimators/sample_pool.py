@@ -16,8 +16,6 @@ CHUNK = 64
 
 
 class SamplePool(NamedTuple):
-    """Linked chunks of samples."""
-
     values: np.ndarray  # [chunk, place]
     totals: np.ndarray  # sum of each chunk
     following: np.ndarray  # the next chunk of the same arm

@@ -32,7 +32,6 @@ class ShrinkingTruncation(NamedTuple):
     values: np.ndarray  # [arm, place]
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, math.inf, levels=self.levels)
 
 
@@ -90,7 +89,6 @@ def truncated_sum(state: ShrinkingTruncation, arm: int, level: float) -> float:
 
 @kernel(borrows=True)
 def _wait(state: ShrinkingTruncation, arm: int, level: float, value: float) -> None:
-    """Push onto the heap."""
     levels, values = state.levels[arm], state.values[arm]
     place = state.leaving[arm]
     state.leaving[arm] += 1

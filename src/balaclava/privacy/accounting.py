@@ -1,6 +1,6 @@
-"""Closed forms of privacy accounting: pure maths, each function with a worked number.
+"""Closed forms of privacy accounting.
 
-`composition` puts them together and checks them against dp-accounting.
+`composition` combines them and checks them against dp-accounting.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30_240, -1 / 1_209_600, 1 / 47_900_160)
 
 
 def group_delta(epsilon: float, delta: float, rewards: int) -> float:
-    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), at most 1: the delta of k rewards together.
+    """Delta of k rewards together: delta (e^(k epsilon) - 1) / (e^epsilon - 1), at most 1.
 
     Group privacy (Vadhan 2017, The complexity of differential privacy, Lemma 2.2): changing k
-    rewards one after the other adds delta, e^epsilon delta, ..., e^((k-1) epsilon) delta. Epsilon
-    is then k epsilon.
+    rewards one after the other adds delta, e^epsilon delta, ..., e^((k-1) epsilon) delta. Their
+    epsilon is k epsilon.
 
     >>> round(group_delta(1.0, 1e-6, 3) / 1e-6, 4)  # 1 + e + e^2
     11.1073
@@ -38,16 +38,17 @@ def group_delta(epsilon: float, delta: float, rewards: int) -> float:
         return delta
     if epsilon == 0:
         return min(rewards * delta, 1.0)
-    # With the factor e^((k-1) epsilon) apart nothing overflows; expm1 is for small epsilon.
+    # The factor e^((k-1) epsilon) would overflow, so it enters by its logarithm.
     ratio = math.expm1(-rewards * epsilon) / math.expm1(-epsilon)
     exponent = math.log(delta) + (rewards - 1) * epsilon + math.log(ratio)
     return math.exp(min(exponent, 0.0))
 
 
 def advanced_epsilon(epsilon: float, decisions: int, slack: float) -> float:
-    """sqrt(2 n log(1/slack)) epsilon + n epsilon (e^epsilon - 1), at delta = n delta_0 + slack.
+    """Epsilon of n decisions at delta = n delta_0 + slack, by advanced composition.
 
-    Advanced composition (Dwork, Rothblum and Vadhan, FOCS 2010, Theorem III.3).
+    sqrt(2 n log(1/slack)) epsilon + n epsilon (e^epsilon - 1) (Dwork, Rothblum and Vadhan, FOCS
+    2010, Theorem III.3).
 
     >>> round(advanced_epsilon(0.1, 1000, 1e-6), 3)
     27.14
@@ -59,12 +60,12 @@ def advanced_epsilon(epsilon: float, decisions: int, slack: float) -> float:
 
 
 def least_delta(delta: float, decisions: int) -> float:
-    """1 - (1 - delta)^n: probability that one of n decisions fails; no delta can be lower."""
+    """1 - (1 - delta)^n: the probability that one of n decisions fails, a lower bound on delta."""
     return -math.expm1(decisions * math.log1p(-delta))
 
 
 def spare_delta(delta: float, decisions: int, target: float) -> float:
-    """delta' with 1 - target = (1 - delta)^n (1 - delta'); negative if n deltas exceed it."""
+    """The delta' with 1 - target = (1 - delta)^n (1 - delta'); negative if there is none."""
     return -math.expm1(math.log1p(-target) - decisions * math.log1p(-delta))
 
 
@@ -120,8 +121,8 @@ def optimal_delta(epsilon: float, delta: float, decisions: int, target: float) -
 def _worst_losses(epsilon: float, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Losses above 0 of n randomized responses, ascending, and their log-probabilities.
 
-    Losses more than 19 sqrt(n) answers from the mean are left out: by Hoeffding's inequality
-    their probability is below 1e-300.
+    Losses more than 19 sqrt(n) answers from the mean are omitted: by Hoeffding's inequality their
+    probability is below 1e-300.
     """
     require_extra("scipy", "composing decisions")
     from scipy.special import gammaln
@@ -142,11 +143,11 @@ def _log_tails(log_masses: np.ndarray) -> np.ndarray:
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:
-    """Phi(s/2 - e/s) - e^e Phi(-s/2 - e/s): delta at e = `epsilon` of one Gaussian release.
+    """Delta of one Gaussian release at e = `epsilon`: Phi(s/2 - e/s) - e^e Phi(-s/2 - e/s).
 
-    Balle and Wang (ICML 2018), Theorem 8. `shift` is how far one reward moves the released value,
-    in standard deviations; n releases are one release of shift sqrt(n) s. Logarithms keep the
-    digits of the tails, which `gaussian_excess`, a kernel, does not.
+    Balle and Wang (ICML 2018), Theorem 8. The shift s is the largest move of the released value by
+    one reward, in standard deviations. n releases are one release of shift sqrt(n) s. Logarithms
+    keep the digits of the tails; the kernel `gaussian_excess` loses them.
     """
     require_extra("scipy", "composing decisions")
     from scipy.special import log_ndtr
@@ -179,8 +180,8 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     """Epsilon at `delta` of a rho-zCDP release.
 
     The least over orders a > 1 of a rho - log(a delta) / (a - 1) + log(1 - 1/a) (Canonne, Kamath
-    and Steinke, NeurIPS 2020, Proposition 12), on a grid around the order that gives the simpler
-    rho + 2 sqrt(rho log(1/delta)).
+    and Steinke, NeurIPS 2020, Proposition 12). The grid of orders is around the one that gives the
+    simpler rho + 2 sqrt(rho log(1/delta)).
 
     >>> round(zcdp_to_approx_dp(0.5, 1e-5), 4)
     4.7284
@@ -206,7 +207,7 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
         sum_j epsilon_j (e^epsilon_j - 1) + sqrt(2 log(1/delta) sum_j epsilon_j^2)
 
     As sum_j epsilon_j^m = f^(-vm/2) zeta(vm/2), the exponential series turns the first sum into
-    one that converges like 1/m!, and no tail over j is cut.
+    one over m that converges like 1/m! and covers all j.
 
     >>> round(interval_epsilon(10, 0.01, 1.1), 2)
     3.65
@@ -222,7 +223,7 @@ def interval_epsilon(interval: int, delta: float, v: float) -> float:
 
 
 def zeta(s: np.ndarray) -> np.ndarray:
-    """Sum of 1/j^s over all j, s > 1: nineteen terms, and the rest by Euler and Maclaurin.
+    """Sum of 1/j^s over all j, s > 1: nineteen terms, then the Euler-Maclaurin formula.
 
     >>> zeta(np.array([2.0])).round(6).tolist()  # pi^2 / 6
     [1.644934]

@@ -47,10 +47,10 @@ Role = Literal["lower", "exact", "numerical", "upper"]
 
 
 class Bound(NamedTuple):
-    """The epsilon that one accountant finds, and its relation to the true one.
+    """The epsilon that one accountant finds, and its relation to the true epsilon.
 
-    Role "exact" (a closed form) and "numerical" (on a grid) are the true one; "upper" is at least,
-    "lower" at most the true one.
+    Role "exact" equals it (in closed form), "numerical" approximates it (on a grid), "upper" and
+    "lower" bound it.
     """
 
     method: str
@@ -59,7 +59,7 @@ class Bound(NamedTuple):
 
 
 class Law(Protocol):
-    """The known privacy loss of one decision. Hashable, since results are cached."""
+    """The known privacy loss of one decision; hashable, since results are cached."""
 
     def __hash__(self) -> int: ...
 
@@ -72,7 +72,7 @@ class Law(Protocol):
         """Probability that one decision reveals everything."""
 
     def alone(self, delta: float) -> tuple[float, float]:
-        """An epsilon and a delta of one decision; at `delta` if there is a choice."""
+        """Epsilon and delta of one decision; epsilon is at `delta` if it depends on it."""
 
     def closed_forms(self, n: int, delta: float) -> list[Bound]:
         """Bounds for n decisions at `delta`, without dp-accounting."""
@@ -153,9 +153,8 @@ class LaplaceNoise(PureMechanism):
     """A value with Laplace noise of scale sensitivity / epsilon."""
 
     def closed_forms(self, n: int, delta: float) -> list[Bound]:
-        # Many releases have no closed form but two bounds: Laplace noise is epsilon-DP, and its
-        # output, cut half way between the neighbours, is randomized response at
-        # log(2 e^(epsilon/2) - 1).
+        # Many releases have no closed form but two bounds. Laplace noise is epsilon-DP. Its output,
+        # cut half way between the neighbours, is randomized response at log(2 e^(epsilon/2) - 1).
         half = self.epsilon / 2
         cut = half + math.log1p(-math.expm1(-half))
         bounds = [
@@ -179,8 +178,8 @@ class LaplaceNoise(PureMechanism):
             return None
         from dp_accounting.pld import privacy_loss_distribution
 
-        # The error is of second order in a step and matters less with more decisions. Large
-        # epsilons have their losses within a few units of epsilon.
+        # The error is of second order in a step and matters less with more decisions. The losses
+        # of large epsilons lie within a few units of epsilon.
         step = min(self.epsilon, 5.0) / max(10.0, 2000 / math.sqrt(n))
         one = privacy_loss_distribution.from_laplace_mechanism(
             1 / self.epsilon, value_discretization_interval=step
@@ -192,9 +191,9 @@ class LaplaceNoise(PureMechanism):
 class GaussianNoise:
     """A value with Gaussian noise; `shift` is sensitivity / standard deviation.
 
-    The sensitivity is the largest move of the value by a change of one reward. dp-accounting gets
-    it for its default neighbours: for replace-one neighbours its PLD accountant doubles it, and
-    its RDP accountant does not.
+    The sensitivity is the largest move of the value by a change of one reward. dp-accounting is
+    called with its default neighbours: for replace-one neighbours its PLD accountant doubles the
+    sensitivity, and its RDP accountant does not.
     """
 
     shift: float
@@ -228,7 +227,7 @@ class GaussianNoise:
     def pld(self, n: int) -> Any:
         from dp_accounting.pld import privacy_loss_distribution
 
-        # Many Gaussians are one, also for the accountant; composing them on a grid would round.
+        # n Gaussian releases are one of shift sqrt(n); composing them on a grid would round.
         deviation = 1 / (self.shift * math.sqrt(n))
         if deviation < 0.01:  # an epsilon in the thousands: not worth minutes
             return None
@@ -277,8 +276,8 @@ def compose(law: Law, decisions: int, delta: float) -> Composition:
 
     Args:
         law: the loss of one decision.
-        decisions: how many there are.
-        delta: delta of all together.
+        decisions: their number.
+        delta: delta of all decisions together.
 
     Returns:
         The bound of every accountant, and the best of them.
@@ -351,16 +350,12 @@ def pld_epsilon(law: Law, decisions: int, delta: float) -> float:
 
 
 def reconcile(bounds: list[Bound], scale: float = 0.0) -> None:
-    """Refuse bounds that contradict each other by more than 1 %, or 1 % of `scale` near 0.
-
-    `scale` is the size of one decision's loss.
-    """
+    """Refuse bounds that differ by more than 1 %, or 1 % of one decision's loss `scale` near 0."""
     for low in bounds:
         for high in bounds:
             ordered = low is not high and low.role != "upper" and high.role != "lower"
-            if ordered and low.epsilon - high.epsilon > ACCOUNTANT_TOLERANCE * max(
-                high.epsilon, scale
-            ):
+            allowed = ACCOUNTANT_TOLERANCE * max(high.epsilon, scale)
+            if ordered and low.epsilon - high.epsilon > allowed:
                 raise PrivacyError(
                     f"two accountants disagree: {high.method} ({high.role}) gives epsilon = "
                     f"{high.epsilon:.6g}, but {low.method} ({low.role}) gives {low.epsilon:.6g}; "

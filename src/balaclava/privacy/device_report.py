@@ -1,4 +1,4 @@
-"""Reports of rewards: all that a participant's device needs for local privacy.
+"""Private reports of rewards, made on a participant's device.
 
 The device truncates the reward at a level that the server sends, adds exact Laplace noise, and
 reports the result. The server sees reports only.
@@ -10,7 +10,7 @@ Proof.
     Truncated rewards lie in [-level, level], at most 2 level apart, and the noise is scaled to
     that: the Laplace mechanism is epsilon-private between any two rewards. This holds for every
     level above 0. A server that sends a wrong level makes the report less useful, not less
-    private. Each reward is reported once: every further report of it costs epsilon again.
+    private. Report each reward once: every further report of it costs epsilon again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from balaclava.privacy.mechanisms.laplace import laplace_report
 from balaclava.privacy.mechanisms.truncation import truncated
 from balaclava.privacy.randomness import SystemRandomness
 
-# Levels whose grid and noise 64-bit floats hold, with a margin.
+# The range of levels whose grid and noise 64-bit floats hold, with a margin.
 _LEAST_LEVEL, _LARGEST_LEVEL = 1e-250, 1e250
 
 
@@ -37,7 +37,7 @@ def truncated_report(reward: float, *, level: float, epsilon: float) -> float:
 
     Args:
         reward: any finite number.
-        level: beyond it the reward counts as 0; public, sent by the server with the decision.
+        level: public, sent by the server with the decision; a reward beyond it counts as 0.
         epsilon: privacy loss of the report, above 0.
 
     Returns:
@@ -54,7 +54,7 @@ def truncated_report(reward: float, *, level: float, epsilon: float) -> float:
 
 
 def checked_level(level: Any) -> float:
-    """The level as a float. An error does not repeat it: it may be a reward, by a mix-up."""
+    """The level as a float. Errors omit its value: a caller may have passed a reward."""
     value = math.nan
     if isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool):
         with contextlib.suppress(OverflowError):
@@ -70,7 +70,7 @@ def checked_level(level: Any) -> float:
 def checked_number(
     receiver: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf
 ) -> float:
-    """A reward or a report as a finite float in [low, high]. An error does not repeat it."""
+    """A reward or a report as a finite float in [low, high]. Errors omit its value."""
     allowed = f"{receiver} takes finite numbers"
     if math.isfinite(low) or math.isfinite(high):
         allowed = f"{receiver} takes numbers from {low:g} to {high:g}"

@@ -1,17 +1,17 @@
 """Exact noise for releases: integers on a grid, and samplers without rounding.
 
-Floating-point noise reveals its input through its last bits (Mironov 2012). Here a value becomes a
-whole number of grid steps, integer noise is added, and the result is scaled back. The step is a
+Floating-point noise reveals its input through its last bits (Mironov 2012). Here a value is rounded
+to a whole number of grid steps, integer noise is added, and the sum is scaled back. The step is a
 power of two, between 2^-21 and 2^-20 of the sensitivity, so that scaling is exact.
 
 Proof that rounding costs no privacy.
     Let |x - x'| <= s, let g be the step and m = ceil(s / g). The map k(x) = floor(x / g + 1/2) is
     computed in rational arithmetic. It is monotone and k(x + m g) = k(x) + m, hence
     |k(x) - k(x')| <= m. The noise is drawn for m + 1 steps, which costs a millionth of its scale.
-    The spare step pays for the float error of x and x': if each is within g / 2 of a number that
+    The spare step covers the float error of x and x': if each is within g / 2 of a number that
     keeps the sensitivity, then |x - x'| <= s + g. Sums of rewards that `to_grid` rounded are exact
-    below 2^53 steps, that is for up to 2^32 rewards (4 x 10^9) in one sum; beyond that nothing is
-    proved. A mean of them, rounded once, is within g / 2 as long as it is below 2^31
+    below 2^53 steps, that is for up to 2^32 rewards (4 x 10^9) in one sum. The proof does not cover
+    longer sums. A mean of such rewards, rounded once, is within g / 2 while it is below 2^31
     sensitivities. Scaling back is post-processing.
 """
 
@@ -29,12 +29,12 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 
-# log2 of the sensitivity in grid steps. More bits shorten the sums that are exact (2^(52 - bits)
-# rewards), fewer add noise (2^-bits of its scale). Reports of devices and saved sums use this grid.
+# log2 of the sensitivity in grid steps. More bits shorten exact sums (2^(52 - bits) rewards), fewer
+# add noise (2^-bits of its scale). Reports of devices and saved sums use this grid.
 GRID_BITS = 20
 # Floats of this size are one step of 2^-GRID_BITS apart.
 _UNIT_ROUNDING = 2.0 ** (52 - GRID_BITS)
-# Grid steps: OpenDP answers in 64 bits, and clamping to fewer moves no two values apart.
+# Grid steps: OpenDP's integers have 64 bits, and clamping does not increase distances.
 _MOST_STEPS_FROM_0 = 2**62
 # Nats: math.exp overflows above 709.78. Larger arguments count as this one, or as infinite.
 LARGEST_EXPONENT = 700.0
@@ -87,7 +87,7 @@ def to_steps(value: float, sensitivity: float) -> tuple[int, int, Fraction]:
 
 
 def vector_to_steps(value: Any, sensitivity: float, norm: float) -> tuple[list[int], int, Fraction]:
-    """As `to_steps`, for an array whose sensitivity is in the norm of that order, 1 or 2.
+    """As `to_steps`, for an array whose sensitivity is in the L1 or L2 norm (`norm` 1 or 2).
 
     Each element is rounded by at most half a step, so that the distance of two arrays of d elements
     grows by at most d steps in the L1 norm and by sqrt(d) in the L2 norm.
@@ -102,7 +102,7 @@ def vector_to_steps(value: Any, sensitivity: float, norm: float) -> tuple[list[i
 
 @functools.cache
 def opendp() -> Any:
-    """Load OpenDP, on first use: it takes seconds and much memory."""
+    """Import OpenDP on first use: it takes seconds and much memory."""
     import opendp.prelude as library
 
     library.enable_features("contrib")

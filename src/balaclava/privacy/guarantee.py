@@ -27,14 +27,14 @@ NEIGHBOURS_IN_TIME = (
     "it arrived at all"
 )
 
-# The four notions of private bandits. The first, second and fourth are scopes. The third follows
-# from the second at the same epsilon and delta.
+# The four notions of private bandits. All but "average" are scopes. "average" follows from
+# "trajectory" at the same epsilon and delta.
 NOTIONS = {
     "decision": (
         "Each decision by itself hides the reward of any one time step. Several decisions together "
         "reveal more than one of them."
     ),
-    "trajectory": ("All decisions of a run together hide the reward of any one time step."),
+    "trajectory": "All decisions of a run together hide the reward of any one time step.",
     "average": (
         "As for a trajectory, but only on average over rewards drawn at random, and for changes "
         "that touch one reward in expectation. Weaker: some reward streams may be less protected."
@@ -78,7 +78,7 @@ _NOT_COVERED_IN_TIME = (
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """A privacy guarantee: epsilon and delta, what they cover, and under which assumptions.
+    """A privacy guarantee: epsilon and delta, their scope, and their assumptions.
 
     `scope` states what the epsilon covers: one decision at a time ("decision"), all decisions of
     a run together ("trajectory"), or each reward as it leaves its owner ("report"). `explain`
@@ -131,7 +131,7 @@ class Guarantee:
 
     @property
     def private(self) -> bool:
-        """Whether there is a promise at all."""
+        """Whether it promises any privacy."""
         return self.model != "none"
 
     def over(self, decisions: int, delta: float | None = None, law: Law | None = None) -> Guarantee:
@@ -145,8 +145,8 @@ class Guarantee:
             decisions: how many decisions an observer sees.
             delta: delta of the result; by default `decisions` times that of one decision, as in
                 basic composition.
-            law: the privacy loss of one decision, if more is known than its epsilon and delta
-                (`balaclava.privacy.composition`).
+            law: the law of the privacy loss of one decision (`balaclava.privacy.composition`), if
+                more is known than its epsilon and delta.
 
         Returns:
             A guarantee of scope "trajectory" or "report", or one that promises nothing.
@@ -175,13 +175,18 @@ class Guarantee:
         return dataclasses.replace(self, explanation=why)
 
     def for_rewards(self, count: int) -> Guarantee:
-        """Return the guarantee for a participant who gives that many rewards (group privacy).
+        r"""Return the guarantee for a participant who gives that many rewards (group privacy).
 
-        Epsilon is `count` times as large, and delta (e^(count epsilon) - 1) / (e^epsilon - 1)
-        times. If delta reaches 1, the result promises nothing.
+        With k rewards it is
+
+        .. math::
+            k \varepsilon \quad \text{and} \quad
+            \delta \, (e^{k \varepsilon} - 1) / (e^\varepsilon - 1).
+
+        If delta reaches 1, the result promises nothing.
 
         Args:
-            count: rewards of one participant.
+            count: k, rewards of one participant.
 
         Returns:
             A guarantee of the same scope.
@@ -285,8 +290,8 @@ class Guarantee:
     def _meaning(self) -> str:
         """What epsilon bounds: odds, or the probability of events if delta is above 0.
 
-        With delta above 0 the odds of some guesses may grow by more than e^epsilon, and with a
-        probability that is many times delta.
+        With delta above 0 the odds of some guesses may grow by more than e^epsilon. The probability
+        of that may be many times delta.
         """
         rewards = "that reward" if self.rewards == 1 else "those rewards together"
         if self.delta == 0:

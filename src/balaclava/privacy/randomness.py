@@ -33,8 +33,8 @@ class SystemRandomness:
     """Secure randomness, for releases.
 
     Mechanisms get exact noise on an integer grid. Kernels may also call the draws of `KERNEL_DRAWS`
-    (for perturbed indices and ties). Each such call goes to a numpy `Generator` made from fresh
-    operating-system entropy, or takes that entropy itself (`random`). All else is refused. The
+    (for perturbed indices and ties). Each such call uses a new numpy `Generator` with fresh
+    operating-system entropy; `random` uses the entropy directly. Other draws raise an error. The
     object has no state that could be seeded, saved, shared between threads or inherited by a fork.
     """
 
@@ -46,7 +46,7 @@ class SystemRandomness:
             *arguments: its arguments after `rng`.
 
         Raises:
-            PrivacyError: if the kernel is not a mechanism, or does not keep these arguments.
+            PrivacyError: if the kernel is not a mechanism, or its arguments are out of range.
         """
         mechanism = declared_mechanism(body)
         terms = mechanism.terms(*arguments)
@@ -55,7 +55,7 @@ class SystemRandomness:
         return mechanism.deliver(arguments, mechanism.exact(terms))
 
     def random(self) -> float:
-        """Draw uniformly from [0, 1), with 53 bits as numpy does. The most frequent draw."""
+        """Draw uniformly from [0, 1), with 53 bits as numpy does."""
         return (int.from_bytes(os.urandom(8)) >> 11) * 2.0**-53
 
     def __getattr__(self, method: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the checks share: how they fail, and runs of a policy with fixed seeds."""
+"""Tools of the conformance checks: how they fail, and runs of a policy with fixed seeds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def require(subject: Any, condition: bool, promise: str) -> None:
 def require_error(
     subject: Any, expected: type[Exception], what: str, action: Callable[..., Any], *arguments: Any
 ) -> Exception:
-    """Fail unless `action` raises `expected`."""
     try:
         action(*arguments)
     except expected as error:
@@ -55,7 +54,7 @@ def require_error(
 
 
 def require_named(subject: Any, name: str, what: str, parameters: dict[str, Any]) -> None:
-    """Fail unless such parameters are refused with an error that names the wrong one."""
+    """Fail unless the class refuses the parameters with an error that names `name`."""
     error = require_error(subject, ParameterError, what, type(subject).create, parameters)
     require(subject, name in str(error), f"{what}: the error does not name {name!r}")
 
@@ -123,7 +122,6 @@ class EnvironmentRounds:
 
 
 def regret_of(environment: Environment, arms: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The regret after each round."""
     pulls = np.cumsum(np.eye(environment.arms, dtype=np.int64)[arms], axis=0)
     return environment.regret(np.arange(1, arms.size + 1), pulls, np.cumsum(scores))
 
@@ -146,11 +144,6 @@ def interpreted_run(
     return arms, scores
 
 
-def interpreted_arms(policy: Policy, environment: Environment, repetition: int) -> np.ndarray:
-    """The decisions of `interpreted_run`."""
-    return interpreted_run(policy, environment, repetition)[0]
-
-
 def late_run(
     policy: Policy,
     environment: Environment,
@@ -161,10 +154,8 @@ def late_run(
     """Arms and scores of an agent with late rewards, on the same streams as `simulate`."""
     agent = policy.agent(seed=POLICY_SEED, **feedback.settling._asdict())
     agent._runner.rng = seeded(POLICY_SEED, repetition, POLICY_STREAM)
-    rounds, delay_rng = (
-        EnvironmentRounds(environment, repetition),
-        seeded(POLICY_SEED, repetition, DELAY_STREAM),
-    )
+    rounds = EnvironmentRounds(environment, repetition)
+    delay_rng = seeded(POLICY_SEED, repetition, DELAY_STREAM)
     law = (feedback.delay or Delay(mean=0, law="fixed")).constants()
     due: dict[int, list[tuple[Decision, float]]] = {}
     arms, scores = np.zeros(length, np.int64), np.zeros(length)

@@ -47,7 +47,7 @@ def describes_itself(environment: Environment) -> None:
 
 
 def refuses_bad_parameters(environment: Environment) -> None:
-    """Errors name unknown parameters, and means that are not finite numbers."""
+    """It refuses unknown parameters and means that are not finite, with errors that name them."""
     good = environment.parameters
     require_named(environment, "meanz", "an unknown parameter", {**good, "meanz": 1})
     if "means" in good:
@@ -100,8 +100,8 @@ def independent_rounds_are_equal(environment: Environment) -> None:
 def draws_around_its_means(environment: Environment) -> None:
     """If variances are known, averages of many draws are within 8 standard errors of the means.
 
-    A correct environment fails with a probability of at most 1/64 an arm (Chebyshev), far less
-    with light tails. The seed is fixed.
+    A correct environment fails with probability at most 1/64 per arm (Chebyshev), far less with
+    light tails. The seed is fixed.
     """
     if environment.rounds is not None or environment.share_of_outliers > 0.0:
         return
@@ -136,7 +136,7 @@ def knows_its_moments(environment: Environment) -> None:
 
 
 def can_be_simulated(environment: Environment) -> None:
-    """A policy without assumptions plays it, and the regret is that of its pulls."""
+    """A policy without assumptions plays it, and the regret is that of the pulls."""
     name = "exp3" if environment.feedback == "loss" else "ucb1"
     policy = make_policy(name, arms=environment.arms)
     results = simulate(
@@ -163,7 +163,7 @@ ENVIRONMENT_CHECKS: list[Callable[[Environment], None]] = [
 
 
 def rounds(environment: Environment) -> int:
-    """Rounds to draw: 200, or fewer if the environment ends before."""
+    """Rounds to draw: fewer than `CHECK_DRAWS` if the environment ends before."""
     return CHECK_DRAWS if environment.rounds is None else min(CHECK_DRAWS, environment.rounds)
 
 
@@ -173,7 +173,6 @@ def streams() -> tuple[np.random.Generator, np.random.Generator]:
 
 
 def interpreted_draws(environment: Environment, arm: int) -> np.ndarray:
-    """Interpreted draws of one arm."""
     sample = make_sample(environment.draw, *environment.scene[:2])
     drawn: np.ndarray = sample(environment.constants(), arm, rounds(environment), *streams())
     return drawn
@@ -182,8 +181,6 @@ def interpreted_draws(environment: Environment, arm: int) -> np.ndarray:
 def make_sample(
     draw: Callable[..., Any], open_scene: Callable[..., Any], renew: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A loop that draws one arm many times."""
-
     def sample(world: Any, arm: int, count: int, rng: Any, context_rng: Any) -> np.ndarray:
         scene, rewards = open_scene(world), np.empty(count)
         for i in range(count):

@@ -48,7 +48,7 @@ def examples(cls: type[Registered]) -> list[Registered]:
 
 
 def completed(cls: type[Declared], parameters: dict[str, Any]) -> dict[str, Any]:
-    """These parameters, and the usual value of every other required one."""
+    """Add the usual value of every required parameter that is missing."""
     complete = dict(parameters)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         if is_required(field) and field.name not in complete:

@@ -69,7 +69,7 @@ def describes_itself(policy: Policy) -> None:
 
 
 def refuses_bad_parameters(policy: Policy) -> None:
-    """Errors name unknown, missing and absurd parameters."""
+    """It refuses unknown, missing and absurd parameters, with errors that name them."""
     good = policy.parameters
     require_named(policy, "armz", "an unknown parameter", {**good, "armz": 3})
     missing = {name: value for name, value in good.items() if name != "arms"}
@@ -146,7 +146,7 @@ def compiles_to_what_it_says_with_delays(policy: Policy) -> None:
 
 
 def agrees_with_delays(policy: Policy, interpreted: bool) -> None:
-    """Compare two runs with rewards that are late, lost and given up, or count after a window."""
+    """Compare an agent and the simulator, with patience and with a window."""
     environment = matching_environment(policy)
     missing = policy.accepts[0] if math.isfinite(policy.accepts[0]) else 0.0
     for feedback in (
@@ -220,7 +220,7 @@ def takes_reports(policy: Policy) -> None:
 
 
 def does_without_missing_rewards(policy: Policy) -> None:
-    """Decisions and releases continue after any pattern of rewards that are given up."""
+    """Decisions and releases continue, whichever rewards are given up."""
     undisturbed = policy.agent(seed=POLICY_SEED)
     for _ in played(policy, undisturbed, CHECK_ROUNDS):
         pass
@@ -245,7 +245,7 @@ def does_without_missing_rewards(policy: Policy) -> None:
 
 
 def released_batches(agent: Agent) -> int:
-    """How many batches an agent has released; 0 if it only releases decisions."""
+    """Batches that an agent has released; 0 if it only releases decisions."""
     released = agent.policy.released(agent._runner.state)
     return sum(arm.batches for arm in released or ())
 
@@ -312,7 +312,7 @@ def displays_nothing_of_arrivals(policy: Policy) -> None:
 
 
 def refuses_bad_rewards(policy: Policy) -> None:
-    """Rewards that are not finite, out of range or of no decision leave the agent unchanged."""
+    """It refuses bad rewards, and rewards of unknown decisions; the agent stays unchanged."""
     agent = policy.agent(seed=POLICY_SEED)
     decision = agent.ask(policy.practice_context)
     before = saved_text(agent)

@@ -1,9 +1,9 @@
 """Truncation levels and confidence radii for private means of an arm's batches.
 
-Batch j has n_j new rewards X. Their truncations Y = (X - c_j) 1{|X - c_j| <= B_j} are summed, and
-S_j, the sum plus Lap(2 B_j / epsilon), is released; or every Y has its own such noise (local
-privacy). The estimate after batch m is a weighted mean of c_j + S_j / n_j, j <= m. It exceeds the
-true mean mu by more than
+Batch j has n_j new rewards X, truncated to Y = (X - c_j) 1{|X - c_j| <= B_j}. Their sum plus
+Lap(2 B_j / epsilon) is released as S_j; under local privacy every Y has its own such noise. The
+estimate after batch m is a weighted mean of c_j + S_j / n_j, j <= m. It exceeds the true mean mu by
+more than
 
     R = (sum of F_j(x_j) + L) / (sum of n_j x_j / B_j),    F_j = n_j psi_j + l  (n_j (psi_j + l)),
     psi_j(x) = log((1 - alpha) exp(A) + alpha exp(max(A, x (1 + s_j / B_j)))),
@@ -11,9 +11,9 @@ true mean mu by more than
     A(x) = (s_j / B_j)^p x + (s_j / B_j)^2 (e^x - 1 - x)  for p > 2,
     l(x) = -log(1 - 4 x^2 / epsilon^2)
 
-with probability at most exp(-L), and falls below it likewise, for all numbers B_j > 0 and x_j in
-[0, epsilon/2) that are fixed beforehand; the weights are n_j x_j / B_j. Here a share of at most
-alpha of the rewards is arbitrary, the others have E|X - c_j|^p <= s_j^p and mean mu.
+with probability at most exp(-L), and falls below it likewise. This holds for all numbers B_j > 0
+and x_j in [0, epsilon/2) that are fixed beforehand; the weights are n_j x_j / B_j. A share of at
+most alpha of the rewards is arbitrary. The others have E|X - c_j|^p <= s_j^p and mean mu.
 
 Proof.
     Write X for X - c_j. Let theta = x / B, and z = theta Y, which is in [-x, x]. For p <= 2,
@@ -33,10 +33,10 @@ Proof.
 Each radius is the least over a grid of B_m and x_1, ..., x_m, with B_1, ..., B_{m-1} of earlier
 batches. Every choice is valid, so that a coarser grid only makes the radius larger.
 
-With a central moment, E|X - mu|^p <= u, and |mu| <= D, batch 1 has c = 0, and the centre moves to
-the latest estimate whenever its radius r is the smallest so far. Then (E|X - c|^p)^(1/p) is at most
-s = u^(1/p) + r (Minkowski), which tends to u^(1/p). Given the past, c_j is a fixed number, and
-the proof holds as long as |c_j - mu| is within its radius: an earlier failure is counted already.
+With a central moment, E|X - mu|^p <= u, and |mu| <= D, batch 1 has c = 0. The centre moves to the
+latest estimate whenever its radius r is the smallest so far. Then (E|X - c|^p)^(1/p) is at most
+s = u^(1/p) + r (Minkowski), which tends to u^(1/p). Given the past, c_j is a fixed number. The
+proof holds while |c_j - mu| is within its radius; an earlier failure is already counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ import numpy as np
 from balaclava.privacy.exact_noise import grid_step
 from balaclava.privacy.mechanisms.truncation import exact_step
 
-# Nats: the first release is off by more than u^(1/p) in one of exp(8) runs. A guess.
+# Nats: the first release is off by more than u^(1/p) with probability exp(-8). A guess.
 _FIRST_RELEASE_LOG = 8.0
 # Points of the grid of levels. Every level is valid; more points give slightly smaller radii.
 _LEVEL_POINTS = 240
@@ -106,7 +106,7 @@ def breakdown_point(order: float) -> float:
 
 
 def exponents(premises: Premises, scale: float, size: int, levels: np.ndarray) -> Exponents:
-    """F and n x / B of a batch of `size` rewards with (E|X - c|^p)^(1/p) <= scale, by level."""
+    """F and n x / B of `size` rewards with (E|X - c|^p)^(1/p) <= scale, by level."""
     x = arguments(premises.epsilon)
     ratio = (scale / levels)[:, None]
     bennett = np.expm1(x) - x
@@ -125,7 +125,7 @@ def exponents(premises: Premises, scale: float, size: int, levels: np.ndarray) -
 
 @functools.lru_cache(maxsize=64)
 def arguments(epsilon: float) -> np.ndarray:
-    """The grid of x: 0, which omits a batch, and up to epsilon/2 or where A gets steep."""
+    """The grid of x: from 0, which omits a batch, to epsilon/2 or to where A gets steeper."""
     top = min(0.999 * 0.5 * epsilon, _STEEPER_FROM)
     fine = np.geomspace(1e-9, 0.5, 150, endpoint=False), np.linspace(0.5, 1.0, 50)
     return top * np.concatenate([[0.0], *fine])
@@ -194,7 +194,7 @@ def schedule(
         gains = [batch.gain[0, x] for batch, x in zip(earlier, [*places, place], strict=True)]
         shares[m, : m + 1] = np.array(gains) / sum(gains)
         # A smaller radius needs less noise and allows more bias: the level takes half of the
-        # saving, on a log scale. It stays above `scale`, which all rewards may have as their size.
+        # saving, on a log scale. It stays above `scale`: all rewards may be as large as that.
         levels[m] = min(grid[level], scale + spared * (grid[level] - scale))
         step = grid_step(grid[level]) if premises.local else exact_step(grid[level], float(size))
         radii[m] = radius_scale * (radius * _ROUNDING_FACTOR + step)
@@ -202,12 +202,8 @@ def schedule(
             error, moves[m] = float(radii[m]), True
     levels[-1] = levels[-2]
     sizes.append(_ENDLESS_BATCH)
-    steps = np.array(
-        [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
-    )
-    batch_schedule = Schedule(
-        sizes=np.array(sizes), levels=levels, steps=steps, radii=radii, shares=shares, moves=moves
-    )
+    steps = [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
+    batch_schedule = Schedule(np.array(sizes), levels, np.array(steps), radii, shares, moves)
     for array in batch_schedule:
         array.flags.writeable = False  # shared by all policies with the same parameters
     return batch_schedule

@@ -1,17 +1,21 @@
 """Lower bounds on the regret of every private policy.
 
-Pure functions of the problem. `minimax` holds for every horizon, on the worst instance. The two
-`instance` bounds are on the limit of regret / log(horizon), for policies that are good on all
-instances; at a finite horizon a policy may be below them. They are 0 if the best mean is 1.
-`wang_zhu` is for policies that are good on all instances, at a given horizon. All these are for
-rewards in [0, 1] and for the privacy of whole trajectories.
+Rewards in [0, 1], privacy of whole trajectories:
 
-For rewards with a moment of order 1 + v of at most 1: `heavy_tailed_pair`, `heavy_tailed_arms`
-and `heavy_tailed_minimax` for whole trajectories, `local_pair`, `local_arms` and `local_minimax`
-for rewards that are reported privately. Their instances are in
-`balaclava.environments.hard_instances`.
-`contaminated_order` has no constants. For losses: `early_commitment`. All return the regret, and
-raise `ParameterError` if an argument is out of range.
+- `minimax` holds for every horizon, on the worst instance.
+- `instance` and `private_kl_instance` bound the limit of regret / log(horizon), for policies that
+  are good on all instances. At a finite horizon a policy may be below them.
+- `wang_zhu` holds at a given horizon, for policies that are good on all instances.
+
+Rewards whose moment of order 1 + v is at most 1, on the instances of
+`balaclava.environments.hard_instances`:
+
+- `heavy_tailed_pair`, `heavy_tailed_arms` and `heavy_tailed_minimax`: privacy of trajectories.
+- `local_pair`, `local_arms` and `local_minimax`: privacy of each report.
+- `contaminated_order`: with outliers, without constants.
+
+`early_commitment` is for losses. All functions return the regret, and raise `ParameterError` if an
+argument is out of range.
 
 >>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)
 104.8
@@ -59,36 +63,40 @@ def wang_zhu(
     constant: float,
     arms: int = 2,
 ) -> float:
-    """Regret with one arm of mean 1/2 and the others of 1/4 (Wang and Zhu 2024, Theorem 4).
+    r"""Regret with one arm of mean 1/2 and the others of mean 1/4 (Wang and Zhu 2024, Theorem 4).
 
     If a policy's regret is at most c T^a on every instance of K arms, then on this one it is at
     least
 
-        (K - 1) L / (16 epsilon),   L = log((E S + 5 delta S) / (40 c E + 5 delta S)),
-        E = exp(epsilon) - 1,   S = T^(1-a),   for T >= 3 L / epsilon.
+    .. math::
+        \frac{(K - 1) L}{16 \varepsilon}, \quad
+        L = \log \frac{E S + 5 \delta S}{40 c E + 5 \delta S}, \quad
+        E = e^\varepsilon - 1, \quad S = T^{1-a}, \qquad \text{if } T \ge 3 L / \varepsilon.
 
-    The paper prints two arms and gives the order for more (Remark 6).
+    The paper states it for two arms, and its order for more (Remark 6).
 
     Proof, for the privacy of whole trajectories and every epsilon. Let n = 3 L / (2 epsilon), and
-    suppose that arm i is pulled at most n / 4 times on average, so that A = {at most n pulls of i}
+    suppose that arm i is pulled at most n / 4 times on average. Then A = {at most n pulls of i}
     has P(A) >= 3/4. Turn each 0 of arm i into a 1 with probability q = 2/3: its mean is now 3/4,
     the best by 1/4. At most M of n pulls are changed, where M does not depend on the rewards and
     E M = q n. By group privacy the probability of A is now at least the average of
-    e^(-epsilon M) (P(A) + delta/E) - delta/E, and by Jensen at least the value at
-    q n = L / epsilon, which is above 8 c / S. But A costs (T - n) / 4 >= T/8, so that its
+    e^(-epsilon M) (P(A) + delta/E) - delta/E. By Jensen this is at least its value at
+    M = q n = L / epsilon, which is above 8 c / S. But A costs (T - n) / 4 >= T/8, so that its
     probability is at most 8 c / S: a contradiction. So each of the K - 1 arms is pulled more than
     n / 4 times.
 
-    For delta above 0 the guarantee must also cover rewards that depend on earlier decisions. The
-    paper's own notion of privacy, on average over rewards, charges one expected change at a time:
-    each 0 becomes a 1 with probability 1/n, n log 3 times, rounded up. The bound holds for it too:
-    the proof uses only P(A) > 1/5, so that arm i is pulled 4 (n + 1) / 5 times or more,
-    where n is the largest whole number for which that is at most L / epsilon times.
+    For delta above 0 the guarantee must also cover rewards that depend on earlier decisions.
+
+    The paper's own notion of privacy is on average over rewards. It charges one expected change at
+    a time: each 0 becomes a 1 with probability 1/n, and this is done n log 3 times, rounded up.
+    The bound holds for it too, as the proof uses only P(A) > 1/5. Let n be the largest whole
+    number with n log 3, rounded up, at most L / epsilon: arm i is pulled at least 4 (n + 1) / 5
+    times.
 
     Args:
         horizon: T.
         epsilon: privacy loss; 0 is allowed if delta is above 0.
-        delta: probability outside it.
+        delta: failure probability.
         exponent: a, below 1: the policy's regret grows no faster than T^a.
         constant: c, above 0.
         arms: K.
@@ -134,20 +142,20 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
         \max\{ \min\{\sqrt{T (K-1)}, T\} / 27,\;
         \min\{ (K-1) / (131 \varepsilon),\; (T/8) e^{-\varepsilon T / (2m)} \} \}
 
-    with m = max{1, (K-1)/4} and the second minimum only while T < 2m / epsilon. The constants 27
-    and 131 are those of Azize and Basu (2022). They state no condition on T; for short horizons
-    their terms exceed any possible regret.
+    with m = max{1, (K-1)/4}. The exponential term applies only while T < 2m / epsilon. The
+    constants 27 and 131 are those of Azize and Basu (2022). They state no condition on T; for short
+    horizons their terms exceed any possible regret.
 
     Proof of the first term. It is below min{sqrt(K T), T} / 20, which holds for rewards in [0, 1],
     every T and every policy (Auer, Cesa-Bianchi, Freund, Schapire 2002, Theorem 5.1).
 
     Proof of the second. Let arm 0 have mean D and the others 0, with D <= 1/2. Some other arm a is
-    pulled at most T / (K-1) times in expectation. With t = min{T/2, 2T / (K-1)} = T / (2m), the
-    event A that a is pulled at most t times has probability at least 1/2; otherwise t = T/2, and
+    pulled at most T / (K-1) times in expectation. Let t = min{T/2, 2T / (K-1)} = T / (2m). The
+    event A that a is pulled at most t times has probability at least 1/2. Otherwise t = T/2, and
     arm 0 is missed in more than T/2 rounds with probability 1/2, a regret of T D / 4. Now turn
     each 0 of arm a into a 1 with probability 2D, so that a is the best arm by D. For given
-    decisions in A, at most M of the rewards change, the number of successes among t coins, which
-    depends on neither rewards nor decisions. By privacy the probability of A is now at least
+    decisions in A, at most M rewards change: the number of successes among t coins, which depends
+    on neither rewards nor decisions. By privacy the probability of A is now at least
     E[e^(-epsilon M)] P(A), and by Jensen at least e^(-2 epsilon D t) / 2. In A arm a is missed in
     at least T/2 rounds. So the regret of one of the two is at least
 
@@ -179,15 +187,16 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
 
 
 def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float) -> float:
-    """Regret on Bernoulli arms with these means, for long horizons (Azize and Basu 2022).
+    r"""Regret on Bernoulli arms with these means, for long horizons (Azize and Basu 2022).
 
-    Sum over the arms below the best of
+    .. math::
+        \sum_a \frac{D_a \log T}{\min\{\mathrm{kl}(\mu_a, \mu),\; 6 \varepsilon D_a\}},
+        \quad D_a = \mu - \mu_a,
 
-        gap log(T) / min{kl(mean, best), 6 epsilon gap}.
-
-    The first is the cost of learning without privacy, the second that of privacy: the distance
-    in total variation of two Bernoulli arms is their gap. `private_kl_instance` is sharper. If the
-    best mean is 1 the bound is 0: no arm can be better, so no alternative forces exploration.
+    over the arms of mean mu_a below the best mean mu. kl is the cost of learning without privacy,
+    6 epsilon D_a that of privacy: the total variation distance of two Bernoulli arms is their gap.
+    `private_kl_instance` is sharper. If the best mean is 1 the bound is 0: no arm can be better, so
+    no alternative forces exploration.
 
     Args:
         means: means of the arms.
@@ -213,8 +222,8 @@ def private_kl_instance(
 
     .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y)
 
-    It is 0 if the best mean is 1. The paper's policies reach it up to their batch ratio, and so
-    does dp-imed with index="exact" and batches="ratio" (`theory.imed_regret`).
+    It is 0 if the best mean is 1. The paper's policies reach it up to their batch ratio. So does
+    dp-imed with index="exact" and batches="ratio" (`theory.imed_regret`).
 
     Args:
         means: means of the arms.
@@ -230,12 +239,12 @@ def private_kl_instance(
 
 
 def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
-    """Regret on `hard_pair` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 10).
+    r"""Regret on `hard_pair` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 10).
 
     For epsilon <= 1 and a policy whose regret is at most T^(3/4) on the pair and its alternative:
     gap t / 2, since with probability 1/2 the worse arm is pulled more often than
 
-        t = log(T) / (100 epsilon 5^(1/v)) gap^(-(1+v)/v).
+    .. math:: t = \frac{\log T}{100\, \varepsilon\, 5^{1/v}} \, \mathrm{gap}^{-(1+v)/v}.
 
     The theorem needs T^0.13 > 4 / gap and T >= 2 t.
 
@@ -259,12 +268,12 @@ def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon:
 def heavy_tailed_arms(
     means: Sequence[float] | np.ndarray, *, moment_order: float, horizon: int, epsilon: float
 ) -> float:
-    """Regret on `hard_arms` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 5).
+    r"""Regret on `hard_arms` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 5).
 
     For epsilon <= 1 and a policy whose regret is at most T^(3/4) on the instance and all its
     alternatives: half the sum over the arms below the best of gap t, where
 
-        t = log(T) / (100 epsilon 4^(1/v)) gap^(-(1+v)/v).
+    .. math:: t = \frac{\log T}{100\, \varepsilon\, 4^{1/v}} \, \mathrm{gap}^{-(1+v)/v}.
 
     The theorem needs T^0.13 > 4 K / gap and T >= 2 t for all of them.
 
@@ -307,14 +316,18 @@ def _central_arms(
 
 
 def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: float) -> float:
-    """Regret on the worst instance of heavy tails under central privacy, for epsilon <= 1.
+    r"""Regret on the worst instance of heavy tails under central privacy, for epsilon <= 1.
 
-    T D / (4 e) with D = min{1/5, (m / (6 epsilon T 5^(1/v)))^(v/(1+v))}, m = max{1, (K - 1) / 4}:
-    of order (K / epsilon)^(v/(1+v)) T^(1/(1+v)), the privacy term of Wu, Zhou, Tao, Wang (2023,
-    Theorem 4.1).
+    .. math::
+        \frac{T D}{4 e}, \quad
+        D = \min\{1/5,\; (m / (6 \varepsilon T 5^{1/v}))^{v/(1+v)}\}, \quad
+        m = \max\{1, (K - 1) / 4\}.
 
-    Proof. On `hard_pair` with K - 1 other arms one of these, a, is pulled at most T / (K - 1) times
-    in expectation, so that N <= t = min{T/2, 2T/(K-1)} with probability 1/2 (or, if t = T/2,
+    It is of order (K / epsilon)^(v/(1+v)) T^(1/(1+v)), the privacy term of Wu, Zhou, Tao, Wang
+    (2023, Theorem 4.1).
+
+    Proof. On `hard_pair` with K - 1 other arms, one of these, a, is pulled N times, at most
+    T / (K - 1) in expectation. So N <= t = min{T/2, 2T/(K-1)} with probability 1/2 (or, if t = T/2,
     the regret is at least T D / 4). Raising the mean of a moves the law of a reward by 2 D g in
     total variation. The event N <= t then still has at least the probability
     exp(-6 epsilon t 2 D g) / 2 (Karwa and Vadhan 2018, Lemma 6.1), and costs (T - t) D. With
@@ -341,19 +354,19 @@ def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilo
 
 
 def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
-    """Regret on `hard_pair` under local privacy.
+    r"""Regret on `hard_pair` under local privacy.
 
-    For a policy whose regret is at most T^(3/4) on the pair and its alternative:
+    For a policy whose regret is at most T^(3/4) on the pair and its alternative, with D = gap:
 
-        log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap (5 gap)^(2/v)),
+    .. math:: \frac{\log(D\, T^{1/4} / 8)}{16 (e^\varepsilon - 1)^2 D (5 D)^{2/v}},
 
-    of order log(T) / (epsilon^2 gap^((2+v)/v)). Theorem 11 of Tao, Wu, Zhao, Wang (2022) has
-    gap^(-1/v), which is valid but loose, since it bounds the square of a distance by a divergence.
+    of order log(T) / (epsilon^2 D^((2+v)/v)). Theorem 11 of Tao, Wu, Zhao, Wang (2022) has
+    D^(-1/v), which is valid but loose: it bounds the square of a distance by a divergence.
 
     Proof. Reports of two laws at distance V in total variation have divergence at most
-    4 (e^epsilon - 1)^2 V^2 (Duchi, Jordan, Wainwright 2018), here with V = 2 gap g. If the worse
-    arm is pulled N times in expectation, the two runs differ by N times that, and some regret is
-    at least T gap exp(-divergence) / 8 (Bretagnolle and Huber).
+    4 (e^epsilon - 1)^2 V^2 (Duchi, Jordan, Wainwright 2018), here with V = 2 D g. If the worse arm
+    is pulled N times in expectation, the divergence of the two runs is at most N times that. The
+    regret of one of them is at least T D exp(-divergence) / 8 (Bretagnolle and Huber).
 
     Args:
         gap: difference of the two means.
@@ -421,11 +434,14 @@ def _local_arms(gaps: np.ndarray, rarity: np.ndarray, horizon: int, epsilon: flo
 
 
 def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: float) -> float:
-    """Regret on the worst instance of heavy tails under local privacy.
+    r"""Regret on the worst instance of heavy tails under local privacy.
 
-    T D / (8 e) with D = min{1/5, ((K - 1) / (16 T (e^epsilon - 1)^2 5^(2/v)))^(v/(2(1+v)))}: of
-    order (K / epsilon^2)^(v/(2(1+v))) T^((2+v)/(2(1+v))), T^(3/4) for v = 1. Theorem 9 of Tao,
-    Wu, Zhao, Wang (2022) has T^(1/(1+v)), which is valid but loose.
+    .. math::
+        \frac{T D}{8 e}, \quad
+        D = \min\{1/5,\; ((K - 1) / (16 T (e^\varepsilon - 1)^2 5^{2/v}))^{v/(2(1+v))}\}.
+
+    It is of order (K / epsilon^2)^(v/(2(1+v))) T^((2+v)/(2(1+v))), T^(3/4) for v = 1. Theorem 9 of
+    Tao, Wu, Zhao, Wang (2022) has T^(1/(1+v)), which is valid but loose.
 
     Proof. As for `local_pair`: on `hard_pair` with K - 1 other arms one of these is pulled at most
     T / (K - 1) times in expectation, and with this D the divergence is at most 1.
@@ -459,13 +475,13 @@ def _hard_gap(rate: float, order: float) -> float:
 def contaminated_order(
     *, arms: int, moment_order: float, horizon: int, epsilon: float, contamination: float
 ) -> float:
-    """Order of the regret under central privacy with outliers, without its constant.
+    r"""Order of the regret under central privacy with outliers, without its constant.
 
     Wu, Zhou, Tao, Wang (2023, Theorem 4.1): regret is at least an unstated constant times
 
-        sqrt(K T) + (K / epsilon)^(1 - 1/k) T^(1/k) + T alpha^(1 - 1/k),
+    .. math:: \sqrt{K T} + (K / \varepsilon)^{1 - 1/k} T^{1/k} + T \alpha^{1 - 1/k},
 
-    k the order of a moment that is at most 1 and alpha the share of outliers. Use it for slopes.
+    where the moment of order k is at most 1 and alpha is the share of outliers. Use it for slopes.
 
     Args:
         arms: K.
@@ -491,22 +507,24 @@ def contaminated_order(
 def early_commitment(
     *, horizon: int, epsilon: float, share: float, changed: float, switch: float
 ) -> float:
-    """Regret of a private policy that commits to an arm too soon (Asi, Raman, Talwar 2025).
+    r"""Regret of a private policy that commits to an arm too soon (Asi, Raman, Talwar 2025).
 
-    Lemma 5.1: of two arms the first loses 1/2 in every round, and the second 1, or 1 up to round
-    tau < T/2 and then 0. On the losses without a switch, let the policy play the second arm in a
-    share gamma of all rounds with probability 1/2, and at most p times in the p / gamma rounds
-    after tau with probability 1/2. Then its regret on one of the two is, on average, at least
+    Lemma 5.1: of two arms the first loses 1/2 in every round. The second loses 1, or it switches:
+    it loses 1 up to round tau < T/2 and then 0. On the losses without a switch, let the policy play
+    the second arm in a share gamma of all rounds with probability 1/2. Let it play this arm at most
+    p times in the p / gamma rounds after tau, also with probability 1/2. Then its regret on one of
+    the two is, on average, at least
 
-        max{gamma T / 4, P (p/gamma - p) / 2 - tau / 2},
-        P = max{e^(-epsilon p) / 2, 1 - e^(epsilon p) / 2}.
+    .. math::
+        \max\{\gamma T / 4,\; P (p/\gamma - p) / 2 - \tau / 2\}, \quad
+        P = \max\{e^{-\varepsilon p} / 2,\; 1 - e^{\varepsilon p} / 2\}.
 
-    The paper's proof counts p/(2 gamma) - p/2 for the second and omits tau / 2.
+    The paper's proof counts p/(2 gamma) - p/2 for the second term and omits tau / 2.
 
-    Proof. The first is half the pulls of the second arm. For the other, P bounds the probability
-    that the policy also plays it at most p times after tau if the losses switch: in such a run, and
+    Proof. The first term is half the pulls of the second arm. For the other, P bounds the
+    probability of at most p pulls of this arm after tau if the losses switch: in such a run, and
     in any up to pull p + 1, p of the observed losses differ. Each round of the window without it
-    costs 1/2, and up to tau the policy gains at most 1/2 per round on the second arm.
+    costs 1/2. Up to tau the policy gains at most 1/2 per round on the second arm.
 
     Args:
         horizon: T.

@@ -8,34 +8,35 @@ and S is the total of their releases. For every fixed x in (0, 1/b)
 
 is a supermartingale that starts at 1, and so is a mixture over x with weights that add up to at
 most 1. By Ville's inequality it ever reaches 1/beta with probability at most beta. It decreases in
-mu, so the mu at which it is below 1/beta are those above a lower limit; 1 - X in place of X gives
-the upper limit. The interval between them holds at all times at once, except with probability
-2 beta: under adaptive choice of arms, for batch sizes chosen from past releases, and at every
-stopping time. Intervals of several arms hold together if their betas add up.
+mu, so it is below 1/beta exactly for mu above a lower limit; 1 - X in place of X gives the upper
+limit. The interval between them holds at all times at once, except with probability 2 beta. It
+allows adaptive choice of arms, batch sizes chosen from past releases, and every stopping time.
+Intervals of several arms hold together if their betas add up.
 
 Proof.
-    Let F be all that is known when a batch settles, except the rewards of unsettled batches: the
-    releases of all arms, decisions, arrivals. The next batch, its number of rewards and its
-    decisions are determined by decisions and arrivals. So given F and these, its rewards have the
-    law by which they were drawn, in any order of settling: nothing in F was computed from
-    them, and arrivals do not depend on rewards. Each has E e^(x X) <=
-    1 - mu + mu e^x, since e^(x X) lies below its chord on [0, 1]. A draw has
-    E e^(x W) = 1 / (1 - b^2 x^2). The batch therefore multiplies M by a factor of mean at most 1.
-    Rewards that never arrive change n alone, if their arrival does not depend on their values.
-    If every decision counts at the end of its window, with a default for a missing reward, the
-    numbers that count are the X of this proof, batches settle in the order of decisions, and
-    arrivals may depend on rewards.
+    Let F be the information when a batch settles, without the rewards of unsettled batches: the
+    releases of all arms, decisions, arrivals. Decisions and arrivals determine the next batch, its
+    number of rewards and its decisions. Given F and these, its rewards have the law by which they
+    were drawn, in any order of settling: nothing in F was computed from them, and arrivals do not
+    depend on rewards. Each has E e^(x X) <= 1 - mu + mu e^x, since e^(x X) lies below its chord on
+    [0, 1]. A draw has E e^(x W) = 1 / (1 - b^2 x^2). The batch therefore multiplies M by a factor
+    of mean at most 1. Rewards that never arrive change n alone, if their arrival does not depend
+    on their values.
+
+    With a window, every decision counts at its end, and a missing reward has a default. The numbers
+    that count are then the X of this proof. Batches settle in the order of decisions, and arrivals
+    may depend on rewards.
 
     Local reports are batches of one. For reports of bits there is no noise beyond the bit: m = 0.
 
 Cost of rounding.
-    Rewards are rounded to the nearest multiple of g = 2^-20 first, so that mu moves by at most g/2;
-    the running mean of the releases is a float and moves by far less than g/2. The interval is
+    Rewards are rounded to the nearest multiple of g = 2^-20 first, so that mu moves by at most g/2.
+    The running mean of the releases is a float and moves by far less than g/2. So the interval is
     widened by g on either side. Released noise is discrete Laplace on the grid, of scale up to
-    (1 + 2 g) / epsilon: with u = g/b and y = x g, its E e^(x W) is
+    (1 + 2 g) / epsilon. With u = g/b and y = x g, its E e^(x W) is
     sinh^2(u/2) / (sinh^2(u/2) - sinh^2(y/2)) <= u^2 / (u^2 - y^2), as sinh(z)/z grows with z. So
-    `laplace_scale` is larger than 1/epsilon by 2 g, and M with it is a supermartingale both for
-    exact noise and for that of simulations.
+    `laplace_scale` is larger than 1/epsilon by the factor 1 + 2 g. With it M is a supermartingale
+    for exact noise and for that of simulations.
 
 The rates x fall from min(2, 0.9/b) by sqrt 2, with weights 4 / ((k + 4) (k + 5)).
 """
@@ -47,10 +48,10 @@ import math
 from balaclava._core.kernels import kernel
 from balaclava.privacy.exact_noise import GRID_BITS
 
-# In widths of the reward range: rewards are rounded to multiples of it.
+# Rewards in [0, 1] are rounded to multiples of it.
 REWARD_GRID = 2.0**-GRID_BITS
-# The mixture: its largest rate x, the share of 1/b that x may reach, and how slowly the weights
-# fall. Chosen by interval widths for means .02 and .5, b of 0, 1 and 10, and 100 to 10^8 rewards
+# The mixture: its largest rate x, the largest share of 1/b, and the decay of the weights. Chosen by
+# interval widths for means .02 and .5, b of 0, 1 and 10, and 100 to 10^8 rewards
 # (`python benchmarks/quoted_figures.py`). Every rate below 1/b is valid.
 _LARGEST_RATE = 2.0
 _RATE_SHARE = 0.9
@@ -98,8 +99,8 @@ def log_evidence(
 def lower_limit(total: float, rewards: int, draws: int, noise: float, failure: float) -> float:
     """Lower confidence limit of a mean in [0, 1], from the noisy total of its rewards.
 
-    The evidence is convex in the mean, so that Newton's method approaches the limit from below: it
-    refutes all means below the point where it stops.
+    The evidence is convex in the mean, so that Newton's method approaches the limit from below:
+    every mean below the point where it stops is refuted.
     """
     mean = 0.0
     for _ in range(_LIMIT_STEPS):

@@ -28,8 +28,8 @@ def elimination_regret(
 ) -> float:
     """Upper bound on the expected regret in `rounds` rounds.
 
-    The rounds are divided among the arms in the worst way that their pulls allow: the largest gaps
-    first. With probability `failure` some radius fails, and every round may cost the largest gap.
+    The arms with the largest gaps get the first rounds, as many as their pulls allow. With
+    probability `failure` some radius fails, and every round may cost the largest gap.
     """
     pulls = [pulls_until_removed(gap, phases, rounds) for gap in gaps.tolist()]
     largest = rounds * float(gaps.max())
@@ -37,7 +37,7 @@ def elimination_regret(
 
 
 def worst_regret(gaps: np.ndarray, pulls: np.ndarray, horizon: float) -> float:
-    """Regret of `horizon` rounds if each arm has at most these pulls, the worst arms first.
+    """Largest regret of `horizon` rounds if each arm has at most these pulls.
 
     Example:
         >>> worst_regret(np.array([0.0, 0.5, 1.0]), np.array([np.inf, 10.0, 10.0]), 15)
@@ -63,9 +63,9 @@ def worst_elimination_regret(
     """Upper bound on the regret in `rounds` rounds for all gaps up to `largest`.
 
     `steps` are (D, P), D decreasing: an arm whose gap is at least D is pulled at most P times.
-    Split the gaps at some D: those below cost at most D per round. Those above cost, for each of
-    the other arms, at most the maximum of P times the largest gap for which P holds, the D before.
-    With probability `failure` every round costs `largest`.
+    Split the gaps at some D. Those below cost at most D per round. Each of the other arms costs at
+    most the maximum of P times the largest gap for which P holds, the D before. With probability
+    `failure` every round costs `largest`.
 
     Example:
         >>> worst_elimination_regret(3, [(0.5, 10.0), (0.25, 100.0)], 1000, 0.0, 1.0)

@@ -17,10 +17,10 @@ Proof, after Agrawal and Goyal (2013). Let mu be the best mean and nu that of th
     Pulls with a smaller mean and an index of at least mu - lam: from n >= L on such an index has
     probability exp(-(D - 2 lam)^2 n / 4) / 2 <= 1 / (2T) in each round, which gives L and 1/2.
     Pulls with an index below mu - lam: sum over n >= m of E[1/p - 1], p the probability that the
-    index of the best arm with n rewards is at least mu - lam (their Lemma 20). Let d be how far its
-    mean is below mu. If d < lam/2, 1/p - 1 <= exp(-n lam^2 / 16). If d <= lam, p >= 1/2, and
+    index of the best arm with n rewards is at least mu - lam (their Lemma 20). Let mu - d be the
+    mean of these rewards. If d < lam/2, 1/p - 1 <= exp(-n lam^2 / 16). If d <= lam, p >= 1/2, and
     d >= lam/2 has probability exp(-n lam^2 / 2). Beyond, with z = (d - lam) sqrt(n/2), 1/p is at
-    most sqrt(2 pi) (z + 1) exp(z^2 / 2) (Birnbaum 1942); as d has the tail exp(-2 n d^2),
+    most sqrt(2 pi) (z + 1) exp(z^2 / 2) (Birnbaum 1942). As d has the tail exp(-2 n d^2),
     integrating by parts gives at most 4.23 exp(-2 n lam^2).
 """
 

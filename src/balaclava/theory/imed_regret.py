@@ -3,9 +3,9 @@
 An arm has n_1 < n_2 < ... pulls after its batches. Each arm gets its first batch before any arm
 gets a second. The released mean x_m of its n_m rewards holds m Laplace draws of scale 1/epsilon.
 R_m(x, y) is the rate of x or less at the mean y (`estimators.noisy_kl`), at the best tilt s. The
-next batch goes to the arm with the least R_m(x_m, y) + log n_m, where y is the largest released
-mean, clipped to [0, 1]. Rewards of an arm are independent, of one mean, in [0, 1], and arrive at
-once.
+next batch is of the arm with the least R_m(x_m, y) + log n_m, where y is the largest released
+mean, clipped to [0, 1]. Rewards of an arm are independent, have one mean, lie in [0, 1], and arrive
+at once.
 
 Theorem. Let arm a have the mean p, and let q be the largest mean. For all d, e > 0 with d + e <
 q - p, arm a is pulled in T rounds on average at most
@@ -15,8 +15,8 @@ q - p, arm a is pulled in T rounds on average at most
 
 times. L is the last m with R_m(p + d, q - e) + log n_m <= log T (0 if there is none), g the largest
 n_{m+1}/n_m, G_m = R_m(q - e, q), and the integral is from G_m to G_m + log max(T/(g n_m), 1). u_m
-is 1 - s at the best tilt of its rate, v_m(r) that at the x where R_m(x, q) = r. Sums and g are over
-n_m < T. A term of the second sum is never more than T exp(-G_m).
+is 1 - s at the best tilt of its rate, and v_m(r) is 1 - s at the best tilt of the x with
+R_m(x, q) = r. Sums and g are over n_m < T. A term of the second sum is at most T exp(-G_m).
 
 For n_m = ceil(b c^(m-1)) the first term is at most (c + o(1)) log T / d_epsilon(p + d, q - e),
 since R_m >= n_m d_epsilon - m log n_m - O(1) and m = O(log n_m). The first sum is bounded, and the
@@ -27,15 +27,15 @@ arms cannot have less than 1 / d_epsilon(p, q) if q < 1 (`theory.bounds.private_
 Proof. R_m is a supremum over s in [0, 1) of functions that decrease in x, increase in y, and are 0
 at s = 0. A Laplace draw is at most -v with a probability of at most c_s exp(-s epsilon v), for
 every real v, with c_s = (2s/(1 + s))^s / (1 + s): the maximum of P exp(s epsilon v) is at
-exp(epsilon v) = 2s/(1 + s). Use this for the last of m draws, and Markov's inequality for
-exp(-s epsilon S) of all else: the bound of `estimators.noisy_kl` is multiplied by
+exp(epsilon v) = 2s/(1 + s). Use this for the last of m draws, and Markov's inequality for the sum
+of rewards and other draws. The bound of `estimators.noisy_kl` is then multiplied by
 c_s (1 - s^2) <= 1 - s, so that for an arm of mean q
 
     P(x_m <= x) <= (1 - s) exp(-R_m(x, q)),
 
 and W = R_m(x_m, q) >= r has at most the probability v_m(r) exp(-r) for each r > 0. For rewards
-1 - X the same gives P(x_m >= p + d) <= u_m exp(-R_m(1 - p - d, 1 - p)). These concern each arm's
-own sequence of rewards and draws; a run reads a prefix of it. n_m and m are fixed.
+1 - X the same gives P(x_m >= p + d) <= u_m exp(-R_m(1 - p - d, 1 - p)). Each of these is about one
+arm's sequence of rewards and draws; a run reads a prefix of it. n_m and m are fixed.
 
 1. Arm a begins its batch m + 1 while y >= q - e. As q - e > p + d > 0, the leader's released mean
    is at least y, and its index is the log of its pulls, at most log T. So R_m(x_m, y) + log n_m <=
@@ -45,7 +45,8 @@ own sequence of rewards and draws; a run reads a prefix of it. n_m and m are fix
 3. Arm a begins a batch while y < q - e. Let a best arm, the same throughout, have released k
    batches: x_k < q - e, its index is at most R_k(x_k, q - e) + log n_k, and arm a's is no larger.
    So arm a has at most n_k exp(R_k(x_k, q - e)) pulls before the batch, and g times as many after
-   it. For this k, all such batches together have no more, nor more than T. The rate increases in y
+   it. For this k, all such batches together have at most that many pulls, and at most T.
+   The rate increases in y
    by n (1 - u)/(1 - y + y u) with u = exp(-epsilon s) at the best s, and so faster for a larger
    s; the best s decreases in x. So for x <= q - e
 
@@ -68,7 +69,7 @@ import numpy as np
 
 from balaclava.estimators.noisy_kl import best_tilt, exponent, tilted_mean
 
-# d and e are searched on a grid of this many parts of the gap. Every choice is valid.
+# Parts of the gap in the grid of d and e. Every choice is valid.
 _GAP_PARTS = 10
 # Ratio of 1 - s from one point of the integral to the next. Every ratio gives a valid bound.
 _TILT_RATIO = 0.9

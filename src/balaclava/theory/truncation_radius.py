@@ -7,14 +7,13 @@ within
 
     sqrt(2 V L / n) + 2 M L / (3 n) + M^(1-k) + b (M + 1) + (2 M / (n epsilon)) L'
 
-of m. Wu, Zhou, Tao, Wang (2023, Theorem 6.1) give the orders; these constants go with them.
+of m. Wu, Zhou, Tao, Wang (2023, Theorem 6.1) give the orders, without these constants.
 
 Proof, mixed: V = 1 + alpha_1 M^2, b = alpha_1, L = log(4/delta), L' = log(2/delta).
-    A truncated reward Y has E Y^2 <= E X^2 + alpha M^2 <= V, and is within 2M of its mean, so
-    that Bernstein's inequality at delta/4 on each side gives the first two terms. Under P the
-    truncation moves the mean by at most E|X| 1{|X| > M} <= M^(1-k), and an outlier moves it by at
-    most M + |m| <= M + 1, with probability alpha. The noise exceeds its term with probability
-    delta/2.
+    A truncated reward Y has E Y^2 <= E X^2 + alpha M^2 <= V, and is within 2M of its mean.
+    Bernstein's inequality at delta/4 on each side gives the first two terms. Under P the
+    truncation moves the mean by at most E|X| 1{|X| > M} <= M^(1-k). An outlier moves it by at most
+    M + |m| <= M + 1, with probability alpha. The noise exceeds its term with probability delta/2.
 
 Proof, counted: V = 1, b = 2 alpha_1, L = log(6/delta), L' = log(3/delta), as in the paper.
     Of n >= (3/alpha_1) log(3/delta) rewards more than 2 alpha_1 n are outliers with probability
@@ -25,8 +24,8 @@ For P with E|X|^k <= u, multiply rewards, M and the result by u^(1/k). For rewar
 central moment, truncated about a point J within 2r of m, (E|X - J|^k)^(1/k) is at most
 c = 1 + 2r: X - J is c times a reward of the kind above.
 
-`raw_moment_bound` and `central_moment_bound` convert moments of order p = 1 + v, 1 <= p <= 2 (Tao,
-Wu, Zhao, Wang 2022, Lemma 10).
+`raw_moment_bound` converts moments of order p = 1 + v, 1 <= p <= 2 (Tao, Wu, Zhao, Wang 2022,
+Lemma 10).
 """
 
 from __future__ import annotations
@@ -65,11 +64,11 @@ def counted_threshold(contamination: float, delta: float) -> float:
 def located_width(order: float, contamination: float) -> tuple[float, float]:
     """Width r of the bins that locate a mean to within 2r, and their margin g.
 
-    With o = (1 - alpha_1) / r^k + alpha_1 at most o of the mass is beyond r of the mean, by
-    Markov's inequality. The rest lies in at most three bins, and one of them has (1 - o) / 3. A
-    bin further away has at most o. The difference is g = (1 - 4 o) / 3. Without contamination
-    r = 10^(1/k), as in the paper. With it o = (alpha_1 + 1/4) / 2, where the paper's width leaves
-    a margin of 0.0013. From alpha_1 = 1/4 on there is no margin.
+    By Markov's inequality at most o = (1 - alpha_1) / r^k + alpha_1 of the mass is beyond r of the
+    mean. The rest lies in at most three bins, and one of them has (1 - o) / 3. A bin further away
+    has at most o. The difference is g = (1 - 4 o) / 3. Without contamination r = 10^(1/k), as in
+    the paper. With it o = (alpha_1 + 1/4) / 2, where the paper's width leaves a margin of 0.0013.
+    From alpha_1 = 1/4 on there is no margin.
     """
     outside = 0.1 if contamination == 0.0 else (contamination + 0.25) / 2
     width = ((1 - contamination) / (outside - contamination)) ** (1 / order)
@@ -91,8 +90,7 @@ def level_ratio(order: float, epsilon: float, delta: float) -> float:
 
     The radius holds for every level. The factor of (log(1/delta) / n)^(1-1/k) depends on epsilon as
     (2/3) epsilon^(1/k) + 3 epsilon^(1/k-1), which is least at epsilon = 4.5 (k - 1). A higher level
-    would make it grow, so that a larger epsilon counts as this one. A delta above 1/2 counts as
-    1/2.
+    would make it grow, so a larger epsilon counts as this one. A delta above 1/2 counts as 1/2.
     """
     return min(epsilon, 4.5 * (order - 1)) / max(-math.log(delta), math.log(2))
 
@@ -128,13 +126,3 @@ def raw_moment_bound(central: float, *, mean_range: float, order: float) -> floa
         16.0
     """
     return float((central ** (1.0 / order) + mean_range) ** order)
-
-
-def central_moment_bound(raw: float) -> float:
-    """Upper bound on E|X - mu|^p, if E|X|^p <= raw: 4 raw, for p from 1 to 2.
-
-    Example:
-        >>> central_moment_bound(2.5)
-        10.0
-    """
-    return 4.0 * raw

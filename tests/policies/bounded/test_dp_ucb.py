@@ -13,7 +13,7 @@ import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.errors import ParameterError
 from balaclava.privacy.randomness import seeded
-from balaclava.testing.conformance import interpreted_arms
+from balaclava.testing.conformance import interpreted_run
 from tests.effort import looks
 
 COUNTERS = ["dp-ucb", "dp-ucb-bound", "private-ucb"]
@@ -38,9 +38,9 @@ def uniform_rewards(seed: int) -> bl.Environment:
 @pytest.mark.parametrize("name", COUNTERS)
 def test_without_noise_it_is_ucb1(name: str) -> None:
     world = uniform_rewards(1)
-    expected = interpreted_arms(bl.policy("ucb1", arms=3), world, 0)
-    assert np.array_equal(interpreted_arms(make(name, epsilon=1e100), world, 0), expected)
-    assert not np.array_equal(interpreted_arms(make(name, epsilon=1.0), world, 0), expected)
+    expected = interpreted_run(bl.policy("ucb1", arms=3), world, 0)[0]
+    assert np.array_equal(interpreted_run(make(name, epsilon=1e100), world, 0)[0], expected)
+    assert not np.array_equal(interpreted_run(make(name, epsilon=1.0), world, 0)[0], expected)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.privacy.mechanisms.counters import tree_levels
-from balaclava.testing.conformance import interpreted_arms
+from balaclava.testing.conformance import interpreted_run
 from tests.policies.heavy_tailed.test_truncated_elimination import MEANS, U, make, points, releases
 
 
@@ -34,7 +34,7 @@ def test_a_node_has_the_noise_of_its_last_item() -> None:
 def test_dpr_ucb_without_noise_is_the_listing_to_the_last_decision() -> None:
     rewards = np.random.default_rng(4).normal(MEANS, size=(300, 3))
     policy = make("dpr-ucb", arms=3, epsilon=1e12, horizon=300, radius_scale=0.01)
-    found = interpreted_arms(policy, bl.environment("table", rewards=rewards), 0)
+    found, _ = interpreted_run(policy, bl.environment("table", rewards=rewards), 0)
     n, total, log = np.zeros(3), np.zeros(3), math.log(300)
     for t, arm in enumerate(found, start=1):
         expected = t - 1

@@ -11,8 +11,9 @@ import pytest
 
 from balaclava.privacy.mechanisms import counters
 from balaclava.privacy.mechanisms.base import declared_mechanism
-from balaclava.privacy.mechanisms.counters import tree_levels, worst_node_weight
+from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.randomness import seeded
+from tests.oracles.tree_weight import worst_node_weight
 
 
 def test_node_weights_golden_values() -> None:

@@ -53,8 +53,6 @@ class OutputEvent(NamedTuple):
 
 
 class GameCounts(NamedTuple):
-    """Counts over games."""
-
     pulls: np.ndarray  # [branch, arm, probe, n]: games with n pulls of the arm by the probe
     same: np.ndarray  # [rounds]: games whose decision in the round equals the reference
     prefix: np.ndarray  # [rounds]: and in all rounds before it
@@ -62,13 +60,11 @@ class GameCounts(NamedTuple):
 
 @kernel
 def no_context(contexts: Any, i: int) -> Any:
-    """For policies without contexts."""
     return None
 
 
 @kernel
 def context_of_round(contexts: np.ndarray, i: int) -> np.ndarray:
-    """For policies with contexts."""
     row: np.ndarray = contexts[i]
     return row
 
@@ -152,7 +148,6 @@ def make_play(
 
 
 def compiled_loop(policy: Policy) -> Callable[..., int]:
-    """The compiled loop of a policy."""
     context = no_context if policy.practice_context is None else context_of_round
     loop: Callable[..., int] = compiled(make_play, *policy.kernels, policy.prepare(), context)
     return loop
@@ -263,7 +258,6 @@ def continue_game(
 
 
 def warm_up(policy: Policy) -> None:
-    """Compile the loop of a policy."""
     rewards = np.full((1, policy.arms), float(np.clip(0.0, *policy.accepts)))
     scenario = plain_scenario(policy, rewards)
     start = GameStart.of(policy, scenario)

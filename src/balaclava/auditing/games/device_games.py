@@ -51,7 +51,6 @@ def state_of(policy: Policy) -> tuple[Any, ...]:
 
 
 def screening_games(policy: Policy) -> int:
-    """Games that first compare two streams."""
     return _LOSS_SCREENING_GAMES if policy.rewards == "loss" else _DEVICE_SCREENING_GAMES
 
 
@@ -122,8 +121,6 @@ def _loop_of(policy: Policy) -> Any:
 
 
 class GameMemory(NamedTuple):
-    """The memory of all games of a launch."""
-
     games: int
     origin: Any  # the state in which each begins
     states: Any  # with a last axis for the games

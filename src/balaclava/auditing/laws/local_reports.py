@@ -19,8 +19,6 @@ _RANKING_ERROR = 0.05  # of the bounds by which thresholds are ranked; the resul
 
 
 def make_reports(report: Callable[..., Any], prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop that reports one reward many times."""
-
     def reports(params: Any, reward: float, level: float, count: int, rng: Any) -> np.ndarray:
         answers = np.empty(count)
         for i in range(count):

@@ -52,8 +52,6 @@ class LawAudit:
 
 
 def make_draws(release: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop that draws a mechanism many times."""
-
     def draws(arguments: Any, count: int, rng: Any) -> np.ndarray:
         answers = np.empty(count)
         for i in range(count):
@@ -64,8 +62,6 @@ def make_draws(release: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_array_draws(release: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop that draws a mechanism for arrays many times."""
-
     def draws(value: np.ndarray, arguments: Any, count: int, rng: Any) -> np.ndarray:
         answers = np.empty((count, value.size))
         for i in range(count):
@@ -225,8 +221,6 @@ def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tu
 
 @dataclass(frozen=True)
 class ShiftedLaw:
-    """A law moved by a constant."""
-
     law: Any
     by: float
 

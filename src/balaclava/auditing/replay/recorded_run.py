@@ -70,7 +70,6 @@ class ScenarioRunner:
         self.params, self.prepare = policy.constants(), policy.prepare()
 
     def begin(self) -> Any:
-        """The state in which the scenario begins."""
         if self.scenario.initial_state is None:
             return self.policy.kernels.begin(self.params)
         return copy_state(self.scenario.initial_state)

@@ -30,8 +30,6 @@ _NO_PENDING = np.zeros((0, 2), np.int64)
 
 
 class ScenarioKind(NamedTuple):
-    """One kind of scenario."""
-
     conditions: tuple[str, ...] = ()
     delay: int = 0  # rounds; -1: half as long as the scenario
     cancelled: float = 0.0  # share of decisions

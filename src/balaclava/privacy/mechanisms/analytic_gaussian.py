@@ -6,15 +6,15 @@ the L2 norm, and the shift m is the largest with
     Phi(m/2 - epsilon/m) - exp(epsilon) Phi(-m/2 - epsilon/m) <= delta.
 
 Proof.
-    By rotation two inputs at distance s are N(0, 1) and N(m, 1) in one coordinate, in units of the
-    noise. The ratio of their densities is monotone, so half-lines are the worst events, and their
-    excess over exp(epsilon) is the left-hand side (Theorem 8). It grows with m, so closer inputs
-    need less.
+    After a rotation, two inputs at distance s give N(0, 1) and N(m, 1) in one coordinate, in units
+    of the noise. The ratio of their densities is monotone, so half-lines are the worst events.
+    Their excess over exp(epsilon) is the left-hand side (Theorem 8). It grows with m, so closer
+    inputs have less.
 
     Released form: integers k with P(k) proportional to exp(-k^2 / (2 t^2)) in each element, t = r/m
-    grid steps for inputs r steps apart (`vector_to_steps` counts what rounding adds). Compare with
-    the rounded Gaussian floor(X + 1/2), X ~ N(0, t^2): shifted by whole numbers it is a function
-    of the Gaussian mechanism, and so keeps its epsilon and delta. The probabilities of the two
+    grid steps for inputs r steps apart (`vector_to_steps` adds the rounding). Compare it with the
+    rounded Gaussian floor(X + 1/2), X ~ N(0, t^2). Shifted by whole numbers, this is a function of
+    the Gaussian mechanism, and so keeps its epsilon and delta. The probabilities of the two
     differ by a factor within 1 +- (1 + (k/t)^2) / (12 t^2), from the second derivative of the
     density. The sum of exp(-k^2 / (2 t^2)) differs from t sqrt(2 pi) by a factor of at most
     1 + 2 exp(-19 t^2). The mass beyond 60 t is exp(-1800). As t is at least 2^14 (smaller ones are
@@ -32,19 +32,14 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.exact_noise import (
-    LARGEST_EXPONENT,
-    discrete_gaussian,
-    vector_to_steps,
-)
+from balaclava.privacy.exact_noise import LARGEST_EXPONENT, discrete_gaussian, vector_to_steps
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
-# Epsilon, and relative delta, that the discrete Gaussian of an element may cost more than the
-# rounded one; the proof above needs 2.4e-6 at the least scale.
+# Extra epsilon, and relative delta, of an element's discrete Gaussian; the proof needs 2.4e-6.
 _ELEMENT_EPSILON = 4e-6
-# Least standard deviation in grid steps, for that proof; twice it would allow a quarter of 4e-6.
+# Least standard deviation in grid steps, for that proof; twice as much would allow 1e-6.
 _LEAST_GAUSSIAN_SCALE = 2.0**14
-# Factor on the shift: covers the float rounding of `gaussian_excess`, at a relative cost of 1e-9.
+# Factor on the shift, for the float rounding of `gaussian_excess`.
 _SHIFT_MARGIN = 1.0 - 1e-9
 
 
@@ -87,7 +82,7 @@ def require_gaussian(terms: Terms) -> None:
 
 
 def gaussian_rounding_cost(epsilon: float, elements: int) -> float:
-    """Epsilon that exact noise on an array of this size costs; refuses an epsilon below it."""
+    """Epsilon that exact noise on an array of this size costs; `epsilon` must be above it."""
     cost = _ELEMENT_EPSILON * elements
     if epsilon <= cost:
         raise PrivacyError(
@@ -111,7 +106,6 @@ def exact_gaussian_vector(terms: Terms) -> list[float]:
 
 
 def exact_gaussian(terms: Terms) -> float:
-    """Release a number: an array of one element."""
     (answer,) = exact_gaussian_vector(terms._replace(value=(float(terms.value),)))
     return answer
 

@@ -1,4 +1,4 @@
-"""How a mechanism is declared: its arguments, its law, and its exact form.
+"""Declaration of mechanisms: their arguments, law, and exact form.
 
 A mechanism is a kernel whose arguments state what it protects and at which privacy loss. They have
 fixed names, in this order; a mechanism has those that apply:
@@ -6,11 +6,11 @@ fixed names, in this order; a mechanism has those that apply:
     value        a number or an array that depends on the data
     sensitivity  how far one reward can move the value (1 if there is no such argument)
     epsilon      privacy loss
-    delta        probability outside it (0 if there is no such argument)
+    delta        failure probability (0 if there is no such argument)
     out          array for the answer if the value is an array: kernels do not allocate
 
-The secure randomness answers through `exact`. An audit reads the `terms`, charges a moved value by
-its `loss`, and compares the draws of the body with its `law`.
+The secure randomness answers through `exact`. An audit reads the `terms`, computes the `loss` of a
+moved value, and compares the draws of the body with its `law`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from balaclava.errors import ParameterError, PrivacyError
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = Any  # a number, or a tuple of them
 
-# In sensitivities: rounding that the spare grid step of `privacy.exact_noise` pays for.
+# In sensitivities: rounding that the spare grid step of `privacy.exact_noise` covers.
 ROUNDING = 2.0**-20
 
 
@@ -45,7 +45,7 @@ class Terms(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Privacy loss of a moved value: epsilon and delta, or a Gaussian's shift in deviations."""
+    """Privacy loss of a moved value: epsilon and delta, or a Gaussian's shift / deviation."""
 
     epsilon: float = 0.0
     delta: float = 0.0
@@ -77,7 +77,7 @@ def proportional_loss(apart: float, terms: Terms) -> Loss:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A declared mechanism, apart from its floating-point body. `mechanism` says what each is."""
+    """A declared mechanism without its floating-point body; `mechanism` explains the fields."""
 
     name: str
     exact: Callable[[Terms], Any]
@@ -101,7 +101,7 @@ class Mechanism:
         return Terms(**parts)
 
     def answer(self, body: Callable[..., Any], rng: Any, arguments: tuple[Any, ...]) -> Any:
-        """Run the body and return its answer, also one that it wrote to `out`."""
+        """Run the body and return its answer, from `out` if it wrote it there."""
         result = body(rng, *arguments)
         return tuple(map(float, arguments[-1])) if self.arguments[-1] == "out" else result
 
@@ -145,8 +145,8 @@ def mechanism(
         local: whether the owner of a reward runs it, so that the answer is a report.
         require: raises `PrivacyError` for terms that the law does not keep.
         norm: order of the norm of the sensitivity, 1 or 2.
-        loss: privacy loss of a value that moved by a distance; the declared one by default.
-        loss_between: the same from both terms, if it depends on more than the distance.
+        loss: privacy loss of a value that moved by a distance; by default the declared one.
+        loss_between: privacy loss from both terms, if it depends on more than the distance.
         law: distribution of the answer given the terms, or of each element of an array: an
             object with `cdf`, `sf`, `ppf`, `isf` and `support`. Audits compare draws with it.
         borrows: whether the body makes no array; it is then compiled without reference counts.
@@ -186,7 +186,6 @@ def declared_mechanism(function: Callable[..., Any]) -> Mechanism:
 
 
 def scipy_law(name: str, *parameters: float) -> Any:
-    """A distribution of scipy."""
     require_extra("scipy", "the law of a mechanism")
     from scipy import stats
 
@@ -198,7 +197,7 @@ def check_budget(epsilon: float, delta: float = 0.0, sensitivity: float = 1.0) -
 
     Args:
         epsilon: privacy loss.
-        delta: probability outside it.
+        delta: failure probability.
         sensitivity: how far one reward can move the value.
 
     Raises:

@@ -1,13 +1,13 @@
 """Continual counters: running sums that are private at every moment (Chan, Shi, Song 2011).
 
-Three counters, each with a row per arm. An item is inserted with its `width`, the distance that two
-items can have at that place: 1 for rewards in [0, 1], 2 B for rewards truncated to [-B, B]. Noise
-is drawn at insertion and kept. Reading draws nothing, so that two reads give the same answer.
+Three counters, each with a row per arm. An item is inserted with its `width`, the largest distance
+between two items at that place: 1 for rewards in [0, 1], 2 B for rewards truncated to [-B, B].
+Noise is drawn at insertion and kept. Reading draws nothing: two reads give the same answer.
 
 - Tree: for at most `horizon` items; widths may grow (Tao, Wu, Zhao, Wang 2022, Algorithm 2).
 - Logarithmic: any number of items, but the sum changes only when that number is a power of two.
-- Hybrid: any number of items and an answer at each of them. It is a logarithmic counter up to the
-  last power of two, and a tree after it. Widths must not shrink.
+- Hybrid: any number of items, and a sum after each. It is a logarithmic counter up to the last
+  power of two, and a tree after it. Widths must not shrink.
 
 Proof for the tree.
     The node written at the n-th insertion holds the last 2^i items, i the lowest set bit of n.
@@ -16,16 +16,16 @@ Proof for the tree.
     e, less if w_s < w_n. Item s lies in at most one node of each of the
     L = floor(log2 horizon) + 1 levels, so that all nodes together cost at most L e = epsilon.
     Given the nodes nothing else depends on the data, so items may be chosen from past answers.
-    The paper's e = epsilon / log(horizon) is not enough: the item that lies in the most nodes
-    costs `worst_node_weight` times e, 1.45 epsilon for a million items of one width.
+    The paper's e = epsilon / log(horizon) is not enough: for a million items of one width, the
+    item that lies in the most nodes costs 1.45 epsilon.
 
 Proof for the tree of items of any size (`tree_insert_within`), whose sums floats cannot hold.
     A node of 2^i items, the largest within B, is summed on the grid of step g = 2^i B 2^-53,
     rounded up to a power of two. Its sum is below 2^53 steps, so that a float holds it. Each
     addend of the node, an item or the sum of a smaller node, is rounded towards 0 onto this grid.
-    Rounding an item keeps it within its level; rounding a sum moves two sums apart by at most one
-    more step. Steps double with every node that an item enters, for each is twice as large and
-    levels do not shrink. So the item moves the node by at most 2 B + 2 g: the width for which its
+    Rounding an item keeps it within its level; rounding two sums adds at most one step to their
+    distance. Steps double with every node that an item enters: each node is twice as large, and
+    levels do not shrink. So the item moves the node by at most 2 B + 2 g, the width for which its
     noise is drawn. The private sum of n items is off by at most n B 2^-52 times the number of
     pairs of levels, L (L + 1) / 2. Only L depends on the horizon.
 
@@ -62,7 +62,6 @@ class Trees(NamedTuple):
     noisy: np.ndarray  # [arms, levels]: the same sums as released
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, items=self.items)
 
 
@@ -74,7 +73,6 @@ class Logarithmic(NamedTuple):
     released: np.ndarray  # [arms]: the published sum
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, items=self.items)
 
 
@@ -222,27 +220,3 @@ def hybrid_insert(
 def hybrid_sum(counters: Hybrid, arm: int) -> float:
     """The private sum of all of the arm's items."""
     return logarithmic_sum(counters.whole, arm) + tree_sum(counters.since, arm)
-
-
-def worst_node_weight(bounds: np.ndarray) -> float:
-    """Privacy loss of the most exposed item of a tree, in units of a node's epsilon.
-
-    With scale w_n / e at node n, item s costs e times the sum of w_s / w_n over the nodes that
-    hold it; this is the largest such sum.
-
-    Args:
-        bounds: widths of the items in order.
-
-    Example:
-        >>> worst_node_weight(np.ones(1024))
-        11.0
-    """
-    widths = np.asarray(bounds, dtype=np.float64)
-    items = np.arange(1, widths.size + 1)
-    weight = np.zeros(widths.size)
-    for level in range(tree_levels(widths.size)):
-        block = (items + (1 << level) - 1) >> level
-        last = block << level
-        whole = (block & 1 == 1) & (last <= widths.size)
-        weight[whole] += widths[items[whole] - 1] / widths[last[whole] - 1]
-    return float(weight.max())

@@ -5,12 +5,13 @@ Answer value + w, where w has density exp(-|w| / b) / (2 b) and b = sensitivity 
 Proof.
     Two inputs at most `sensitivity` apart give densities whose ratio at any answer is at most
     exp(sensitivity / b) = exp(epsilon): epsilon-differential privacy, for every event. If the
-    owner of a reward uses it once, and rewards are at most a width apart, the same bound holds
-    between any two rewards: epsilon-local privacy. The released form adds discrete Laplace noise,
-    P(k) proportional to exp(-epsilon |k| / m), to a whole number of grid steps that moves by at
-    most m. The ratio is again at most exp(epsilon), and OpenDP's privacy map, which rounds
-    upwards, confirms it for the scale in use. `exact_noise` proves that rounding to the grid costs
-    no privacy.
+    owner of a reward uses it once, and rewards are at most `sensitivity` apart, the same bound
+    holds between any two rewards: epsilon-local privacy.
+
+    The released form adds discrete Laplace noise, P(k) proportional to exp(-epsilon |k| / m), to a
+    whole number of grid steps that moves by at most m. The ratio is again at most exp(epsilon).
+    OpenDP's privacy map, which rounds upwards, confirms it for the scale in use. `exact_noise`
+    proves that rounding to the grid costs no privacy.
 
     An array that one reward moves by at most `sensitivity` in the L1 norm gets independent noise
     of that scale in each element: the logarithms of the ratios add up to at most epsilon. Rounding
@@ -44,7 +45,6 @@ def exact_laplace(terms: Terms) -> float:
 
 
 def exact_laplace_vector(terms: Terms) -> list[float]:
-    """Release an array: one draw for each element."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 1.0)
     answer = discrete_laplace(steps, terms.epsilon)(positions)
     return [float(part * step) for part in answer]

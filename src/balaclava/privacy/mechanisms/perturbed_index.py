@@ -1,6 +1,6 @@
-"""Perturbed indices: random scores of the arms, the highest of them is played (Wang, Zhu 2024).
+"""Perturbed indices: the arm with the highest random index is played (Wang, Zhu 2024).
 
-An index is drawn anew for each arm and each decision, compared, and discarded. An observer sees
+For each decision every arm gets a new index, which is compared and discarded. An observer sees
 only the arm with the highest one, so each law need only satisfy, for one changed reward,
 
     F(x) <= exp(epsilon) F'(x) + delta  and  1 - F(x) <= exp(epsilon) (1 - F'(x)) + delta
@@ -10,14 +10,13 @@ above or below a fixed number. Here `value` is the mean of an arm's n rewards an
 1/n, which gives the laws their n.
 
 Proof for the Gaussian index N(mean, 2/n).
-    A reward moves the mean by at most 1/n. The mass between x and x + 1/n is at most
-    1/n times the highest density, 1 / sqrt(4 pi n), which is at most delta from
-    n = 1 / (4 pi delta^2) on: enough for any epsilon. For fewer rewards split at the x* where
-    that mass is delta: below x* the first argument holds, above it the ratio of the densities is
-    at most exp(epsilon) from n = log(e / (4 pi delta^2)) / epsilon^2 on (Theorem 11).
-    `gaussian_threshold` is the smaller of the two, and both conditions become weaker as n
-    grows. The ratio of the densities is monotone, so half-lines are the worst events and the
-    claim holds for every event.
+    A reward moves the mean by at most 1/n. The mass between x and x + 1/n is at most 1/n times the
+    highest density: 1 / sqrt(4 pi n). It is at most delta from n = 1 / (4 pi delta^2) on: enough
+    for any epsilon. For fewer rewards split at the x* where that mass is delta. Below x* the first
+    argument holds. Above it the ratio of the densities is at most exp(epsilon) from
+    n = log(e / (4 pi delta^2)) / epsilon^2 on (Theorem 11). `gaussian_threshold` is the smaller of
+    the two, and both conditions become weaker as n grows. The ratio of the densities is monotone,
+    so half-lines are the worst events and the claim holds for every event.
 
 Proof for the Beta index, for rewards 0 and 1 (Theorem 13).
     One more success turns Beta(a, b + 1) into Beta(a + 1, b), whose ratio of densities,
@@ -33,8 +32,7 @@ Proof for the Beta index, for rewards 0 and 1 (Theorem 13).
     first bound is enough, for the same reason. `beta_threshold` takes epsilon as 20 beyond that.
     (The printed proof loses a factor (1 + 0.9 epsilon)^2; see errata, Wang 5.)
 
-The truncated Laplace index needs no proof here: it is a release by the truncated Laplace
-mechanism, in its exact form.
+The truncated Laplace index is a release by the truncated Laplace mechanism, which has the proof.
 
 In a released run the Gaussian and the Beta index are drawn in floating point, with fresh entropy
 of the operating system for each draw. That is acceptable because an index is never published: its
@@ -43,7 +41,9 @@ last bits affect a decision only if two indices agree in all other bits.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -105,32 +105,21 @@ def beta_shape(mean: float, step: float) -> tuple[float, float]:
     return successes + extra, n - successes + extra
 
 
-def require_gaussian(terms: Terms) -> None:
-    """Refuse an index of too few rewards."""
-    _require_pulls("Gaussian", gaussian_threshold(terms.epsilon, terms.delta), terms.sensitivity)
-
-
-def require_beta(terms: Terms) -> None:
-    """Refuse an index of too few rewards."""
-    _require_pulls("Beta", beta_threshold(terms.epsilon, terms.delta), terms.sensitivity)
-
-
-def exact_gaussian(terms: Terms) -> float:
-    """Draw an index in a released run."""
+def exact_gaussian_index(terms: Terms) -> float:
     return draw_gaussian(fresh_generator(), float(terms.value), terms.sensitivity)
 
 
-def exact_beta(terms: Terms) -> float:
-    """Draw an index in a released run."""
+def exact_beta_index(terms: Terms) -> float:
     return float(fresh_generator().beta(*beta_shape(float(terms.value), terms.sensitivity)))
 
 
-def _require_pulls(law: str, threshold: float, sensitivity: float) -> None:
-    pulls = math.floor(1.0 / sensitivity + 0.5)
-    if pulls < threshold:
+def require_pulls(law: str, threshold: Callable[[float, float], float], terms: Terms) -> None:
+    """Refuse an index of fewer rewards than the threshold of its law."""
+    pulls, least = math.floor(1.0 / terms.sensitivity + 0.5), threshold(terms.epsilon, terms.delta)
+    if pulls < least:
         raise PrivacyError(
             f"a {law} index of {pulls} rewards does not keep this epsilon and delta; it needs at "
-            f"least {math.ceil(threshold)} rewards: lengthen the start phase to that"
+            f"least {math.ceil(least)} rewards: lengthen the start phase to that"
         )
 
 
@@ -140,19 +129,17 @@ def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
 
 
 def gaussian_index_law(terms: Terms) -> Any:
-    """The law of the index."""
     return scipy_law("norm", terms.value, math.sqrt(2.0 * terms.sensitivity))
 
 
 def beta_index_law(terms: Terms) -> Any:
-    """The law of the index."""
     return BetaLaw(*beta_shape(float(terms.value), terms.sensitivity))
 
 
 @mechanism(
     "Gaussian index",
-    exact_gaussian,
-    require=require_gaussian,
+    exact_gaussian_index,
+    require=functools.partial(require_pulls, "Gaussian", gaussian_threshold),
     loss=gaussian_index_loss,
     law=gaussian_index_law,
     borrows=True,
@@ -164,7 +151,13 @@ def gaussian_index(
     return draw_gaussian(rng, value, sensitivity)
 
 
-@mechanism("Beta index", exact_beta, require=require_beta, law=beta_index_law, borrows=True)
+@mechanism(
+    "Beta index",
+    exact_beta_index,
+    require=functools.partial(require_pulls, "Beta", beta_threshold),
+    law=beta_index_law,
+    borrows=True,
+)
 def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:
     """Draw an index around the mean of n >= `beta_threshold` rewards 0 or 1; sensitivity 1/n."""
     a, b = beta_shape(value, sensitivity)
@@ -191,7 +184,7 @@ class IndexLaw(Protocol):
 
 @dataclass(frozen=True)
 class BetaLaw:
-    """The Beta law. An audit makes hundreds, and scipy's frozen ones are slow to make."""
+    """The Beta law, which an audit makes hundreds of times: scipy's is slow to make."""
 
     a: float
     b: float

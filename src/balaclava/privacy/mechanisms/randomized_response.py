@@ -8,7 +8,7 @@ Proof.
     privacy. The released form rounds x to a grid, flips a coin of that probability, and sends
     the coin through randomized response on one bit. Given the coin the ratio is at most
     e^epsilon (OpenDP's privacy map confirms it for the probability in use), and mixing over the
-    coin keeps it. Rounding x happens before the mechanism, on the owner's side: it costs nothing.
+    coin keeps it. The device rounds x before the mechanism, which costs no privacy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
 @kernel(borrows=True)
 def report_probability(x: float, epsilon: float) -> float:
-    """The probability of reporting 1."""
     lie = math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
     return lie + x * (1.0 - 2.0 * lie)
 
@@ -47,7 +46,6 @@ def response_loss(one: Terms, other: Terms) -> Loss:
 
 
 def response_law(terms: Terms) -> Any:
-    """The law of the report."""
     return scipy_law("bernoulli", report_probability(float(terms.value), terms.epsilon))
 
 

@@ -58,7 +58,7 @@ def kept_mass(epsilon: float, delta: float) -> float:
 def truncated_laplace_magnitude(
     v: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
-    """The |w| that the noise exceeds with probability 1 - v; `exceeded_with` in a kernel."""
+    """The |w| that the noise exceeds with probability 1 - v: `exceeded_with` as a kernel."""
     if delta > 0.0 and epsilon < _UNIFORM_EPSILON:
         return v * sensitivity / (2.0 * delta)
     return -math.log1p(-v * kept_mass(epsilon, delta)) * sensitivity / epsilon
@@ -123,8 +123,6 @@ def _cut(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class TruncatedLaplaceLaw:
-    """The law of centre + truncated Laplace noise."""
-
     centre: float
     sensitivity: float
     epsilon: float
@@ -163,7 +161,6 @@ class TruncatedLaplaceLaw:
 
 
 def truncated_laplace_law(terms: Terms) -> TruncatedLaplaceLaw:
-    """The law of the answer."""
     return TruncatedLaplaceLaw(float(terms.value), *terms[1:])
 
 

@@ -1,7 +1,7 @@
 """Truncation bounds the sensitivity of sums of rewards (Tao et al. 2022, Wu et al. 2023).
 
-A reward beyond the level counts as 0. It is not clipped to the level: the bias of both is of the
-same order, and the papers analyse zeroing.
+A reward beyond the level counts as 0. The papers analyse this; clipping to the level would have a
+bias of the same order.
 
 Proof.
     The truncations of any two rewards lie in [-level, level], at most 2 level apart, so that a sum
@@ -29,7 +29,7 @@ def exact_step(level: float, items: float) -> float:
 
     It is a power of two. The sum is below 2^53 steps, the range in which 64-bit floats hold every
     integer. So the mean of n rewards is off by at most n level 2^-52. Noise in a mean falls as
-    1/n, so that rounding matters as much from about 10^8 rewards in one sum.
+    1/n, so that rounding becomes as large as noise at about 10^8 rewards in one sum.
     """
     _, exponent = math.frexp(items * level)
     return math.ldexp(1.0, exponent - 53)
