@@ -74,7 +74,7 @@ class PolicyAttributes(Declared):
     @overridable
     def central_moments(self) -> bool:
         """Whether `moment_bound` bounds E|X - mean|^p instead of E|X|^p."""
-        return False
+        return self.mean_range is not None
 
     @overridable
     def mean_range(self) -> float | None:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType, S
 
 import numpy as np
 
-from balaclava._core.declared import (
-    Horizon,
-    Outside,
-    RewardRange,
-    check,
-    check_claim,
-    summary_line,
-)
+from balaclava._core.declared import Horizon, Outside, RewardRange, check, check_claim, summary_line
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava._core.text_tables import html_table

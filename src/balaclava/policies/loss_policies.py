@@ -24,10 +24,10 @@ Outstanding = Annotated[int, Range(1, 10**7, "open decisions whose losses can st
 # Squares of a larger scale, times any number of rounds, would overflow.
 LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses")]
 
-# In n rounds of K arms, noise of scale lam exceeds REACH lam log(K n) with chance below 1/n.
+# In n rounds of K arms, noise of scale b exceeds NOISE_REACH b log(K n) with chance below 1/n.
 NOISE_REACH = math.sqrt(10.0)
-# The share of even draws, in units of eta K lam log(K n): as REACH / MIXING < 1, eta times an
-# estimated loss stays above -1, which is all that the proofs of EXP3 and EXP4 need.
+# The share of even draws, in units of eta K b log(K n). As it is above NOISE_REACH, eta times an
+# estimated loss stays above -1, as the proofs of EXP3 and EXP4 need.
 EVEN_SHARE = 4.0
 
 

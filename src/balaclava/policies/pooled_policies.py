@@ -28,9 +28,14 @@ class HoldoutPolicy(Policy):
             return None
         return self.holdout / self.arms + (1.0 - self.holdout) * chance
 
+    @property
+    def draws_evenly(self) -> bool:
+        """Whether some decisions are drawn evenly."""
+        return self.holdout > 0.0
+
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """None with a holdout: no theorem counts its cost."""
-        return None if self.holdout > 0.0 else super().regret_bound(environment, horizon)
+        """None with even draws: no theorem counts their cost."""
+        return None if self.draws_evenly else super().regret_bound(environment, horizon)
 
 
 class PooledPolicy(HoldoutPolicy):
@@ -63,12 +68,7 @@ class PooledPolicy(HoldoutPolicy):
 
     @property
     def draws_evenly(self) -> bool:
-        """Whether some decisions are drawn evenly."""
         return self.explore > 0.0 or self.holdout > 0.0
-
-    def regret_bound(self, environment: Any, horizon: int) -> float | None:
-        """None with even draws: no theorem counts their cost."""
-        return None if self.draws_evenly else super().regret_bound(environment, horizon)
 
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
         """Sums of rewards in [0, 1] must be at least 0 and at most the number of decisions."""

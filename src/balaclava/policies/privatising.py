@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from balaclava._core.declared import Outside
 from balaclava.errors import ParameterError
@@ -56,23 +57,16 @@ def privatise(
         raise ParameterError(
             f"a {type(base).__name__} is not a policy; make one with bl.policy(name, ...)"
         )
+    shared: dict[str, Any] = {
+        "arms": base.parameters["arms"],
+        "epsilon": epsilon,
+        "batch": batch,
+        "horizon": horizon,
+        "outside": outside,
+        "holdout": holdout,
+    }
     if experts is None:
-        return Privatised(
-            arms=base.parameters["arms"],
-            base=base,
-            epsilon=epsilon,
-            batch=batch,
-            horizon=horizon,
-            outside=outside,
-            holdout=holdout,
-        )
+        return Privatised(base=base, **shared)
     return PrivatisedExperts(
-        arms=base.parameters["arms"],
-        experts=experts,
-        base=dataclasses.replace(base, arms=experts),
-        epsilon=epsilon,
-        batch=batch,
-        horizon=horizon,
-        outside=outside,
-        holdout=holdout,
+        experts=experts, base=dataclasses.replace(base, arms=experts), **shared
     )

@@ -39,7 +39,6 @@ from balaclava.policies.loss_policies import (
     PrivateLossPolicy,
 )
 from balaclava.policies.pooled_policies import HoldoutPolicy
-from balaclava.privacy.guarantee import Model, Scope
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
 Tuned = TypeVar("Tuned", bound="TunedPolicy")
@@ -47,8 +46,6 @@ Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in a row in which one arm i
 
 
 class Conversion(NamedTuple):
-    """Parameters of the kernels."""
-
     epsilon: float
     batch: int
     rows: int  # open batches at once, a power of two
@@ -74,7 +71,6 @@ class Converted(NamedTuple):
     held_out: np.ndarray  # one element: whether the last decision was held out
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Values that are impossible after this many decisions."""
         yield from range_faults(
             0, decisions, numbers=self.numbers, lost=self.lost, number=self.number
         )
@@ -188,9 +184,9 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
     is part of that probability.
     """
 
-    model: ClassVar[Model] = "central"
-    scope: ClassVar[Scope] = "trajectory"
-    lost_reward: ClassVar[str] = LOST_LOSS
+    model = "central"
+    scope = "trajectory"
+    lost_reward = LOST_LOSS
     epsilon: Epsilon
     batch: Batch | None = None
     outstanding: Outstanding = 4096
@@ -263,7 +259,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
 
 _CONVERSION_SECTIONS = {
     "rule": """In each batch of tau rounds {base} chooses an arm and plays it throughout. It then
-    learns from the mean of the batch's losses + Lap(lam), lam = 1 / (tau epsilon).""",
+    learns from the mean of the batch's losses + Lap(lambda), lambda = 1 / (tau epsilon).""",
     "privacy": """Privacy:
         epsilon-differential privacy of the whole trajectory: each loss enters one batch, whose sum
         is released once with noise of scale 1/epsilon. See `balaclava.policies.adversarial
@@ -320,7 +316,7 @@ class TunedPolicy(ConvertedPolicy):
 
 @register
 class Privatised(ConvertedPolicy):
-    """Make any policy for losses private: it decides once a batch and learns from noisy means.
+    r"""Make any policy for losses private: it decides once a batch and learns from noisy means.
 
     For a base of your own, or a built-in one with parameters of your own. dp-htinf, dp-exp3 and
     dp-ftpl are the same conversion with the parameters of the theory. The base must take losses of
@@ -328,14 +324,14 @@ class Privatised(ConvertedPolicy):
 
     In batch j the base chooses an arm, which is played for tau rounds. Then the base learns from
 
-        y = (sum of the tau losses + Lap(1/epsilon)) / tau
+    .. math:: y = (l_1 + \cdots + l_\tau + \mathrm{Lap}(1/\varepsilon)) / \tau
 
-    as the loss of its arm. After the last whole batch one more choice of the base fills the
-    horizon, without learning. If losses are late, the next batch opens meanwhile. The base learns
-    from a batch once it is settled: from the mean of the losses received if at least half were,
-    otherwise not at all (a missing loss that counted as 0 would be the best loss). Longer
-    batches mean less noise and fewer of them; at tau = ceil(1/epsilon) the noise is about as large
-    as a loss.
+    as the loss of its arm, l_i the losses of the batch. After the last whole batch one more choice
+    of the base fills the horizon, without learning. If losses are late, the next batch opens
+    meanwhile. When a batch is settled, the base learns from the mean of the losses received, if at
+    least half were. Otherwise it skips the batch: a missing loss must not count as 0, the best
+    loss. Longer batches have less noise, but there are fewer of them. At tau = ceil(1/epsilon) the
+    noise is about as large as a loss.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory for every base: it sees only the noisy
@@ -373,9 +369,7 @@ class Privatised(ConvertedPolicy):
 
     name = "privatised"
     reference = "Asi, Raman, Talwar 2025"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"base": {"name": "exp3", "arms": 3, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},
-    )
+    examples = ({"base": {"name": "exp3", "arms": 3, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},)
     base: Annotated[Policy, Range(meaning="the policy for losses that is made private")]
     horizon: Horizon | None = None
 

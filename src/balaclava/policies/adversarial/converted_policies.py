@@ -6,8 +6,6 @@ writes the sections of their docstrings that are the same.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from balaclava.policies.adversarial.conversion import TunedPolicy, documented
 from balaclava.policies.base import register
 from balaclava.policies.classic.exp3 import Exp3
@@ -25,7 +23,7 @@ class DPExp3(TunedPolicy):
     enough for the largest noise of all rounds, htinf only for the usual noise.
 
     {rule}
-    Exp3 uses the eta and gamma for n = floor(T / tau) rounds and noise of scale lam. At
+    Exp3 uses the eta and gamma for n = floor(T / tau) rounds and noise of scale lambda. At
     epsilon = 1/tau, eta is within 5 % of the paper's sqrt(log K / (22 n K log(K n)^2)).
 
     {privacy}
@@ -50,7 +48,7 @@ class DPExp3(TunedPolicy):
 
     name = "dp-exp3"
     base_class = Exp3
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"learning_rate_scale": 5.0},
         {"epsilon": 0.25, "learning_rate_scale": 5.0},
     )
@@ -65,7 +63,7 @@ class DPFTPL(TunedPolicy):
     dp-ftpl-gauss, dp-ftpl-beta and dp-ftpl-new are different: they are for random rewards.
 
     {rule}
-    Ftpl uses the eta and M for n = floor(T / tau) rounds and noise of scale lam. The
+    Ftpl uses the eta and M for n = floor(T / tau) rounds and noise of scale lambda. The
     perturbations that ftpl draws itself are not counted as privacy.
 
     {privacy}
@@ -90,7 +88,7 @@ class DPFTPL(TunedPolicy):
 
     name = "dp-ftpl"
     base_class = FTPL
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"learning_rate_scale": 20.0},
         {"epsilon": 0.25, "learning_rate_scale": 20.0},
     )
@@ -107,7 +105,7 @@ class DPHTINF(TunedPolicy):
     are random and do not drift, dp-imed is far better.
 
     {rule}
-    Htinf uses alpha = 2 and sigma = sqrt(1 + 2 lam^2). The paper has sigma = sqrt(6), from
+    Htinf uses alpha = 2 and sigma = sqrt(1 + 2 lambda^2). The paper has sigma = sqrt(6), from
     E(l + Z)^2 <= 2 E l^2 + 2 E Z^2. Noise has mean 0 and is independent of the loss, so that
     E(l + Z)^2 = E l^2 + E Z^2. The bound holds for every such sigma and is smaller by sqrt(2) or
     more.
@@ -136,7 +134,7 @@ class DPHTINF(TunedPolicy):
 
     name = "dp-htinf"
     base_class = HTINF
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"epsilon": 0.25})
+    examples = ({}, {"epsilon": 0.25})
 
 
 @register
@@ -148,7 +146,7 @@ class DPTsallisINF(TunedPolicy):
     more than those of dp-htinf, and there is no bound on the regret. Use dp-htinf.
 
     {rule}
-    Tsallis-inf uses sigma = sqrt(1 + 2 lam^2).
+    Tsallis-inf uses sigma = sqrt(1 + 2 lambda^2).
 
     {privacy}
 
@@ -174,4 +172,4 @@ class DPTsallisINF(TunedPolicy):
 
     name = "dp-tsallis-inf"
     base_class = TsallisINF
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"epsilon": 0.25})
+    examples = ({}, {"epsilon": 0.25})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,7 @@ from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.classic import exp3
 from balaclava.policies.local_policies import REPORTED, LocalPolicy, unit_laplace_report
-from balaclava.policies.loss_policies import (
-    LearningRateScale,
-    Outstanding,
-    PrivateLossPolicy,
-)
+from balaclava.policies.loss_policies import LearningRateScale, Outstanding, PrivateLossPolicy
 
 
 class Params(NamedTuple):
@@ -78,10 +74,10 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
 
     name = "ldp-exp3"
     reference = "Tossou, Dimitrakakis 2017"
-    assumptions: ClassVar[tuple[str, ...]] = (REPORTED,)
+    assumptions = (REPORTED,)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(exp3.learn)
-    kernels: ClassVar[Kernels] = Kernels(exp3.begin, exp3.choose, learn, forget_note)
+    kernels = Kernels(exp3.begin, exp3.choose, learn, forget_note)
     horizon: Horizon
     epsilon: Epsilon
     learning_rate_scale: LearningRateScale = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
@@ -31,14 +31,16 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 @register
 class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
-    """AdaP-UCB with the index of KL-UCB: episodes that double, one release each.
+    r"""AdaP-UCB with the index of KL-UCB: episodes that double, one release each.
 
     Better than adap-ucb if means are near 0 or 1, and never much worse. Like it, it discards all
     but an arm's last episode. dp-imed and dp-klucb do not, and have far lower regret.
 
     After one pull of each arm, an episode that begins in round t plays the arm with the largest
 
-        max{q in [0, 1] : kl(clip(m_a + alpha log t / (epsilon n_a)), q) <= alpha log t / n_a}
+    .. math::
+        \max\{q \in [0, 1] : \mathrm{kl}(\mathrm{clip}(m_a + \alpha \log t / (\varepsilon n_a)), q)
+        \le \alpha \log t / n_a\}
 
     until its pulls have doubled. m_a is the mean of the n_a rewards of the arm's last episode
     alone, plus Lap(1/(epsilon n_a)); clip moves into [0, 1].
@@ -72,7 +74,7 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
 
     name = "adap-klucb"
     reference = "Azize, Basu 2022"
-    kernels: ClassVar[Kernels] = Kernels(
+    kernels = Kernels(
         begin, choose_in_batches(highest_index(index), double_pulls), learn_alone, forget_alone
     )
     estimation = FROM_POOLS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
@@ -32,7 +32,7 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 @register
 class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
-    """Play the arm with the highest index until its pulls have doubled, then release its mean.
+    r"""Play the arm with the highest index until its pulls have doubled, then release its mean.
 
     UCB with the cost of privacy in the index: it needs no horizon and has a proved bound. But it
     discards all but an arm's last episode and explores for the worst case. dp-imed and dp-klucb
@@ -40,7 +40,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
 
     After one pull of each arm, an episode that begins in round t plays the arm with the largest
 
-        m_a + sqrt(alpha log t / (2 n_a)) + alpha log t / (epsilon n_a)
+    .. math:: m_a + \sqrt{\alpha \log t / (2 n_a)} + \alpha \log t / (\varepsilon n_a)
 
     until its pulls have doubled. m_a is the mean of the n_a rewards of the arm's last episode
     alone, plus Lap(1/(epsilon n_a)). The submitted paper has log(2t) under the root in one place;
@@ -72,7 +72,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
 
     name = "adap-ucb"
     reference = "Azize, Basu 2022"
-    kernels: ClassVar[Kernels] = Kernels(
+    kernels = Kernels(
         begin, choose_in_batches(highest_index(index), double_pulls), learn_alone, forget_alone
     )
     estimation = FROM_POOLS

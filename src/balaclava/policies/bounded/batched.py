@@ -42,7 +42,6 @@ LISTED_BATCHES = 10_001  # most sizes in a list; a ratio near 1 would make it en
 
 @kernel
 def begin(params: Any) -> Pools:
-    """No batch so far."""
     return begin_pools(params.arms, OPEN_BATCHES_PER_ARM)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, count_reward
@@ -28,14 +28,16 @@ def learn(
 
 @register
 class DPFTPLBeta(StartPhasePolicy):
-    """Pull each arm often enough, then play the highest Beta draw: each decision is private.
+    r"""Pull each arm often enough, then play the highest Beta draw: each decision is private.
 
     dp-ftpl-gauss with the Beta law of Thompson sampling. Its proof is far from tight and makes
     the start phase a hundred times longer. For comparison; prefer dp-ftpl-gauss or dp-ftpl-new.
 
     Pull each arm, in turn, until it has at least
 
-        N = max{min{40e/(9 pi delta^2), 8000 log(e/(2 pi delta^2)) / (81 epsilon^2)}, 1000e/(9 pi)}
+    .. math::
+        N = \max\{\min\{40 e/(9 \pi \delta^2),\;
+        8000 \log(e/(2 \pi \delta^2)) / (81 \varepsilon^2)\},\; 1000 e/(9 \pi)\}
 
     rewards. Then, in each round and for each arm with n rewards of sum R, draw
     theta ~ Beta(R + 1 + k, n - R + 1 + k), k = floor(n/8) + 1, and play the highest. A reward x
@@ -69,7 +71,7 @@ class DPFTPLBeta(StartPhasePolicy):
 
     name = "dp-ftpl-beta"
     reference = "Wang, Zhu 2024"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, highest_draw(beta_index), learn)
+    kernels = Kernels(begin_tally, highest_draw(beta_index), learn)
     threshold = staticmethod(beta_threshold)
     examples = (
         {"arms": 2, "epsilon": 5.0, "delta": 0.1},
@@ -77,5 +79,4 @@ class DPFTPLBeta(StartPhasePolicy):
     )
 
     def index_law(self, pulls: int, total: float) -> IndexLaw:
-        """The law of the index of an arm with `pulls` rewards that add up to `total`."""
         return BetaLaw(*beta_shape(total / pulls, 1.0 / pulls))

@@ -12,7 +12,6 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, count_reward, starting_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.theorem_conditions import unit_gaps
-from balaclava.privacy.guarantee import Scope
 from balaclava.privacy.mechanisms.perturbed_index import (
     IndexLaw,
     gaussian_index,
@@ -23,8 +22,6 @@ from balaclava.theory.gaussian_index_regret import gaussian_index_regret
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     epsilon: float
@@ -65,7 +62,7 @@ def learn(
 class StartPhasePolicy(PrivateBoundedPolicy):
     """A policy that pulls each arm `start_phase` times, then follows the highest random draw."""
 
-    scope: ClassVar[Scope] = "decision"
+    scope = "decision"
     threshold: ClassVar[Callable[..., float]]  # of (epsilon, delta): rewards that a draw needs
     epsilon: EpsilonOrZero
     delta: Delta
@@ -80,13 +77,12 @@ class StartPhasePolicy(PrivateBoundedPolicy):
 
     @property
     def start_phase(self) -> int:
-        """Pulls of each arm before any index is drawn."""
         return whole_pulls(type(self).threshold(self.epsilon, self.delta))
 
 
 @register
 class DPFTPLGauss(StartPhasePolicy):
-    """Pull each arm often enough, then play the highest Gaussian draw: each decision is private.
+    r"""Pull each arm often enough, then play the highest Gaussian draw: each decision is private.
 
     Thompson sampling whose own randomness hides single rewards. It needs a delta that is not
     tiny and protects one decision at a time. For delta = 0 or a small epsilon use dp-ftpl-new; to
@@ -94,7 +90,7 @@ class DPFTPLGauss(StartPhasePolicy):
 
     Pull each arm, in turn, until it has at least
 
-        N = min{1/(4 pi delta^2), log(e/(4 pi delta^2)) / epsilon^2}
+    .. math:: N = \min\{1/(4 \pi \delta^2),\; \log(e/(4 \pi \delta^2)) / \varepsilon^2\}
 
     rewards (the first term when epsilon = 0). Then, in each round and for each arm with n rewards
     of mean m, draw theta ~ N(m, 2/n) and play the highest.
@@ -127,12 +123,11 @@ class DPFTPLGauss(StartPhasePolicy):
 
     name = "dp-ftpl-gauss"
     reference = "Wang, Zhu 2024"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, highest_draw(gaussian_index), learn)
+    kernels = Kernels(begin_tally, highest_draw(gaussian_index), learn)
     threshold = staticmethod(gaussian_threshold)
     examples = ({}, {"epsilon": 0.0, "delta": 0.05, "reward_range": (-1.0, 3.0)})
 
     def index_law(self, pulls: int, total: float) -> IndexLaw:
-        """The law of the index of an arm with `pulls` rewards that add up to `total`."""
         require_extra("scipy", "the law of an index")
         from scipy import stats
 

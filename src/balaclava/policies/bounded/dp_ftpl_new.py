@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.theorem_conditions import unit_gaps
-from balaclava.privacy.guarantee import Scope
 from balaclava.privacy.mechanisms.perturbed_index import IndexLaw
 from balaclava.privacy.mechanisms.truncated_laplace import (
     TruncatedLaplaceLaw,
@@ -22,8 +21,6 @@ from balaclava.privacy.mechanisms.truncated_laplace import (
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     epsilon: float
@@ -51,19 +48,20 @@ def choose(params: Params, state: Tally, t: int, context: Any, rng: Any) -> tupl
 
 @register
 class DPFTPLNew(PrivateBoundedPolicy):
-    """Play the highest upper bound under truncated Laplace noise: each decision is private.
+    r"""Play the highest upper bound under truncated Laplace noise: each decision is private.
 
     The best of the policies that protect single decisions: no start phase, and epsilon = 0 or
     delta = 0 is allowed. To protect a whole run use dp-imed or dp-klucb.
 
     Pull each arm once. Then, in each round and for each arm with n rewards of mean m, draw
 
-        theta = m + sqrt(log T / n) + c + w / n,
-        c = log((T E + 2 T delta) / (2 E + 2 T delta)) / (n epsilon),   E = exp(epsilon) - 1,
+    .. math:: \theta = m + \sqrt{\log T / n} + c + w / n,
 
-    with truncated Laplace noise w of sensitivity 1, and play the highest. c is where the noise is
-    below -n c with probability 1/T. The limits: c = log(T/2) / (n epsilon) for delta = 0, and
-    c = (1 - 2/T) / (2 n delta) for epsilon = 0.
+    .. math:: c = \log((T E + 2 T \delta) / (2 E + 2 T \delta)) / (n \varepsilon),
+
+    with E = exp(epsilon) - 1 and truncated Laplace noise w of sensitivity 1, and play the highest.
+    The noise is below -n c with probability 1/T. In the limits c = log(T/2) / (n epsilon) for
+    delta = 0, and c = (1 - 2/T) / (2 n delta) for epsilon = 0.
 
     Privacy:
         (epsilon, delta)-differential privacy of each decision (Theorem 16). A reward moves one
@@ -93,8 +91,8 @@ class DPFTPLNew(PrivateBoundedPolicy):
 
     name = "dp-ftpl-new"
     reference = "Wang, Zhu 2024"
-    scope: ClassVar[Scope] = "decision"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    scope = "decision"
+    kernels = Kernels(begin_tally, choose, learn_tally)
     epsilon: EpsilonOrZero
     delta: Delta = 0.0
     horizon: Horizon
@@ -117,13 +115,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
         reach = float(exceeded_with(2.0 / self.horizon, self.epsilon, self.delta))
         return self.fill(Params, log_horizon=math.log(self.horizon), noise_reach=reach)
 
-    @property
-    def start_phase(self) -> int:
-        """Pulls of each arm before any index is drawn."""
-        return 1
-
     def index_law(self, pulls: int, total: float) -> IndexLaw:
-        """The law of the index of an arm with `pulls` rewards that add up to `total`."""
         params = self.constants()
         bonus = params.noise_reach + math.sqrt(params.log_horizon * pulls)
         return TruncatedLaplaceLaw((total + bonus) / pulls, 1.0 / pulls, self.epsilon, self.delta)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
@@ -126,7 +126,7 @@ _BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.25)}
 
 @register
 class DPIMED(GrowingBatchPolicy):
-    """IMED in growing batches, with a divergence that allows for the noise of privacy.
+    r"""IMED in growing batches, with a divergence that allows for the noise of privacy.
 
     The default for rewards in [0, 1]. In most settings it has the lowest regret of all policies
     here that protect the whole trajectory, and few bad runs. In short runs and at a small epsilon
@@ -136,18 +136,22 @@ class DPIMED(GrowingBatchPolicy):
     batches with n_a pulls let x_a = S_a / n_a and y = max of x. The next batch goes to the arm with
     the lowest
 
-        R_a + log n_a,
+    .. math:: R_a + \log n_a,
 
-    where R_a says how unlikely x_a is if the arm's mean is y. The paper's R_a = n_a d_eps(x_a, y),
-    d_eps(x, y) = min over z between x and y of `epsilon |z - x| + kl(z, y)`, allows for one draw of
-    noise, but the sum holds m. So the best arm may be in debt for the rest of the run
-    (`GrowingBatchPolicy`). By default R_a is the paper's, but
+    where R_a measures how unlikely x_a is if the arm's mean is y. In the paper
 
-        min(Q_a, n_a d_eps(x_a, y)) - 5 log max(t/12000, 1), at least 0,
-            while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)),
+    .. math::
+        R_a = n_a d_\varepsilon(x_a, y), \quad
+        d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y),
 
-    with Q_a = -log(2 P(x_a or less)) for rewards of mean y and all m draws
-    (`estimators.noisy_surprisal`). An arm is in doubt while Q_a is small. Re-checking it costs more
+    which allows for one draw of noise, but the sum holds m. So the best arm may be in debt for the
+    rest of the run (`GrowingBatchPolicy`). By default R_a is the paper's, but
+
+    .. math:: \max\{\min\{Q_a, n_a d_\varepsilon(x_a, y)\} - 5 \log \max(t/12000, 1),\; 0\}
+
+    while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)). Here Q_a = -log(2 P(x_a or less))
+    for rewards of mean y and all m draws (`estimators.noisy_surprisal`). An arm is in doubt while
+    Q_a is small. Re-checking it costs more
     as its pulls and the number of arms grow. Locking onto a wrong arm costs the rest of the run, so
     long runs re-check arms in doubt earlier. Short runs could not pay for that. A batch is long
     enough for R_a + log n_a to pass log t + 0.5 if x_a does not change. It multiplies the arm's
@@ -202,7 +206,7 @@ class DPIMED(GrowingBatchPolicy):
     batch_ratio: BatchRatio | None = None
     index: Annotated[Index, Range(meaning="how the index allows for noise")] = "rechecking"
     batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "adaptive"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {},
         {"first_batch": 6},
         {"index": "paper", "batches": "ratio"},
@@ -220,7 +224,6 @@ class DPIMED(GrowingBatchPolicy):
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]
-        """The kernels for the index and the batches."""
         return _KERNELS[self.index, self.batches]
 
     @property

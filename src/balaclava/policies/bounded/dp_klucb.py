@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl_upper
@@ -28,7 +28,7 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 @register
 class DPKLUCB(GrowingBatchPolicy):
-    """KL-UCB in growing batches, with a divergence that allows for the noise of privacy.
+    r"""KL-UCB in growing batches, with a divergence that allows for the noise of privacy.
 
     Low regret with little spread between runs. dp-imed has a lower mean in long runs; in short runs
     and at a small epsilon dp-klucb may be better.
@@ -37,8 +37,9 @@ class DPKLUCB(GrowingBatchPolicy):
     batch_ratio^(m-1)) pulls, and S_a grows by the sum of the batch + Lap(1/epsilon). The next
     batch, in round t, goes to the arm with the largest
 
-        max{q in [0, 1] : d_eps(clip(S_a / n_a), q) <= log t / n_a},
-        d_eps(x, y) = min over z between x and y of  epsilon |z - x| + kl(z, y).
+    .. math:: \max\{q \in [0, 1] : d_\varepsilon(\mathrm{clip}(S_a / n_a), q) \le \log t / n_a\},
+
+    .. math:: d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y).
 
     The paper's rule has first_batch = batch_ratio. A longer first batch keeps the noise draws in
     S_a few: see `GrowingBatchPolicy`, also for the settings that are refused.
@@ -73,7 +74,7 @@ class DPKLUCB(GrowingBatchPolicy):
 
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
-    kernels: ClassVar[Kernels] = Kernels(
+    kernels = Kernels(
         begin, choose_in_batches(highest_index(index), grow_pulls), learn_growing, forget_growing
     )
     estimation = FROM_POOLS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,6 @@ from balaclava.theory.elimination_regret import removal_epochs, worst_regret
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     epsilon: float
@@ -96,19 +94,23 @@ learn, forget = learn_in_epochs(release, finish)
 
 @register
 class DPSE(PooledPolicy, PrivateBoundedPolicy):
-    """Pull all arms equally, release noisy means once an epoch, drop the arms that fall behind.
+    r"""Pull all arms equally, release noisy means once an epoch, drop the arms that fall behind.
 
     The best-known private elimination policy, simple and easy to defend. Its epochs are long: for
     short horizons and for low regret prefer dp-imed or dp-klucb.
 
     In epoch e = 1, 2, ... with active set S, pull each arm of S
 
-        R = ceil(max{32 log(8|S|e^2/beta) / D^2, 8 log(4|S|e^2/beta) / (epsilon D)} + 1)
+    .. math::
+        R = \lceil \max\{32 \log(8 |S| e^2/\beta) / D^2,\;
+        8 \log(4 |S| e^2/\beta) / (\varepsilon D)\} + 1 \rceil
 
     times, D = 2^-e, and let m_a be the mean of these pulls + Lap(1/(epsilon R)). Remove a if
+    max m - m_a > 2h + 2c, where
 
-        max m - m_a > 2h + 2c,  h = sqrt(log(8|S|e^2/beta) / (2R)),
-                                c = log(4|S|e^2/beta) / (epsilon R).
+    .. math:: h = \sqrt{\log(8 |S| e^2/\beta) / (2R)},
+
+    .. math:: c = \log(4 |S| e^2/\beta) / (\varepsilon R).
 
     Arms take turns in random order. If rewards are lost, each arm's mean, h and c are those of the
     rewards that arrived. The published proof is for full epochs.
@@ -140,7 +142,7 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
 
     name = "dp-se"
     reference = "Sajed, Sheffet 2019"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, learn, forget)
     estimation = FROM_POOLS
     epsilon: Epsilon
     horizon: Horizon | None = None

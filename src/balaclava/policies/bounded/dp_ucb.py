@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
@@ -67,7 +67,7 @@ def limits(
 
 @register
 class DPUCB(PrivateBoundedPolicy):
-    """UCB1 on running sums that a hybrid counter keeps private.
+    r"""UCB1 on running sums that a hybrid counter keeps private.
 
     A simple baseline that needs no horizon and no tuning. It does not allow for its own noise: at
     epsilon = 1 or less it often abandons a good arm after a bad first draw. dp-ucb-bound fixes
@@ -75,7 +75,7 @@ class DPUCB(PrivateBoundedPolicy):
 
     After one pull of each arm, play the arm with the largest
 
-        s_a / n_a + sqrt(2 log t / n_a),
+    .. math:: s_a / n_a + \sqrt{2 \log t / n_a},
 
     s_a the private sum of the arm's n_a rewards. An arm's counter sees that arm's rewards only. One
     published implementation feeds every counter in every round, with 0 for the arms that were not
@@ -111,7 +111,7 @@ class DPUCB(PrivateBoundedPolicy):
 
     name = "dp-ucb"
     reference = "Tossou, Dimitrakakis 2016"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

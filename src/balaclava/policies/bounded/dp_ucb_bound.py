@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ class State(NamedTuple):
     spread: np.ndarray  # [arms]: nu_a in units of sqrt(8) log(4 t^4) / epsilon
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, math.inf, spread=self.spread)
 
 
@@ -69,7 +68,7 @@ def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
 
 @register
 class DPUCBBound(PrivateBoundedPolicy):
-    """DP-UCB with a second bonus for the noise of its counters.
+    r"""DP-UCB with a second bonus for the noise of its counters.
 
     The sound form of dp-ucb, with a proved regret of order K log T log log T / epsilon. The bonus
     is several times the noise it covers. It is lowest when n_a is a power of two, so arms are left
@@ -77,11 +76,10 @@ class DPUCBBound(PrivateBoundedPolicy):
 
     After one pull of each arm, play the arm with the largest
 
-        s_a / n_a + sqrt(2 log t / n_a) + nu_a / n_a,
-        nu_a = sqrt(8) log(4 t^4) / epsilon             if n_a is a power of two,
-               sqrt(8) log(4 t^4) (1 + log n_a) / epsilon  otherwise,
+    .. math:: s_a / n_a + \sqrt{2 \log t / n_a} + \nu_a / n_a,
 
-    s_a the private sum of the arm's n_a rewards, by a hybrid counter.
+    s_a the private sum of the arm's n_a rewards, by a hybrid counter. If n_a is a power of two,
+    nu_a = sqrt(8) log(4 t^4) / epsilon; otherwise it is 1 + log n_a times as large.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory, as for dp-ucb: a reward enters one
@@ -110,7 +108,7 @@ class DPUCBBound(PrivateBoundedPolicy):
 
     name = "dp-ucb-bound"
     reference = "Tossou, Dimitrakakis 2016"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, dp_ucb.limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

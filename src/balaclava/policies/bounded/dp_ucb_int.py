@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,6 @@ LONGEST_INTERVAL = 2**40
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     interval: int
@@ -41,7 +39,6 @@ class State(NamedTuple):
     best: np.ndarray  # one element: the arm of the largest index
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         arms = self.sums.size
         yield from range_faults(0, MOST_PLANNED, wait=self.wait)
         yield from range_faults(0, arms, unknown=self.unknown)
@@ -118,7 +115,7 @@ def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
 
 @register
 class DPUCBInt(PrivateBoundedPolicy):
-    """UCB1 whose indices are refreshed, with noise, once per interval of an arm's pulls.
+    r"""UCB1 whose indices are refreshed, with noise, once per interval of an arm's pulls.
 
     Its noise is small because it promises (epsilon, delta) instead of pure epsilon, and refreshes
     once per interval. It starts with arms x interval rounds of round robin, which is long if
@@ -129,7 +126,7 @@ class DPUCBInt(PrivateBoundedPolicy):
     Pull each arm f times in turn. Then play the arm with the largest index. When an arm's n-th
     reward arrives and n is a multiple of f, refresh its index,
 
-        s / n + Lap(n^-(1 - v/2)) + sqrt(2 log t / n),
+    .. math:: s / n + \mathrm{Lap}(n^{-(1 - v/2)}) + \sqrt{2 \log t / n},
 
     s the sum of its rewards so far. Otherwise the index, log t included, does not change.
 
@@ -138,7 +135,9 @@ class DPUCBInt(PrivateBoundedPolicy):
         refresh of an arm, at n = j f, is the Laplace mechanism on a sum, at epsilon_j = n^(-v/2). A
         reward enters every later refresh of its arm. By advanced composition they cost together
 
-            sum_j epsilon_j (e^epsilon_j - 1) + sqrt(2 log(1/delta) sum_j epsilon_j^2),
+        .. math::
+            \sum_j \varepsilon_j (e^{\varepsilon_j} - 1)
+            + \sqrt{2 \log(1/\delta) \sum_j \varepsilon_j^2},
 
         which is finite since v > 1. `interval` is the smallest f for which that is at most
         epsilon. The paper's f = ceil(1/epsilon) is too small: f = 1 costs 21.9 at delta = 0.01, and
@@ -164,7 +163,7 @@ class DPUCBInt(PrivateBoundedPolicy):
 
     name = "dp-ucb-int"
     reference = "Tossou, Dimitrakakis 2016"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     epsilon: Epsilon
     delta: Delta
     v: Annotated[float, Range(1, 1.5, "decay of the refreshes' epsilons", open_low=True)] = 1.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
 from balaclava._core.kernels import kernel
@@ -28,8 +28,6 @@ from balaclava.privacy.mechanisms.truncated_laplace import exceeded_with, trunca
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     epsilon: float
@@ -97,7 +95,7 @@ learn, forget = learn_in_epochs(release, finish)
 
 @register
 class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
-    """Pull all arms in ever longer phases until one is clearly ahead, then commit to it.
+    r"""Pull all arms in ever longer phases until one is clearly ahead, then commit to it.
 
     It protects the whole run, and is simple but wasteful: until exploration ends, a bad arm is
     pulled as often as the second best. Its regret matches the lower bound in order, with large
@@ -106,7 +104,9 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
 
     In phase k = 1, 2, ... with D = 2^-k, pull every arm
 
-        N = ceil(max{32 log T / D^2, 4 log((T^2 E + T^2 delta) / (2E + T^2 delta)) / (epsilon D)})
+    .. math::
+        N = \lceil \max\{32 \log T / D^2,\;
+        4 \log((T^2 E + T^2 \delta) / (2E + T^2 \delta)) / (\varepsilon D)\} \rceil
 
     times, E = exp(epsilon) - 1, and let theta be the mean of these pulls + w / N with truncated
     Laplace noise w of sensitivity 1, epsilon and delta/2. If some theta is at least D above all
@@ -146,7 +146,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
 
     name = "gdp-elim-new"
     reference = "Wang, Zhu 2024"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, learn, forget)
     estimation = FROM_POOLS
     epsilon: EpsilonOrZero
     delta: Delta = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
@@ -34,7 +34,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
 
 @register
 class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
-    """Thompson sampling on an arm's rewards, released one private batch at a time.
+    r"""Thompson sampling on an arm's rewards, released one private batch at a time.
 
     It chooses in every round, so it spreads its pulls and handles late rewards well, and it needs
     no horizon. One Beta draw per arm and round makes it slow with many arms. It discards all but an
@@ -43,8 +43,9 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     An arm's r-th batch has O = 2^r rewards, r = 0, 1, ... When it is full, m_a is its mean plus
     Lap(1/(epsilon O)), and the rewards are discarded. In every round draw
 
-        theta_a ~ Beta(c_a O_a + 1, (1 - c_a) O_a + 1),
-        c_a = clip(m_a + 3 log t / (epsilon O_a))
+    .. math:: \theta_a \sim \mathrm{Beta}(c_a O_a + 1, (1 - c_a) O_a + 1),
+
+    .. math:: c_a = \mathrm{clip}(m_a + 3 \log t / (\varepsilon O_a))
 
     and play the highest; clip moves into [0, 1]. Rewards between 0 and 1 are used unchanged.
 
@@ -75,7 +76,7 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
 
     name = "lazy-dp-ts"
     reference = "Hu, Hegde 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
+    kernels = Kernels(begin, choose, learn_alone, forget_alone)
     estimation = FROM_POOLS
     epsilon: Epsilon
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
@@ -35,7 +35,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
 
 @register
 class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
-    """UCB on an arm's rewards, released one private batch at a time.
+    r"""UCB on an arm's rewards, released one private batch at a time.
 
     It needs no horizon, and its regret has the best possible order. It chooses in every round, so
     it handles late rewards well. But it explores for the worst case and discards all but an arm's
@@ -44,7 +44,7 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
     An arm's r-th batch has O = 2^r rewards, r = 0, 1, ... When it is full, m_a is its mean plus
     Lap(1/(epsilon O)), and the rewards are discarded. In every round play the arm with the largest
 
-        m_a + sqrt(3 log t / O_a) + 3 log t / (epsilon O_a).
+    .. math:: m_a + \sqrt{3 \log t / O_a} + 3 \log t / (\varepsilon O_a).
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
@@ -74,7 +74,7 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
 
     name = "lazy-dp-ucb"
     reference = "Hu, Huang, Mehta 2021"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn_alone, forget_alone)
+    kernels = Kernels(begin, choose, learn_alone, forget_alone)
     estimation = FROM_POOLS
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
@@ -50,7 +50,7 @@ def limits(
 
 @register
 class LDPUCBBernoulli(LocalBoundedPolicy):
-    """UCB1 on rewards that each participant reports as a coin flip.
+    r"""UCB1 on rewards that each participant reports as a coin flip.
 
     For rewards that only the participant's device may see. The better of the two local policies for
     rewards in a range: the noise of a coin flip is bounded. If a trusted server holds the rewards,
@@ -58,11 +58,11 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
 
     A device with reward x in [0, 1] reports y = 1 with probability
 
-        (x e^epsilon + 1 - x) / (1 + e^epsilon),
+    .. math:: (x e^\varepsilon + 1 - x) / (1 + e^\varepsilon),
 
     otherwise y = 0. After one pull of each arm, play the arm with the largest
 
-        mean of y + sqrt(2 log t / n).
+    .. math:: \mathrm{mean}(y) + \sqrt{2 \log t / n}.
 
     Reports shrink the gaps between the arms by (e^epsilon - 1) / (e^epsilon + 1) and keep their
     order.
@@ -100,8 +100,8 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     reference = "Ren, Zhou, Liu, Shroff 2020"
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_ucb1)
-    reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    reports = (0.0, 1.0)
+    kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, limits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

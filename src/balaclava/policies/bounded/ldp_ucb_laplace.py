@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
@@ -43,7 +43,7 @@ def learn(params: Any, state: Tally, t: int, arm: int, reward: float, phase: int
 
 @register
 class LDPUCBLaplace(LocalBoundedPolicy):
-    """UCB1 on rewards that each participant reports with Laplace noise.
+    r"""UCB1 on rewards that each participant reports with Laplace noise.
 
     For rewards that only the participant's device may see, if reports must be unbiased: the mean of
     an arm's reports estimates the mean of its rewards. ldp-ucb-bernoulli has lower regret.
@@ -52,7 +52,7 @@ class LDPUCBLaplace(LocalBoundedPolicy):
     n <= 4 log(t + 1) reports, play the least often asked of these. Otherwise play the arm with the
     largest
 
-        mean of y + sqrt(2 log t / n) + sqrt(32 log t / (epsilon^2 n)).
+    .. math:: \mathrm{mean}(y) + \sqrt{2 \log t / n} + \sqrt{32 \log t / (\varepsilon^2 n)}.
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
@@ -83,7 +83,7 @@ class LDPUCBLaplace(LocalBoundedPolicy):
     reference = "Ren, Zhou, Liu, Shroff 2020"
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_tally)
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
+    kernels = Kernels(begin_tally, choose, learn)
     estimation = FROM_REPORTS
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

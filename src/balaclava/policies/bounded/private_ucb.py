@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
@@ -20,8 +20,6 @@ from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     horizon: int
@@ -96,7 +94,7 @@ def limits(
 
 @register
 class PrivateUCB(PrivateBoundedPolicy):
-    """UCB1 on running sums that a tree counter keeps private, with a bonus for their noise.
+    r"""UCB1 on running sums that a tree counter keeps private, with a bonus for their noise.
 
     The first private bandit policy of this kind, and a baseline. Its bonus for the noise is so
     large that it plays nearly uniformly until each arm has thousands of pulls. dp-ucb-bound needs
@@ -104,8 +102,9 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     After one pull of each arm, play the arm with the largest
 
-        s_a / n_a + sqrt(2 log t / n_a) + G / n_a,
-        G = (log T)^2 log(K T log T / g) / epsilon,
+    .. math:: s_a / n_a + \sqrt{2 \log t / n_a} + G / n_a,
+
+    .. math:: G = (\log T)^2 \log(K T \log T / g) / \varepsilon,
 
     s_a the private sum of the arm's n_a rewards, T the horizon, K the number of arms and g the
     failure probability. The paper divides epsilon among the arms, which makes G K times as large.
@@ -140,7 +139,7 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     name = "private-ucb"
     reference = "Mishra, Thakurta 2015"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, limits)
     epsilon: Epsilon
     horizon: Horizon

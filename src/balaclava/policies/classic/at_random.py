@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.policies.base import Kernels, Policy, RewardKind, register
-from balaclava.privacy.guarantee import Guarantee, Model, Scope
+from balaclava.policies.base import Kernels, Policy, register
+from balaclava.privacy.guarantee import Guarantee
 
 
 class State(NamedTuple):
@@ -62,9 +62,9 @@ class AtRandom(Policy):
     """
 
     name = "random"
-    rewards: ClassVar[RewardKind] = "any"
-    model: ClassVar[Model] = "central"
-    scope: ClassVar[Scope] = "trajectory"
+    rewards = "any"
+    model = "central"
+    scope = "trajectory"
     kernels = Kernels(begin, choose, learn)
 
     @property
@@ -76,7 +76,6 @@ class AtRandom(Policy):
         return None
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """The same chance for each arm."""
         return np.full(self.arms, 1.0 / self.arms)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,6 @@ Mixing = Annotated[float, Range(0, 1, "share of decisions drawn uniformly")]
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     outstanding: int
     eta: float
@@ -44,7 +42,6 @@ class State(NamedTuple):
     pending: Pending  # the chance of each arm that was drawn
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, MOST_CHANCE, chances=self.chances)
 
 
@@ -83,7 +80,7 @@ def learn(
 
 @register
 class Exp3(LossPolicy):
-    """Draw an arm by weights that fall exponentially with its estimated losses.
+    r"""Draw an arm by weights that fall exponentially with its estimated losses.
 
     The baseline for losses that an adversary chose. The regret of htinf is smaller by a factor of
     sqrt(log K) and does not pay further logarithms for noise.
@@ -91,14 +88,15 @@ class Exp3(LossPolicy):
     With weights w_i = 1 at first, draw I from P_i = (1 - gamma) w_i / (sum of w) + gamma / K,
     observe its loss y, and let w_I fall to w_I exp(-eta y / P_I).
 
-    Given a horizon n, noise of scale lam and L = log(K n), the rates are
+    Given a horizon n, noise of scale lambda and L = log(K n), the rates are
 
-        eta = sqrt(log K / (2 n K (1 + 10 max(lam, lam^2) L^2))),
-        gamma = 4 eta K lam L.
+    .. math:: \eta = \sqrt{\log K / (2 n K (1 + 10 \max(\lambda, \lambda^2) L^2))},
+
+    .. math:: \gamma = 4 \eta K \lambda L.
 
     The mixing keeps eta y / P_I above -1. The proof needs that because exp(-x) <= 1 - x + x^2 holds
     for x >= -1. Only noise makes a loss negative, and except with probability 1/n it is at least
-    -sqrt(10) lam L in all rounds. So gamma scales with eta, and is 0 without noise. Without a
+    -sqrt(10) lambda L in all rounds. So gamma scales with eta, and is 0 without noise. Without a
     horizon, eta = sqrt(log K / (t K)) in round t.
 
     Its random decisions are not private; `bl.privatise` makes them so.
@@ -107,7 +105,7 @@ class Exp3(LossPolicy):
         horizon: number of rounds; None for rates that fall with time.
         eta: learning rate, instead of the one above.
         gamma: mixing, instead of the one above.
-        loss_noise: lam, the scale of the Laplace noise in its losses.
+        loss_noise: lambda, the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta.
         outstanding: decisions that may await their losses at once; older ones are dropped.
 
@@ -132,8 +130,8 @@ class Exp3(LossPolicy):
 
     name = "exp3"
     reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"horizon": 600, "loss_noise": 1.0})
+    kernels = Kernels(begin, choose, learn, forget_note)
+    examples = ({}, {"horizon": 600, "loss_noise": 1.0})
     horizon: Horizon | None = None
     eta: LearningRate | None = None
     gamma: Mixing | None = None
@@ -164,16 +162,15 @@ class Exp3(LossPolicy):
         return math.log(self.arms * self.horizon) if self.horizon else 0.0
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """The distribution of the last draw."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Asi et al., Lemma E.2, with the rates in use; without a horizon Bubeck et al., Thm 3.1.
 
-        The first is log K / eta + eta n K (1 + 2 lam^2) + gamma n + 1. Its proof uses the largest
-        square of the noise, 10 lam^2 L^2; here it is the variance, 2 lam^2. With the default rates
-        the bound is below the paper's 2 sqrt(2 n K log K (1 + 10 max(lam, lam^2) L^2)) + 1. The
-        second is 2 sqrt(n K log K).
+        The first is log K / eta + eta n K (1 + 2 lambda^2) + gamma n + 1. Its proof uses the
+        largest square of the noise, 10 lambda^2 L^2; here it is the variance, 2 lambda^2. With the
+        default rates the bound is below the paper's, which is 1 plus twice
+        sqrt(2 n K log K (1 + 10 max(lambda, lambda^2) L^2)). The second is 2 sqrt(n K log K).
         """
         K, _, eta, gamma, anytime = self.constants()
         if not rivals_are_arms(environment) or horizon > (self.horizon or horizon):

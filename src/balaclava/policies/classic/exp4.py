@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
@@ -24,8 +24,6 @@ Mixing = Annotated[float, Range(0, 1, "share of uniform draws", open_high=True)]
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     experts: int
     outstanding: int
     learning_rate: float
@@ -54,14 +52,14 @@ def learn(
 
 @register
 class Exp4(ExpertPolicy):
-    """Follow experts in proportion to weights that fall exponentially with their estimated losses.
+    r"""Follow experts in proportion to weights that fall exponentially with their estimated losses.
 
     The baseline for policies that follow experts. It is not private: each loss moves the chances of
     all later decisions by unbounded amounts.
 
     With weights w_j = 1 at first, P = w / sum of w and advice mu_j of expert j, draw arm I from
 
-        Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K
+    .. math:: Q(i) = (1 - \gamma) \sum_j P_j \mu_j(i) + \gamma / K
 
     and after its loss y set w_j <- w_j exp(-eta mu_j(I) y / Q(I)), where eta = sqrt(2 log N / TK).
     It accepts losses of any size; the bound on the regret holds for those in [0, 1]. A late loss is
@@ -96,7 +94,7 @@ class Exp4(ExpertPolicy):
 
     name = "exp4"
     reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
+    kernels = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     mixing: Mixing = 0.0
     learning_rate_scale: LearningRateScale = 1.0
@@ -107,7 +105,6 @@ class Exp4(ExpertPolicy):
         return self.fill(Params, learning_rate=self.learning_rate_scale * eta)
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """Q of the arm."""
         return last_chance(state)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,6 @@ Resamples = Annotated[int, Range(1, 2**53, "most draws that estimate the chance 
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     outstanding: int
     spread: float  # 1/eta
@@ -83,7 +81,7 @@ def learn(
 
 @register
 class FTPL(LossPolicy):
-    """Follow the arm whose estimated loss, perturbed by noise, is least.
+    r"""Follow the arm whose estimated loss, perturbed by noise, is least.
 
     A base for `bl.privatise` that needs no arm's chance. It is slow, about K draws of all arms a
     round, and its regret is higher than that of exp3 and htinf: prefer those.
@@ -92,11 +90,11 @@ class FTPL(LossPolicy):
     I leads again, at most M times; with m draws, L_I grows by m y, where y is the loss. On
     average m is (1 - (1 - p)^M) / p if I had the chance p.
 
-    For n rounds, noise of scale lam and L = log(K n),
+    For n rounds, noise of scale lambda and L = log(K n), M = ceil(sqrt(K n)) and
 
-        M = ceil(sqrt(K n)),
-        eta = min{sqrt(log K / (K n (1 + 10 lam^2 L^2))),
-                  1 / (M (1 + lam max(4 log n, sqrt(10) L)))}.
+    .. math::
+        \eta = \min\{\sqrt{\log K / (K n (1 + 10 \lambda^2 L^2))},\;
+        1 / (M (1 + \lambda \max(4 \log n, \sqrt{10} L)))\}.
 
     The paper's listing draws again until I is the arg max, and uses 0 if I does not lead again
     within M draws. Both are slips: the proof needs the arg min, and M.
@@ -107,7 +105,7 @@ class FTPL(LossPolicy):
         horizon: n, number of rounds.
         eta: learning rate, instead of the one above.
         resamples: M, instead of the one above.
-        loss_noise: lam, the scale of the Laplace noise in its losses.
+        loss_noise: lambda, the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta; M stays.
         outstanding: decisions that may await their losses at once; older ones are dropped.
 
@@ -130,7 +128,7 @@ class FTPL(LossPolicy):
 
     name = "ftpl"
     reference = "Neu, Bartok 2016"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
+    kernels = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     eta: LearningRate | None = None
     resamples: Resamples | None = None
@@ -169,7 +167,7 @@ class FTPL(LossPolicy):
         return chances_to_lead(state.losses, self.constants().spread)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """6 log K / eta + 4 eta K n (1 + 10 lam^2 L^2) + K n / (e M) + 1.
+        """6 log K / eta + 4 eta K n (1 + 10 lambda^2 L^2) + K n / (e M) + 1.
 
         From the decomposition in the proof of Lemma E.4 of Asi et al. Its last line omits the cost
         of the second branch of eta.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,6 @@ Sigma = Annotated[float, Range(0, meaning="E|loss|^alpha is at most sigma^alpha"
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     outstanding: int
     power: float  # p = alpha / (alpha - 1); 2 for alpha = 2
@@ -41,7 +39,6 @@ class State(NamedTuple):
     pending: Pending  # of each arm that was drawn, its chance and the largest loss that counts
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, MOST_CHANCE, chances=self.chances)
 
 
@@ -93,17 +90,20 @@ def threshold_factor(alpha: float) -> float:
 
 @register
 class HTINF(LossPolicy):
-    """Follow the leader regularised by Tsallis entropy, skipping losses too large for their chance.
+    r"""Follow the leader regularised by Tsallis entropy; skip losses too large for their chance.
 
     The base to convert into a private policy: it needs losses with a moment of order alpha, and
     privacy noise has all moments. For losses in [0, 1] without noise tsallis-inf is better.
 
-    In round t, with eta = 1 / (sigma t^(1/alpha)) and estimated losses L, draw I from
+    In round t, with eta = 1 / (sigma t^(1/alpha)) and estimated losses L, draw I from the
+    distribution x that minimises
 
-        x = argmin over the simplex of  eta <L, x> - alpha sum_i x_i^(1/alpha)
+    .. math:: \eta \langle L, x \rangle - \alpha \sum_i x_i^{1/\alpha}
 
-    and observe its loss y. If |y| <= Theta sigma t^(1/alpha) x_I^(1/alpha), let L_I grow by
-    y / x_I, where Theta = min{1 - 2^(-(alpha-1)/(2 alpha-1)), (2 - 2/alpha)^(1/(2-alpha))}.
+    and observe its loss y. If `|y| <= Theta sigma t^(1/alpha) x_I^(1/alpha)`, let L_I grow by
+    y / x_I, where
+
+    .. math:: \Theta = \min\{1 - 2^{-(\alpha-1)/(2 \alpha-1)},\; (2 - 2/\alpha)^{1/(2-\alpha)}\}.
 
     Its random decisions are not private; `bl.privatise` makes them so.
 
@@ -133,8 +133,8 @@ class HTINF(LossPolicy):
 
     name = "htinf"
     reference = "Huang, Dai, Huang 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"moment_order": 1.5, "sigma": 2.0})
+    kernels = Kernels(begin, choose, learn, forget_note)
+    examples = ({}, {"moment_order": 1.5, "sigma": 2.0})
     moment_order: Order = 2.0
     sigma: Sigma | None = None
 
@@ -150,7 +150,6 @@ class HTINF(LossPolicy):
         )
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """The distribution of the last draw."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

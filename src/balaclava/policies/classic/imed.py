@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,6 @@ class State(NamedTuple):
     logs: np.ndarray  # log n
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from Tally(*self[:4]).faults(decisions)
 
 
@@ -89,17 +88,17 @@ def lowest_index(state: State) -> int:
 
 @register
 class IMED(BoundedPolicy):
-    """Play the arm with the least evidence against it: n kl(mean, best mean) + log n.
+    r"""Play the arm with the least evidence against it: n kl(mean, best mean) + log n.
 
     Asymptotically optimal for rewards 0 and 1, like kl-ucb, but without root finding or parameters:
     the baseline to beat on rewards in [0, 1]. Not for unbounded rewards.
 
     After one pull of each arm, play the arm with the lowest
 
-        n kl(mean, max of means) + log n.
+    .. math:: n_a\, \mathrm{kl}(m_a, \max m) + \log n_a,
 
-    The paper writes it for any distribution on a bounded support; this is the Bernoulli form,
-    valid for all rewards in [0, 1] and exact for 0 and 1.
+    m_a the mean of its n_a rewards. The paper writes it for any distribution on a bounded support;
+    this is the Bernoulli form, valid for all rewards in [0, 1] and exact for 0 and 1.
 
     Example:
         >>> import balaclava as bl
@@ -120,5 +119,5 @@ class IMED(BoundedPolicy):
 
     name = "imed"
     reference = "Honda, Takemura 2015"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     estimation = FROM_TALLY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
@@ -54,14 +54,16 @@ def highest_index(state: Tally, level: float) -> int:
 
 @register
 class KLUCB(BoundedPolicy):
-    """Play the arm whose mean could be highest, by the exact confidence bound of 0/1 rewards.
+    r"""Play the arm whose mean could be highest, by the exact confidence bound of 0/1 rewards.
 
     The best of the optimistic policies on rewards in [0, 1], and asymptotically optimal when they
     are 0 or 1; imed matches it at less cost. For unbounded rewards use ucb1 or robust-ucb.
 
     After one pull of each arm, play the arm with the highest
 
-        max{q : n kl(mean, q) <= log t + c log log t}.
+    .. math:: \max\{q : n_a\, \mathrm{kl}(m_a, q) \le \log t + c \log \log t\},
+
+    m_a the mean of its n_a rewards.
 
     Parameters:
         c: 3 in the proofs; 0 by default, since the extra exploration costs more than it saves.
@@ -84,7 +86,7 @@ class KLUCB(BoundedPolicy):
 
     name = "kl-ucb"
     reference = "Garivier, Cappé 2011"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    kernels = Kernels(begin_tally, choose, learn_tally)
     estimation = FROM_TALLY
     examples = ({}, {"c": 3.0})
     c: Exploration = 0.0

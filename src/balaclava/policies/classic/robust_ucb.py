@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,13 +38,12 @@ class State(NamedTuple):
     estimator: Any
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, asked=self.asked, pulls=self.pulls)
 
 
 @kernel(borrows=True)
 def clock(params: Any, t: int) -> float:
-    """log t, t >= 2: no index is needed earlier. Time stands still after the horizon."""
+    """log t, with t at least 2 and at most the horizon."""
     return math.log(max(min(t, params.horizon), 2))
 
 
@@ -243,17 +242,18 @@ class RobustUCB(Policy):
 
     Play the arm with the highest estimate + radius_scale * bonus, where
 
-    - truncated-mean counts reward s of an arm as 0 unless |X_s| <= (u s / log t^2)^(1/(1+v)), at
-      today's t; bonus 4 u^(1/(1+v)) (log t^2 / n)^(v/(1+v)). Cheap in time and memory.
+    - truncated-mean counts reward s of an arm as 0 unless `|X_s| <= (u s / log t^2)^(1/(1+v))` at
+      the current t; bonus 4 u^(1/(1+v)) (log t^2 / n)^(v/(1+v)). Cheap in time and memory.
     - median-of-means takes the median over floor(min(1 + 16 log t, n/2)) blocks; bonus
       (12 w)^(1/(1+v)) ((32 log t + 2) / n)^(v/(1+v)). Each arm is first pulled twice, as published.
       An arm with very bad first rewards may never be pulled again, and no bound is proved.
-    - catoni (v = 1) takes the root m of sum psi(a (X_i - m)) = 0, psi(x) = sign(x) log(1 + |x| +
-      x^2/2), a = sqrt(4 log t / (n (w + 4 w log t / (n - 4 log t)))); bonus sqrt(8 w log t / n),
-      the smallest of the three. Each arm is first pulled ceil(8 log T) times in turn.
+    - catoni (v = 1) takes the root m of sum psi(a (X_i - m)) = 0, where
+      `psi(x) = sign(x) log(1 + |x| + x^2/2)` and
+      a = sqrt(4 log t / (n (w + 4 w log t / (n - 4 log t)))); bonus sqrt(8 w log t / n), the
+      smallest of the three. Each arm is first pulled ceil(8 log T) times in turn.
 
-    The last two keep every reward. After the horizon time stands still: rewards of later decisions
-    are dropped, and the arm that is then best is played on.
+    The last two keep every reward. Rewards of decisions after the horizon are dropped, and the arm
+    that was best at the horizon is played.
 
     Parameters:
         estimator: "truncated-mean", "median-of-means" or "catoni".
@@ -287,7 +287,7 @@ class RobustUCB(Policy):
 
     name = "robust-ucb"
     reference = "Bubeck, Cesa-Bianchi, Lugosi 2013"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"estimator": "truncated-mean"},
         {"estimator": "median-of-means"},
         {"estimator": "catoni", "moment_order": 2.0},
@@ -314,12 +314,10 @@ class RobustUCB(Policy):
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]
-        """The kernels for the estimator."""
         return ROBUST_KERNELS[self.estimator]
 
     @property
     def central_moments(self) -> bool:
-        """Whether moment_bound is about E|X - mean|^moment_order; otherwise about E|X|^..."""
         return self.estimator != "truncated-mean"
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

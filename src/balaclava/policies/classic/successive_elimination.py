@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,6 @@ from balaclava.policies.intervals import FROM_TALLY
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     reward_range: tuple[float, float]
     radius_scale: float
@@ -46,7 +44,6 @@ class State(NamedTuple):
     blocks: Blocks
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, rewards_since_check=self.rewards_since_check)
         yield from range_faults(1, self.pulls.size, arms_left=self.arms_left)
         yield from range_faults(0, decisions, pulls=self.pulls)
@@ -115,20 +112,20 @@ def drop_behind(params: Params, state: State) -> None:
 
 @register
 class SuccessiveElimination(BoundedPolicy):
-    """Pull all arms equally and drop those that are clearly worse than the best.
+    r"""Pull all arms equally and drop those that are clearly worse than the best.
 
     The model and baseline of the private elimination policies. Its regret is higher than that of
     the index policies, but it decides in rounds, so rewards may come late.
 
     The active arms take turns in random order. After round n, in which each got its n-th pull,
-    remove arm a if
+    remove arm a, of mean m_a, if
 
-        max mean - mean_a > 2 sqrt(log(4 K n^2 / beta) / (2n)) radius_scale.
+    .. math:: \max m - m_a > 2 c \sqrt{\log(4 K n^2 / \beta) / (2n)},
 
-    If rewards are late or lost, arms are compared after as many rewards as there are active arms.
-    Each has the radius of its own number of rewards. The radius is Hoeffding's for rewards in
-    [0, 1] and holds over all arms and rounds: with probability 1 - beta the best arm is never
-    removed. The last arm is played from then on.
+    c the `radius_scale`. If rewards are late or lost, arms are compared after as many rewards as
+    there are active arms. Each has the radius of its own number of rewards. The radius is
+    Hoeffding's for rewards in [0, 1] and holds over all arms and rounds: with probability 1 - beta
+    the best arm is never removed. The last arm is played from then on.
 
     Parameters:
         horizon: rounds that will be played; None if unknown.
@@ -155,7 +152,7 @@ class SuccessiveElimination(BoundedPolicy):
     name = "successive-elimination"
     reference = "Even-Dar, Mannor, Mansour 2006"
     examples = ({"horizon": 600}, {"failure_probability": 0.05})
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     estimation = FROM_TALLY
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None

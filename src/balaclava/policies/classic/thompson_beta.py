@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally
@@ -57,5 +57,5 @@ class ThompsonBeta(BoundedPolicy):
 
     name = "thompson-beta"
     reference = "Agrawal, Goyal 2012"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn)
+    kernels = Kernels(begin_tally, choose, learn)
     estimation = FROM_TALLY

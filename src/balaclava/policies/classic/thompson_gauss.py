@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import RadiusScale
 from balaclava._core.kernels import kernel
@@ -57,5 +57,5 @@ class ThompsonGauss(Policy):
 
     name = "thompson-gauss"
     reference = "Agrawal, Goyal 2013"
-    kernels: ClassVar[Kernels] = Kernels(begin_tally, choose, learn_tally)
+    kernels = Kernels(begin_tally, choose, learn_tally)
     radius_scale: RadiusScale = 1.0

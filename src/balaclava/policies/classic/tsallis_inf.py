@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,6 @@ Sigma = Annotated[float, Range(0, meaning="E loss^2 is at most sigma^2", open_lo
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     outstanding: int
     rate: float  # eta_t sqrt(t)
@@ -47,15 +45,16 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @register
 class TsallisINF(LossPolicy):
-    """Follow the leader regularised by Tsallis entropy, with plain importance-weighted estimates.
+    r"""Follow the leader regularised by Tsallis entropy, with plain importance-weighted estimates.
 
     For losses in [0, 1], random or not, that need no privacy: the lowest regret here. As a base to
     convert it matches htinf on average but has no proof. Noise may put the estimate of an arm with
     a small chance far below 0; losses in [0, 1] never do, and htinf skips such losses.
 
-    In round t, with eta = 1 / (sigma sqrt(t)) and estimated losses L, draw I from
+    In round t, with eta = 1 / (sigma sqrt(t)) and estimated losses L, draw I from the distribution
+    x that minimises
 
-        x = argmin over the simplex of  eta <L, x> - 2 sum_i sqrt(x_i)
+    .. math:: \eta \langle L, x \rangle - 2 \sum_i \sqrt{x_i}
 
     and let L_I grow by y / x_I, where y is its loss.
 
@@ -86,7 +85,7 @@ class TsallisINF(LossPolicy):
 
     name = "tsallis-inf"
     reference = "Zimmert, Seldin 2021"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
+    kernels = Kernels(begin, choose, learn, forget_note)
     sigma: Sigma | None = None
 
     def constants(self) -> Params:
@@ -94,7 +93,6 @@ class TsallisINF(LossPolicy):
         return self.fill(Params, rate=self.learning_rate_scale / sigma)
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """The distribution of the last draw."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ class Indices(NamedTuple):
     widths: np.ndarray  # 1 / sqrt(n)
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, math.inf, widths=self.widths)
 
 
@@ -95,7 +94,7 @@ class UCB1(Policy):
 
     name = "ucb1"
     reference = "Auer, Cesa-Bianchi, Fischer 2002"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     radius_scale: RadiusScale = 1.0
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -54,8 +54,6 @@ Threshold = Annotated[float, Range(0, meaning="least pulls in a batch that remov
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     epsilon: float
     order: float  # k
@@ -88,7 +86,6 @@ class PraeState(NamedTuple):
     means: np.ndarray  # [arm]: the last released estimate; inf: none yet
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, MOST_PLANNED, size=self.size, unused_left=self.unused_left)
         yield from range_faults(0, self.means.size - 1, unused_arm=self.unused_arm)
         yield from range_faults(-math.inf, math.inf, means=self.means)
@@ -219,8 +216,7 @@ def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None
 class PraePolicy(PooledPolicy, PrivateRealPolicy):
     """Parameters and regret bounds of prae-raw and prae-central."""
 
-    pools: ClassVar[str] = "epochs"
-    central_moments: ClassVar[bool] = False  # whether moment_bound is about |X - mean|
+    pools = "epochs"
     epsilon: Epsilon
     moment_order: Order
     moment_bound: MomentBound = 1.0

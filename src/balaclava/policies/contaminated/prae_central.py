@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,6 @@ class State(NamedTuple):
     second_due: np.ndarray  # one element: whether a second fold is due
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, counts=self.counts)
 
 
@@ -187,7 +186,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class PRAECentral(PraePolicy):
-    """Elimination in doubling batches that locates each mean, then truncates rewards about it.
+    r"""Elimination in doubling batches that locates each mean, then truncates rewards about it.
 
     For rewards with a known k-th central moment, k >= 2, about a mean that may be far from 0; a
     share may be arbitrary outliers. A large mean_range lengthens the first phase by its logarithm;
@@ -198,21 +197,24 @@ class PRAECentral(PraePolicy):
     pull every active arm B times, n = B/2 for each of two folds. In units of moment_bound^(1/k),
     with bins of width r over [-D - r, D + r), D = mean_range, and c = 1 + 2r:
 
-        J   = left end of the bin with the largest (count in the first fold)/n + Lap(2/(n epsilon)),
-        m_a = J + (1/n) sum over the second fold of (x - J) 1{|x - J| <= M} + Lap(2M/(n epsilon)),
-        M   = c min{(n epsilon / log(1/delta))^(1/k), alpha^(-1/k)}
+    .. math:: m_a = J + (1/n) \sum (x - J) 1\{|x - J| \le M\} + \mathrm{Lap}(2M/(n \varepsilon)),
 
-    (in M, epsilon counts as at most 4.5 (k - 1); beyond that beta would grow again). Remove a if
-    max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
+    .. math:: M = c \min\{(n \varepsilon / \log(1/\delta))^{1/k},\; \alpha^{-1/k}\},
 
-        c sqrt(2 (1 + alpha (M/c)^2) L / n) + 2 M L / (3n) + c^k M^(1-k) + alpha (M + c)
-            + (2M / (n epsilon)) log(4/delta),                     L = log(8/delta).
+    summed over the second fold. J is the left end of the bin with the largest share of the first
+    fold + Lap(2/(n epsilon)). In M, epsilon counts as at most 4.5 (k - 1); beyond that beta would
+    grow again. Remove a if max m - m_a > 2 beta, where beta, which the paper gives up to
+    constants, is
+
+    .. math::
+        c \sqrt{2 (1 + \alpha (M/c)^2) L / n} + 2 M L / (3n) + c^k M^{1-k} + \alpha (M + c)
+        + (2M / (n \varepsilon)) \log(4/\delta), \quad L = \log(8/\delta).
 
     r = 10^(1/k) without contamination; otherwise r = ((1 - alpha) / (o - alpha))^(1/k) with
     o = (alpha + 1/4)/2. The paper's narrower bins would need millions of rewards. With m bins and
     g = (1 - 4o)/3 (0.2 without contamination) the threshold is
 
-        B >= 2 max{(8/g^2) log(8m/delta), (8/(g epsilon)) log(4m/delta)}.
+    .. math:: B \ge 2 \max\{(8/g^2) \log(8m/\delta),\; (8/(g \varepsilon)) \log(4m/\delta)\}.
 
     Each estimate, both steps together, is within beta of its mean with probability 1 - delta. There
     is one for each arm and batch, so all hold with probability 1 - arms log2(T) delta.
@@ -255,10 +257,9 @@ class PRAECentral(PraePolicy):
 
     name = "prae-central"
     reference = "Wu, Zhou, Tao, Wang 2023"
-    central_moments: ClassVar[bool] = True
-    pools: ClassVar[str] = "batch.epochs"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
-    assumptions: ClassVar[tuple[str, ...]] = (
+    pools = "batch.epochs"
+    kernels = Kernels(begin, choose, learn, forget)
+    assumptions = (
         "a reward further from the located centre than the truncation level counts as the centre",
     )
     mean_range: MeanRange
@@ -321,8 +322,3 @@ class PRAECentral(PraePolicy):
     @property
     def _largest_mean(self) -> float:
         return self.mean_range
-
-    def _is_proved_for(self, environment: Any) -> bool:
-        if not super()._is_proved_for(environment):
-            return False
-        return bool(np.abs(environment.means).max() <= self.mean_range)

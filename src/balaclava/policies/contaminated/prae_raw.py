@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
@@ -54,7 +54,7 @@ learn, forget = learn_truncated(release, finish)
 
 @register
 class PRAERaw(PraePolicy):
-    """Elimination in doubling batches, with means truncated about 0, for rewards with outliers.
+    r"""Elimination in doubling batches, with means truncated about 0, for rewards with outliers.
 
     For rewards with a known k-th raw moment, k >= 2; a share may be arbitrary outliers. The means
     must lie near 0, on the scale of moment_bound^(1/k); otherwise use prae-central. Under
@@ -64,14 +64,16 @@ class PRAERaw(PraePolicy):
     In batch tau = 1, 2, ... with B = 2^tau, pull every active arm B times and let, for rewards in
     units of moment_bound^(1/k),
 
-        m_a = (1/B) sum of x 1{|x| <= M} + Lap(2M / (B epsilon)),
-        M   = min{(B epsilon / log(1/delta))^(1/k), alpha^(-1/k)}
+    .. math:: m_a = (1/B) \sum x 1\{|x| \le M\} + \mathrm{Lap}(2M / (B \varepsilon)),
+
+    .. math:: M = \min\{(B \varepsilon / \log(1/\delta))^{1/k},\; \alpha^{-1/k}\}
 
     (in M, epsilon counts as at most 4.5 (k - 1); beyond that beta would grow again). Remove a if
     max m - m_a > 2 beta, where beta, which the paper gives up to constants, is
 
-        sqrt(2 (1 + alpha M^2) L / B) + 2 M L / (3B) + M^(1-k) + alpha (M + 1)
-            + (2M / (B epsilon)) log(2/delta),                     L = log(4/delta).
+    .. math::
+        \sqrt{2 (1 + \alpha M^2) L / B} + 2 M L / (3B) + M^{1-k} + \alpha (M + 1)
+        + (2M / (B \varepsilon)) \log(2/\delta), \quad L = \log(4/\delta).
 
     Each estimate is within beta of its mean with probability 1 - delta. There is one for each arm
     and batch, so all hold together with probability 1 - arms log2(T) delta. Arms take turns in
@@ -119,7 +121,7 @@ class PRAERaw(PraePolicy):
 
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose_in_batches, learn, forget)
+    kernels = Kernels(begin, choose_in_batches, learn, forget)
     estimation = Estimation(read_mean, limits_within_radius)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class DPLinTS(PrivateLinearPolicy):
-    """Thompson sampling on sums that are released in episodes: noise widens the posterior.
+    r"""Thompson sampling on sums that are released in episodes: noise widens the posterior.
 
     The private version of lin-ts. It needs no radius, and so no tuned `radius_scale`. It is better
     than dp-linucb if each arm has its own coefficients (`disjoint`); if the arms share them,
@@ -122,11 +122,13 @@ class DPLinTS(PrivateLinearPolicy):
     Gram matrix G is, given theta, about N(G theta, C) with C = v^2 G + s^2 I: v = R = 1/2 for the
     rewards, s for the noise. From the prior N(0, S^2/d I), S the `parameter_bound`, draw
 
-        theta~ from N(P^-1 q, P^-1),   P = d/S^2 I + sum of G C^-1 G,   q = sum of G C^-1 b
+    .. math:: \tilde\theta \sim N(P^{-1} q, P^{-1}),
 
-    over the releases so far, and play the arm with the largest <theta~, x>. This is Bayes' rule
-    for the releases: the noise of a release lowers its weight. In a ridge regression on the sum of
-    all releases, the noise of an early one would stay for ever.
+    .. math:: P = (d/S^2) I + \sum G C^{-1} G, \quad q = \sum G C^{-1} b,
+
+    summed over the releases so far, and play the arm with the largest <theta~, x>. This is Bayes'
+    rule for the releases: the noise of a release lowers its weight. In a ridge regression on the
+    sum of all releases, the noise of an early one would never fade.
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
@@ -163,10 +165,8 @@ class DPLinTS(PrivateLinearPolicy):
 
     name = "dp-lin-ts"
     reference = "after Riyazat, Ukwatta 2026"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"disjoint": True, "first_episode": 12, "outstanding": 512},
-    )
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    examples = ({"disjoint": True, "first_episode": 12, "outstanding": 512},)
+    kernels = Kernels(begin, choose, learn, forget)
 
     @property
     def shortest(self) -> float:

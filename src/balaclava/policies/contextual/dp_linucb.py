@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
-from balaclava.frames.episodes import (
-    Episodes,
-    add_reward,
-    begin_episodes,
-    give_up,
-)
+from balaclava.frames.episodes import Episodes, add_reward, begin_episodes, give_up
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import Kernels, register
@@ -37,7 +32,6 @@ class State(NamedTuple):
     radii: np.ndarray  # [block]: beta
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, math.inf, radii=self.radii)
 
 
@@ -105,7 +99,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class DPLinUCB(PrivateLinearPolicy):
-    """LinUCB on sums that are released in episodes, with one draw of noise each.
+    r"""LinUCB on sums that are released in episodes, with one draw of noise each.
 
     For rewards that must be protected, if the features of participants are known and may be
     public. For short horizons, or uninformative features, dp-imed without features is better. Set
@@ -117,10 +111,11 @@ class DPLinUCB(PrivateLinearPolicy):
     over the received ones is released with noise and added to b. With V = lambda I + sum of x x'
     over the same decisions and theta = V^-1 b, play the arm with the largest
 
-        <theta, x> + beta |x|_{V^-1},
-        beta = R sqrt(2 log(1/delta') + log(det V / lambda^d)) + sqrt(lambda) S + noise,
+    .. math:: \langle \theta, x \rangle + \beta |x|_{V^{-1}},
 
-    where `noise` adds up a bound on each draw, in the V of its own release (see `private_sums`).
+    .. math:: \beta = R \sqrt{2 \log(1/\delta') + \log(\det V / \lambda^d)} + \sqrt{\lambda} S + N,
+
+    where N adds up a bound on each draw of noise, in the V of its own release (`private_sums`).
     While episodes wait for rewards, the width is that of all decisions made, so that the policy
     does not explore twice. Few and large releases keep the noise low: by default an episode has
     at least 4 s d decisions and lambda is 25 s, s the standard deviation of the noise.
@@ -162,10 +157,8 @@ class DPLinUCB(PrivateLinearPolicy):
 
     name = "dp-linucb"
     reference = "after Azize, Basu 2024"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"delta": 1e-3, "first_episode": 20, "outstanding": 512},
-    )
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    examples = ({"delta": 1e-3, "first_episode": 20, "outstanding": 512},)
+    kernels = Kernels(begin, choose, learn, forget)
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """1: the arm is determined by the releases and the context."""

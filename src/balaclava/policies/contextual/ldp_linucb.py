@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
@@ -79,12 +79,12 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
 
     name = "ldp-linucb"
     reference = "after Abbasi-Yadkori, Pal, Szepesvari 2011 and Ren, Zhou, Liu, Shroff 2020"
-    assumptions: ClassVar[tuple[str, ...]] = (CONTEXT_IS_PUBLIC, REPORTED)
+    assumptions = (CONTEXT_IS_PUBLIC, REPORTED)
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_report)
-    reports: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"outstanding": 512},)
-    kernels: ClassVar[Kernels] = Kernels(begin_regression, choose, learn, forget_note)
+    reports = (0.0, 1.0)
+    examples = ({"outstanding": 512},)
+    kernels = Kernels(begin_regression, choose, learn, forget_note)
     epsilon: Epsilon
 
     def constants(self) -> Params:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -151,8 +151,8 @@ class LinTS(LinearPolicy):
 
     name = "lin-ts"
     reference = "Agrawal, Goyal 2013"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"disjoint": True, "outstanding": 512},)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
+    examples = ({"disjoint": True, "outstanding": 512},)
+    kernels = Kernels(begin, choose, learn, forget_note)
     exploration: Exploration = "usual"
 
     def constants(self) -> Params:

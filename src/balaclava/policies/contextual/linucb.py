@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +18,7 @@ from balaclava.frames.pending import (
     new_note,
     take_note,
 )
-from balaclava.frames.ridge import (
-    Ridge,
-    add_row,
-    begin_ridge,
-    dot,
-    multiply,
-    radius,
-    squared_width,
-)
+from balaclava.frames.ridge import Ridge, add_row, begin_ridge, dot, multiply, radius, squared_width
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
     REWARD_SPREAD,
@@ -38,8 +30,6 @@ from balaclava.policies.contextual.linear_context import (
 
 
 class Params(NamedTuple):
-    """Parameters of the kernels."""
-
     arms: int
     features: int
     disjoint: bool
@@ -66,14 +56,12 @@ class Regression(NamedTuple):
     pending: Pending
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, asked=self.asked)
         yield from range_faults(0.0, math.inf, radii=self.radii)
 
 
 @kernel
 def begin_regression(params: Params) -> Regression:
-    """A regression without data."""
     blocks, d = params.arms if params.disjoint else 1, params.features
     state = Regression(
         ridge=begin_ridge(blocks, d, params.ridge),
@@ -150,7 +138,7 @@ class LinearPolicy(ContextualPolicy):
 
 @register
 class LinUCB(LinearPolicy):
-    """Play the arm with the highest plausible mean, given the features of the round.
+    r"""Play the arm with the highest plausible mean, given the features of the round.
 
     The baseline of all linear policies, without privacy. lin-ts samples instead of being
     optimistic; dp-linucb protects the rewards.
@@ -158,8 +146,9 @@ class LinUCB(LinearPolicy):
     With V = lambda I + sum of x x' and theta = V^-1 sum of r x over the rewards received, play the
     arm with the largest
 
-        <theta, x> + beta |x|_{V^-1},
-        beta = R sqrt(2 log(1/delta') + log(det V / lambda^d)) + sqrt(lambda) S.
+    .. math:: \langle \theta, x \rangle + \beta |x|_{V^{-1}},
+
+    .. math:: \beta = R \sqrt{2 \log(1/\delta') + \log(\det V / \lambda^d)} + \sqrt{\lambda} S.
 
     R = 1/2 for rewards in [0, 1], S is `parameter_bound`, delta' `failure_probability`. With
     `disjoint` each arm has its own V, theta and beta.
@@ -187,5 +176,5 @@ class LinUCB(LinearPolicy):
 
     name = "linucb"
     reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"outstanding": 512},)
-    kernels: ClassVar[Kernels] = Kernels(begin_regression, choose, learn, forget_note)
+    examples = ({"outstanding": 512},)
+    kernels = Kernels(begin_regression, choose, learn, forget_note)

@@ -38,12 +38,7 @@ import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.episodes import (
-    Episodes,
-    add_decision,
-    free_note,
-    keep_release,
-)
+from balaclava.frames.episodes import Episodes, add_decision, free_note, keep_release
 from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
 from balaclava.policies.contextual.linear_context import (
@@ -69,8 +64,6 @@ EpisodeGrowth = Annotated[
 
 
 class Params(NamedTuple):
-    """Parameters of the kernels."""
-
     arms: int
     features: int
     disjoint: bool

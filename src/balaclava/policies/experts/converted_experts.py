@@ -6,8 +6,6 @@ Corollary 4.3 bounds the regret of dp-htinf-experts. The classes differ in their
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from balaclava.policies.adversarial.converted_policies import DPFTPL, DPHTINF, DPExp3
 from balaclava.policies.base import register
 from balaclava.policies.experts.experts_as_arms import ConvertedExpertPolicy, documented
@@ -46,7 +44,7 @@ class DPExp3Experts(ConvertedExpertPolicy):
     """
 
     name = "dp-exp3-experts"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"epsilon": 0.5, "learning_rate_scale": 5.0},)
+    examples = ({"epsilon": 0.5, "learning_rate_scale": 5.0},)
     inner_class = DPExp3
 
 
@@ -83,9 +81,7 @@ class DPFTPLExperts(ConvertedExpertPolicy):
     """
 
     name = "dp-ftpl-experts"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"epsilon": 0.5, "learning_rate_scale": 20.0},
-    )
+    examples = ({"epsilon": 0.5, "learning_rate_scale": 20.0},)
     inner_class = DPFTPL
 
 
@@ -124,5 +120,5 @@ class DPHTINFExperts(ConvertedExpertPolicy):
     """
 
     name = "dp-htinf-experts"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"epsilon": 0.5},)
+    examples = ({"epsilon": 0.5},)
     inner_class = DPHTINF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,6 @@ Noise = Literal["laplace", "gaussian"]
 
 
 class Params(NamedTuple):
-    """Parameters of the kernels."""
-
     experts: int
     outstanding: int
     learning_rate: float  # eta
@@ -68,7 +66,6 @@ class State(NamedTuple):
     released: np.ndarray  # [N]: the last release
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Values that are impossible after this many decisions."""
         yield from range_faults(0, decisions, lost=self.lost)
         yield from range_faults(0, MOST_PLANNED, awaited=self.awaited)
 
@@ -158,7 +155,7 @@ def release(params: Params, state: State, row: int, rng: Any) -> None:
 
 @register
 class DPExp4(PrivateExpertPolicy):
-    """EXP4 in batches; each batch ends with a noisy release of each expert's estimated loss.
+    r"""EXP4 in batches; each batch ends with a noisy release of each expert's estimated loss.
 
     For very many experts, a small epsilon and a very long horizon. Its regret grows as
     N^(1/6) T^(2/3) / epsilon^(1/3), but with such constants that its bound is the least only from
@@ -170,14 +167,17 @@ class DPExp4(PrivateExpertPolicy):
     Let n = N log(1/delta), or (N/3)^2 for delta = 0, or N epsilon^2 / (18 m^2) for Gaussian noise,
     where m is the largest shift that keeps epsilon and delta. With L = log(N T) and l = log N,
 
-        eta = n^(1/6) L^(1/3) l^(1/3) / (T^(1/3) K^(1/2) epsilon^(1/3))
-        tau = n^(1/3) L^(2/3) T^(1/3) / (epsilon^(2/3) l^(1/3)), rounded up
-        gamma = max{eta^(1/3) n^(1/3) K^(2/3) L^(2/3) / (epsilon tau)^(2/3),
-                    12 eta K n^(1/2) L / (epsilon tau)}.
+    .. math:: \eta = n^{1/6} L^{1/3} l^{1/3} / (T^{1/3} K^{1/2} \varepsilon^{1/3}),
 
-    The weights are constant for tau rounds. In each of them the arm I is drawn from
+    .. math:: \tau = n^{1/3} L^{2/3} T^{1/3} / (\varepsilon^{2/3} l^{1/3}),
 
-        Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K.
+    .. math::
+        \gamma = \max\{\eta^{1/3} n^{1/3} K^{2/3} L^{2/3} / (\varepsilon \tau)^{2/3},\;
+        12 \eta K n^{1/2} L / (\varepsilon \tau)\}.
+
+    The weights are constant for tau rounds, rounded up. In each of them the arm I is drawn from
+
+    .. math:: Q(i) = (1 - \gamma) \sum_j P_j \mu_j(i) + \gamma / K.
 
     Then w_j <- w_j exp(-eta (m_j + Lap(lambda))), where m_j is the mean of l(I) mu_j(I) / Q(I)
     over the received losses of the batch, if at least half were received, and
@@ -233,9 +233,9 @@ class DPExp4(PrivateExpertPolicy):
 
     name = "dp-exp4"
     reference = "Asi, Raman, Talwar 2025"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"learning_rate_scale": 0.1},)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
-    lost_reward: ClassVar[str] = LOST_LOSS
+    examples = ({"learning_rate_scale": 0.1},)
+    kernels = Kernels(begin, choose, learn, forget)
+    lost_reward = LOST_LOSS
     horizon: Horizon
     epsilon: Epsilon
     delta: Delta
@@ -298,7 +298,6 @@ class DPExp4(PrivateExpertPolicy):
         )
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """Q of the arm."""
         return last_chance(state.weights)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -41,8 +41,6 @@ ConvertedExperts = TypeVar("ConvertedExperts", bound="ConvertedExpertPolicy")
 
 
 class Params(NamedTuple):
-    """Parameters of the kernels."""
-
     experts: int
     arms: int
     inner: Any
@@ -55,7 +53,6 @@ class State(NamedTuple):
     advised: np.ndarray  # [N]: advice for the last arm; within a batch only of the batch's expert
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0.0, MOST_CHANCE, advised=self.advised)
 
 
@@ -130,7 +127,7 @@ def with_experts(
 class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
     """Experts as the arms of a private bandit; subclasses define `inner`."""
 
-    lost_reward: ClassVar[str] = LOST_LOSS
+    lost_reward = LOST_LOSS
 
     @property
     def inner(self) -> ConvertedPolicy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from balaclava._core.declared import Epsilon, Horizon
 from balaclava._core.kernels import kernel
@@ -14,16 +14,10 @@ from balaclava.policies.classic.exp4 import begin, choose
 from balaclava.policies.classic.exp4 import learn as learn_report
 from balaclava.policies.expert_policies import PrivateExpertPolicy
 from balaclava.policies.local_policies import REPORTED, LocalPolicy, unit_laplace_report
-from balaclava.policies.loss_policies import (
-    EVEN_SHARE,
-    LearningRateScale,
-    Outstanding,
-)
+from balaclava.policies.loss_policies import EVEN_SHARE, LearningRateScale, Outstanding
 
 
 class Params(NamedTuple):
-    """Parameters of the kernels."""
-
     experts: int
     outstanding: int
     learning_rate: float  # eta
@@ -40,7 +34,7 @@ def learn(
 
 @register
 class LDPExp4(LocalPolicy, PrivateExpertPolicy):
-    """EXP4 on losses that each owner reports with Laplace noise.
+    r"""EXP4 on losses that each owner reports with Laplace noise.
 
     For losses that only their owners may see. With a trusted operator it suits many experts and a
     moderate epsilon: its regret depends on the number of experts only through a logarithm. At an
@@ -51,7 +45,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
     arm I is drawn from Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K, and
     w_j <- w_j exp(-eta mu_j(I) y / Q(I)), with x = log(K T) / epsilon and
 
-        eta = sqrt(log N / (3 T K (1 + 10 x^2))),   gamma = 4 eta K x.
+    .. math:: \eta = \sqrt{\log N / (3 T K (1 + 10 x^2))}, \quad \gamma = 4 \eta K x.
 
     The paper asks for epsilon <= 1; its proof holds for every epsilon. Its eta is far too low,
     since the proof overstates the noise: set `learning_rate_scale`, about 10 at epsilon = 1 and
@@ -92,10 +86,10 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
 
     name = "ldp-exp4"
     reference = "Asi, Raman, Talwar 2025"
-    assumptions: ClassVar[tuple[str, ...]] = (*PrivateExpertPolicy.assumptions, REPORTED)
+    assumptions = (*PrivateExpertPolicy.assumptions, REPORTED)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_report)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget_note)
+    kernels = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     epsilon: Epsilon
     learning_rate_scale: LearningRateScale = 1.0
@@ -125,7 +119,6 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         )
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """Q of the arm."""
         return last_chance(state)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

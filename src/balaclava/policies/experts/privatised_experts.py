@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from balaclava._core.declared import Epsilon, Horizon, Range
 from balaclava.policies.adversarial.conversion import Batch, ConvertedPolicy, Privatised
@@ -57,9 +57,7 @@ class PrivatisedExperts(ExpertsAsArms):
 
     name = "privatised-experts"
     reference = "Asi, Raman, Talwar 2025"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"base": {"name": "exp3", "arms": 4, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},
-    )
+    examples = ({"base": {"name": "exp3", "arms": 4, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},)
     base: Annotated[Policy, Range(meaning="the policy for losses that chooses an expert")]
     epsilon: Epsilon
     batch: Batch | None = None

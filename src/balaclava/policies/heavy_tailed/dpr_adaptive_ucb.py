@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,6 @@ class State(NamedTuple):
     precisions: np.ndarray  # the weight of the mean in averages; 0 without a mean
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         last_stage = self.sizes.size - 1
         yield from range_faults(0, decisions, counts=self.counts)
         yield from range_faults(
@@ -378,7 +377,7 @@ def average_in(state: State, arm: int, g: int, n: int, mean: float, noise: float
 
 @register
 class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
-    """UCB in doubling batches that learns privately how large rewards are.
+    r"""UCB in doubling batches that learns privately how large rewards are.
 
     For rewards of any tail and location with no known moment, bound or scale. With a known moment
     and a bound on it, dpr-batch-ucb has a proof of its regret; with a known range, dp-imed has
@@ -398,15 +397,17 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     is compared with the leader by means of stage g alone, so both are clipped alike. It is a rival
     while
 
-        mean - leader's mean + radius_scale (sqrt(s log t) + log(t) b / 2) > 0,
+    .. math:: m - m' + c (\sqrt{s \log t} + b \log(t) / 2) > 0,
 
-    with s the sum of the variances of both means, from the histograms, and b^2 the sum of the
-    squared scales of their noise. A rival below the leader's stage gets a batch of its next stage.
-    At the same stage the leader first makes its mean three times as precise, then goes on to the
-    next stage. Without a rival the leader plays on at the stage of the nearest arm, so that a lucky
-    leader is found out. Means of a stage are averaged by inverse variance. The first batches of an
-    arm release a histogram only, until a bin stands out of the noise. A batch that is then under
-    way, because rewards are late, ends with its next pull.
+    with m its mean, m' the leader's and c the `radius_scale`. s is the sum of the variances of both
+    means, from the histograms, and b^2 the sum of the squared scales of their noise.
+
+    A rival below the leader's stage gets a batch of its next stage. At the same stage the leader
+    first makes its mean three times as precise, then moves to the next stage. Without a rival the
+    leader plays at the stage of the nearest arm, so that the policy detects a lucky leader. Means
+    of a stage are averaged by inverse variance. The first batches of an arm release a histogram
+    only, until a bin stands out of the noise. A batch that is then still open, because rewards are
+    late, ends with its next pull.
 
     Scaling all rewards by a power of two does not change the law of the decisions, up to the ends
     of the grid: above 2^64 a number counts as 2^64, below 2^-64 as 0.
@@ -462,10 +463,10 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     name = "dpr-adaptive-ucb"
     reference = "after Tao, Wu, Zhao, Wang 2022"
     assumptions = ("a reward beyond the level of its batch counts as the level",)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
-    pools: ClassVar[str] = "pools"
-    estimates: ClassVar[str] = "means"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    kernels = Kernels(begin, choose, learn, forget)
+    pools = "pools"
+    estimates = "means"
+    examples = (
         {"first_batch": 12, "epsilon": 3.0},
         {"level_share": 0.5, "first_batch": 5, "radius_scale": 0.3, "epsilon": 8.0},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,6 @@ class State(NamedTuple):
     latest: np.ndarray  # [arm]: the centre of the next batch
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, self.released.shape[1], ordinals=self.ordinals)
         yield from range_faults(0.0, 1.0, shares=self.shares)
         yield from range_faults(0.0, math.inf, widths=self.widths)
@@ -202,9 +201,9 @@ def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
 class BatchUCBPolicy(PooledPolicy):
     """Parameters, tables and regret bound of the central and the local policy."""
 
-    pools: ClassVar[str] = "pools"
+    pools = "pools"
     estimation = Estimation(read_mean, limits_within_radius)
-    estimates: ClassVar[str] = "means"
+    estimates = "means"
     epsilon: Epsilon
     moment_order: MomentOrder
     moment_bound: MomentBound
@@ -225,11 +224,6 @@ class BatchUCBPolicy(PooledPolicy):
             )
         require_levels(self, self.premises.scale)
         require_levels(self, *self.schedule.levels)
-
-    @property
-    def central_moments(self) -> bool:
-        """Whether moment_bound is about E|X - mu|^p."""
-        return self.premises.mean_range is not None
 
     @property
     def premises(self) -> Premises:
@@ -269,7 +263,7 @@ class BatchUCBPolicy(PooledPolicy):
         whose end twice the radius is below its gap. For each arm this fails with probability at
         most `failure_probability`; then the whole horizon is counted.
         """
-        if self.radius_scale < 1.0 or not self._describes(environment):
+        if self.radius_scale < 1.0 or not moments_hold(self, environment, rounding=1e-9):
             return None
         sizes, radii, gaps = self.schedule.sizes[:-1], self.schedule.radii, environment.gaps
         pulls = np.array(
@@ -279,35 +273,25 @@ class BatchUCBPolicy(PooledPolicy):
         worst = fails * horizon * float(gaps.max())
         return min(worst_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
 
-    def _describes(self, environment: Any) -> bool:
-        """Whether the rewards satisfy the assumptions."""
-        if not moments_hold(self, environment, rounding=1e-9):
-            return False
-        mean_range = self.premises.mean_range
-        return mean_range is None or bool(np.abs(environment.means).max() <= mean_range)
-
 
 @register
 class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
-    """UCB in doubling batches on private truncated means, with the tightest radii we can prove.
+    r"""UCB in doubling batches on private truncated means, with the tightest radii we can prove.
 
     The policy to use for heavy-tailed rewards, with or without outliers, if a trusted server holds
     the rewards. Its regret is far below that of dpr-se, and lower still with a `radius_scale` below
     1, which is not proved (docs/figures.md, Heavy tails).
 
-    Given E|X|^p <= u, every arm first plays one batch, and then always the arm with the highest
-    index plays a whole batch. The batches of an arm have n, n, 2n, 4n, ... pulls. At the end of the
-    m-th, the mean of its X 1{|X| <= B_m} is released with noise Lap(2 B_m / (n_m epsilon)), and the
-    index is
+    Given `E|X|^p <= u`, each arm first plays one batch. Then the arm with the highest index plays a
+    whole batch. The batches of an arm have n, n, 2n, 4n, ... pulls. At the end of the m-th, the
+    mean of its `X 1{|X| <= B_m}` is released with noise Lap(2 B_m / (n_m epsilon)). The index is a
+    weighted mean of the arm's released means, plus R_m. B_m, R_m and the weights are fixed in
+    advance. R_m is the smallest radius that a joint Chernoff bound on rewards, truncation, outliers
+    and noise proves (`theory.batch_radii`). With one batch, no outliers and p <= 2 it is
 
-        weighted mean of the arm's released means + R_m.
-
-    B_m, R_m and the weights are fixed in advance. R_m is the smallest radius that a joint Chernoff
-    bound on rewards, truncation, outliers and noise proves (see `schedule`). With one
-    batch and no outliers it is, for p <= 2,
-
-        R = min over B and x of (B/n) (n u B^-p max(1, (e^x - 1 - x)/x)
-                                       + (log(M/beta) - log(1 - 4 x^2/epsilon^2)) / x),
+    .. math::
+        R = \min_{B, x} (B/n) (n u B^{-p} \max\{1, (e^x - 1 - x)/x\}
+        + (\log(M/\beta) - \log(1 - 4 x^2/\varepsilon^2)) / x),
 
     of order u^(1/p) (log(1/beta) / (n epsilon))^(1-1/p), M the number of batches. If `mean_range`
     D is given, u bounds the central moment, E|X - mu|^p. Each batch then truncates X - c, where c
@@ -358,7 +342,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
 
     name = "dpr-batch-ucb"
     reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, learn, forget)
     mean_range: MeanRange | None = None
     examples = (
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,6 @@ class State(NamedTuple):
     radius: np.ndarray  # 6 err, for R rewards
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, MOST_PLANNED, length=self.length)
         yield from range_faults(0.0, math.inf, level=self.level, step=self.step, radius=self.radius)
 
@@ -126,7 +125,7 @@ learn, forget = learn_truncated(release, finish)
 
 @register
 class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
-    """Private elimination on truncated means, for rewards with a known moment.
+    r"""Private elimination on truncated means, for rewards with a known moment.
 
     For a trusted server that holds the rewards. Its regret has the best possible order;
     dpr-batch-ucb has the same order with far smaller constants. The paper's constants make the
@@ -136,12 +135,12 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
     Given E|X|^(1+v) <= u, in epoch tau = 1, 2, ... with active set S let D = 2^-tau,
     ell = log(4|S|tau^2/beta), and pull each arm of S
 
-        R = ceil(u^(1/v) 24^((1+v)/v) ell / (epsilon D^((1+v)/v)) + 1)
+    .. math:: R = \lceil u^{1/v} 24^{(1+v)/v} \ell / (\varepsilon D^{(1+v)/v}) + 1 \rceil
 
     times. Rewards beyond B = (u R epsilon / ell)^(1/(1+v)) count as 0. Let m_a be the mean of the
-    epoch's rewards + Lap(2B/(R epsilon)). Remove a if
+    epoch's rewards + Lap(2B/(R epsilon)). Remove a if max m - m_a > 12 err, where
 
-        max m - m_a > 12 err,  err = u^(1/(1+v)) (ell / (R epsilon))^(v/(1+v)).
+    .. math:: \mathrm{err} = u^{1/(1+v)} (\ell / (R \varepsilon))^{v/(1+v)}.
 
     The analysis ends at epsilon 1: above it, 1 replaces epsilon in R, B and err, but not in the
     noise. `radius_scale` c replaces 24 and 12 by 24 c and 12 c. Arms take turns in random order.
@@ -187,7 +186,7 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
     truncation_level = staticmethod(truncation_level)
     allowed_error = 6.0
     failures = math.pi**2 / 8.0
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, learn, forget)
     examples = (
         {"horizon": 600, "radius_scale": 0.03},
         {"horizon": 600, "radius_scale": 0.01, "moment_order": 1.4, "epsilon": 3.0},

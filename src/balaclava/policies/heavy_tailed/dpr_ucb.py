@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def learn(
 
 @register
 class DPRUCB(PrivateRealPolicy):
-    """UCB on private sums of truncated rewards, for rewards with a known moment.
+    r"""UCB on private sums of truncated rewards, for rewards with a known moment.
 
     For heavy tails, if a trusted server holds the rewards and decisions should adapt in every
     round. With the paper's constants the bonus exceeds most rewards for millions of rounds: set
@@ -96,7 +96,9 @@ class DPRUCB(PrivateRealPolicy):
     arm counts as 0 if it is beyond B_n, and enters the arm's tree counter. After one pull of each
     arm, play the arm with the largest
 
-        s_a / n_a + 18 u^(1/(1+v)) (log(2 t^4) (log T)^(1.5 + 1/v) / (n_a epsilon))^(v/(1+v)),
+    .. math::
+        s_a / n_a
+        + 18 u^{1/(1+v)} (\log(2 t^4) (\log T)^{1.5 + 1/v} / (n_a \varepsilon))^{v/(1+v)},
 
     s_a the private sum of the arm's n_a rewards. The analysis ends at epsilon 1: above it, 1
     replaces epsilon in both formulas, but not in the noise.
@@ -134,7 +136,7 @@ class DPRUCB(PrivateRealPolicy):
 
     name = "dpr-ucb"
     reference = "Tao, Wu, Zhao, Wang 2022"
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn)
+    kernels = Kernels(begin, choose, learn)
     epsilon: Epsilon
     horizon: Horizon
     moment_order: TailOrder
@@ -146,11 +148,6 @@ class DPRUCB(PrivateRealPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_levels(self, self.level(1), self.level(self.horizon))
-
-    @property
-    def central_moments(self) -> bool:
-        """Whether moment_bound is about |X - mean|."""
-        return self.mean_range is not None
 
     @property
     def _log_horizon(self) -> float:

@@ -6,7 +6,7 @@ own: `theory.batch_radii` has them, with their proof.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import NO_ROW, add_reward, find_row, give_up
@@ -62,18 +62,19 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
-    """UCB in doubling batches on truncated rewards that each device reports with Laplace noise.
+    r"""UCB in doubling batches on truncated rewards that each device reports with Laplace noise.
 
     For heavy-tailed rewards that only the participant's device may see. Local privacy is costly: if
     a trusted server holds the rewards, dpr-batch-ucb has far lower regret.
 
-    A device with reward x reports y = x 1{|x| <= B_m} + Lap(2 B_m / epsilon). The server sends the
+    A device with reward x reports `x 1{|x| <= B_m} + Lap(2 B_m / epsilon)`. The server sends the
     level of the arm's m-th batch with the decision. Batches, estimates and indices are those of
     dpr-batch-ucb, but each report adds noise: for E|X|^p <= u, p <= 2, one batch of n pulls and no
     outliers,
 
-        R = min over B and x of  u B^(1-p) max(1, (e^x - 1 - x)/x)
-                                 + (B/(n x)) (log(M/beta) - n log(1 - 4 x^2/epsilon^2)),
+    .. math::
+        R = \min_{B, x} u B^{1-p} \max\{1, (e^x - 1 - x)/x\}
+        + (B/(n x)) (\log(M/\beta) - n \log(1 - 4 x^2/\varepsilon^2)),
 
     of order u^(1/p) (log(1/beta) / (n epsilon^2))^((1-1/p)/2), the best possible (Tao et al., with
     the correction of Zhou and Zhang 2024).
@@ -119,7 +120,7 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
     report_level = staticmethod(report_level)
     report_kernel = staticmethod(truncated_laplace_report)
     learn_report = staticmethod(learn_report)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, learn, forget)
     examples = (
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.2, "contamination": 0.05},

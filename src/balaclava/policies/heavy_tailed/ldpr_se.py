@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,6 @@ class State(NamedTuple):
     radius: np.ndarray  # 7 err, for R reports
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, MOST_PLANNED, length=self.length)
         yield from range_faults(0.0, math.inf, level=self.level, radius=self.radius)
 
@@ -164,7 +163,7 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @register
 class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
-    """Elimination on rewards that each participant truncates and reports with Laplace noise.
+    r"""Elimination on rewards that each participant truncates and reports with Laplace noise.
 
     For heavy-tailed rewards that only the participant's device may see. Local privacy is costly:
     with the paper's constants the first epoch has billions of pulls (see `first_epoch`). Set
@@ -174,13 +173,15 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
     Given E|X|^(1+v) <= u, in epoch tau = 1, 2, ... with active set S let D = 2^-tau,
     ell = log(8|S|tau^2/beta), and pull each arm of S
 
-        R = ceil(u^(2/v) 28^(2(1+v)/v) ell / (epsilon^2 D^(2(1+v)/v)) + max(1, epsilon^2) ell)
+    .. math::
+        R = \lceil u^{2/v} 28^{2(1+v)/v} \ell / (\varepsilon^2 D^{2(1+v)/v})
+        + \max(1, \varepsilon^2) \ell \rceil
 
-    times. A device with reward x reports y = x 1{|x| <= B} + Lap(2B/epsilon), where
+    times. A device with reward x reports `x 1{|x| <= B} + Lap(2B/epsilon)`, where
     B = (u sqrt(R) epsilon / sqrt(ell))^(1/(1+v)) is public. With m_a the mean of the epoch's
-    reports, remove a if
+    reports, remove a if max m - m_a > 14 err, where
 
-        max m - m_a > 14 err,  err = u^(1/(1+v)) (sqrt(ell) / (sqrt(R) epsilon))^(v/(1+v)).
+    .. math:: \mathrm{err} = u^{1/(1+v)} (\sqrt{\ell} / (\sqrt{R} \varepsilon))^{v/(1+v)}.
 
     The paper's listing has other constants, with which the proof fails. Its last ell, without
     max(1, epsilon^2), is for epsilon up to 1. `radius_scale` c replaces 28 and 14 by 28 c and 14 c.
@@ -234,7 +235,7 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
     report_level = staticmethod(report_level)
     report_kernel = staticmethod(truncated_laplace_report)
     learn_report = staticmethod(learn_report)
-    kernels: ClassVar[Kernels] = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, learn, forget)
     examples = (
         {"horizon": 600, "radius_scale": 0.02},
         {"horizon": 600, "radius_scale": 0.01, "moment_order": 1.4, "epsilon": 3.0},

@@ -35,8 +35,6 @@ COUNTED_EPOCHS = 60
 
 
 class Params(NamedTuple):
-    """What the kernels see."""
-
     arms: int
     epsilon: float
     order: float  # 1 + v
@@ -86,7 +84,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
     and a bound on the error of an estimate.
     """
 
-    pools: ClassVar[str] = "epochs"
+    pools = "epochs"
     estimation = Estimation(read_mean, limits_within_radius)
     epoch_length: ClassVar[Callable[..., int]]
     truncation_level: ClassVar[Callable[..., float]]
@@ -117,11 +115,6 @@ class TruncatedEliminationPolicy(PooledPolicy):
             log_bound=math.log(raw_bound(self)),
             beta=failure_or_inverse_horizon(self),
         )
-
-    @property
-    def central_moments(self) -> bool:
-        """Whether moment_bound is about |X - mean|."""
-        return self.mean_range is not None
 
     @property
     def first_epoch(self) -> int:
