@@ -1,7 +1,7 @@
-"""What the rest of the package asks of a policy beside its kernels.
+"""Attributes of policies that the rest of the package reads, each with a default.
 
-Each attribute has a default. A policy overrides the ones that apply to it: by a parameter of that
-name (`horizon: Horizon`), a property, or a class attribute.
+A policy overrides the ones that apply to it: by a parameter of that name (`horizon: Horizon`), a
+property, or a class attribute.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class PolicyAttributes(Declared):
     arms: Arms
 
     lost_reward: ClassVar[str] = ""
-    """Effect of a reward that never comes, in words; "" if it has none."""
+    """Effect of a reward that never arrives, in words; "" if it has none."""
 
     # Of a local policy, see policies/local_policies.py:
     report_level: ClassVar[Callable[..., float] | None] = None
@@ -38,7 +38,7 @@ class PolicyAttributes(Declared):
 
     @overridable
     def horizon(self) -> int | None:
-        """Rounds that the policy was made for; None if it may be played for ever."""
+        """Number of rounds that the policy is tuned to; None if it needs no horizon."""
         return None
 
     @overridable
@@ -108,7 +108,7 @@ class PolicyAttributes(Declared):
 
     @overridable
     def blocks(self) -> int:
-        """Number of sums in which rewards are released: one an arm, or one for all."""
+        """Number of sums in which rewards are released: one per arm, or one for all."""
         return self.arms
 
     @overridable

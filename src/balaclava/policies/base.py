@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from balaclava.agents.agent import Agent
     from balaclava.agents.settling import Settle
 
-RewardKind = Literal["bounded", "real", "loss", "any"]  # any: the policy learns from none
+RewardKind = Literal["bounded", "real", "loss", "any"]  # any: the policy ignores rewards
 LARGEST_REWARD = 1e150  # its square is below the largest 64-bit float, 1.8e308
 
 
 @kernel(borrows=True)
 def nothing_to_forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
-    """`forget` of policies that only count rewards: a lost reward leaves no trace."""
+    """`forget` of policies that only count rewards: a lost reward has no effect."""
 
 
 class ArmRelease(NamedTuple):
@@ -42,7 +42,7 @@ class ArmRelease(NamedTuple):
 
 
 class Estimation(NamedTuple):
-    """Two kernels that read the mean of an arm off a state, with an interval.
+    """Two kernels: the mean of an arm in a state, and its interval.
 
     - `read(params, state, arm) -> (rewards, mean, noise)`: the number of rewards in the releases,
       their mean in the policy's own unit, and its noise: draws, or a proved radius. It must read
@@ -60,7 +60,7 @@ class Kernels(NamedTuple):
 
     - `begin(params) -> state`: a `NamedTuple` of arrays, allocated once.
     - `choose(params, state, t, context, rng) -> (arm, phase)`: the decision of round t = 1, 2, ...
-    - `learn(params, state, t, arm, reward, phase, rng)`: the reward of round t, at any later time.
+    - `learn(params, state, t, arm, reward, phase, rng)`: the reward of round t; it may be late.
     - `forget(params, state, t, arm, phase, rng)`: the decision of round t was given up. By default
       it does nothing.
 
@@ -137,7 +137,7 @@ class Policy(PolicyAttributes):
     kernels: ClassVar[Kernels]
     estimation: ClassVar[Estimation | None] = None  # if an interval is proved
 
-    arm_labels: ClassVar[tuple[str, ...] | None] = None  # of an object whose arms have names
+    arm_labels: ClassVar[tuple[str, ...] | None] = None  # set on an object whose arms have names
 
     def __post_init__(self) -> None:
         arms: Any = self.arms
@@ -257,7 +257,7 @@ class Policy(PolicyAttributes):
 
     @property
     def practice_context(self) -> Any:
-        """A context for checks and audits, which have none of their own."""
+        """A context for checks and audits."""
         return None
 
     def prepare(self) -> Callable[..., float]:
@@ -319,7 +319,7 @@ class Policy(PolicyAttributes):
     def regret_bound(self, environment: Any, horizon: int) -> float | None:
         """The proved bound on the expected regret, constants included.
 
-        It holds for rewards that come at once.
+        It holds if each reward arrives before the next decision.
 
         Args:
             environment: Where the policy plays; None for adversarial losses in [0, 1].
@@ -354,7 +354,7 @@ class Policy(PolicyAttributes):
             seed: A whole number for tests. By default the randomness is secure.
             patience: Timeout of a reward, in further decisions; estimated by default.
             settle: "arrival" or "window": when a reward counts; see `bl.Agent`.
-            missing: The value that counts if no reward came in its window.
+            missing: The value that counts if no reward arrived in its window.
 
         Returns:
             The agent.
@@ -399,7 +399,7 @@ class BoundedPolicy(Policy):
 
 
 class PrivateBoundedPolicy(BoundedPolicy):
-    """A policy that protects rewards in a known range, all decisions of a run together."""
+    """A policy that protects rewards in a known range; the guarantee covers the trajectory."""
 
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"
@@ -409,7 +409,7 @@ class PrivateBoundedPolicy(BoundedPolicy):
 
 
 class PrivateRealPolicy(Policy):
-    """A policy that protects rewards of any size, all decisions of a run together.
+    """A policy that protects rewards of any size; the guarantee covers the trajectory.
 
     Assumptions about tails matter for regret only: privacy holds for all rewards.
     """
@@ -434,7 +434,6 @@ def failure_or_inverse_horizon(policy: Any) -> float:
 
 @kernel(borrows=True)
 def unchanged_reward(params: Any, reward: float) -> float:
-    """The reward itself."""
     return reward
 
 

@@ -28,7 +28,7 @@ class ExpertPolicy(Policy):
     experts: Experts
 
     def checked_context(self, context: Any) -> np.ndarray:
-        """Check the advice; returns it as an array."""
+        """Check the advice, and return it as an array."""
         needed = (
             f"give {self.name} advice of {self.experts} rows, one an expert, each a distribution "
             f"over {self.arms} arms: ask(advice)"
@@ -44,7 +44,7 @@ class ExpertPolicy(Policy):
         return advice
 
     def competes_in(self, environment: Any) -> bool:
-        """Whether the environment gives its experts and losses in [0, 1]; None does."""
+        """Whether the environment has as many experts and losses in [0, 1]; None counts as yes."""
         if environment is None:
             return True
         return bool(environment.experts == self.experts and gives_unit_losses(environment))
@@ -56,7 +56,7 @@ class ExpertPolicy(Policy):
 
 
 class PrivateExpertPolicy(ExpertPolicy, PrivateLossPolicy):
-    """A policy that protects losses in [0, 1], all decisions together; advice is public."""
+    """A policy that protects losses in [0, 1] over the whole trajectory; advice is public."""
 
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"

@@ -1,4 +1,4 @@
-"""Kernels that read released means and their intervals: one pair a kind of release."""
+"""Kernels that read released means and their intervals: one pair for each kind of release."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def limits_with_laplace(
 def limits_without_noise(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
-    """Limits for rewards without noise."""
     return mean_interval(mean, rewards, 0, 0.0, failure)
 
 

@@ -31,7 +31,7 @@ REPORTED = (
 
 @kernel(borrows=True)
 def unit_level(params: Any, state: Any, arm: int, phase: int) -> float:
-    """The level of rewards in [0, 1], whose reports need none."""
+    """A constant level: reports of rewards in [0, 1] do not use it."""
     return 1.0
 
 
@@ -49,12 +49,12 @@ def unit_bit_report(params: Any, reward: float, level: float, rng: Any) -> float
 
 @kernel(borrows=True)
 def truncated_laplace_report(params: Any, reward: float, level: float, rng: Any) -> float:
-    """What leaves the owner of a reward of any size (see `privacy.device_report`)."""
+    """Report a reward of any size, truncated, with Laplace noise (`privacy.device_report`)."""
     return laplace_report(rng, truncated(reward, level), 2.0 * level, params.epsilon)
 
 
-# What a device of another kind than Python knows how to do (service/static/report.js), by what
-# is done to a reward before and while it is reported.
+# Kinds of report that devices without Python can make (service/static/report.js), by the kernels
+# that prepare and report a reward.
 RULES: dict[tuple[Callable[..., float], Callable[..., float] | None], str] = {
     (onto_unit_grid, unit_bit_report): "bit",
     (onto_unit_grid, unit_laplace_report): "laplace",
@@ -76,7 +76,7 @@ class LocalPolicy(Policy):
 
     The server sends `agent.report_level(decision)` with the decision, the device calls
     `policy.report(reward, level)`, and the server calls `agent.tell_report(decision, report)`. The
-    policy's `learn` does all three, so an agent may be told raw rewards if one party owns them.
+    policy's `learn` does all three for a caller that has the raw rewards.
     """
 
     model: ClassVar[Model] = "local"
@@ -91,7 +91,7 @@ class LocalPolicy(Policy):
 
         Args:
             reward: A finite number in `accepts`, or any finite number if the policy clips.
-            level: What `agent.report_level(decision)` returned; optional for rewards in a known
+            level: The value of `agent.report_level(decision)`; optional for rewards in a known
                 range.
 
         Returns:
@@ -124,7 +124,7 @@ class LocalPolicy(Policy):
             give the accepted rewards and the treatment of others; `grid_bits` the grid of reports.
 
         Raises:
-            ParameterError: If the report is of no such kind.
+            ParameterError: If the policy has another kind of report.
 
         Example:
             >>> import balaclava as bl

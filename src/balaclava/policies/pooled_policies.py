@@ -17,7 +17,7 @@ class HoldoutPolicy(Policy):
     """A policy that holds out some decisions.
 
     With chance `holdout` the arm of a decision is drawn evenly, and the policy never learns from
-    its reward: a sample of all arms without adaptive choices. The draw does not depend on data.
+    its reward. Held-out decisions are a sample of all arms that does not depend on data.
     """
 
     holdout: Holdout = 0.0
@@ -42,8 +42,8 @@ class PooledPolicy(HoldoutPolicy):
     """A policy that releases an arm's rewards in batches.
 
     With chance `explore` the arm of a decision that is not held out is drawn evenly, and the policy
-    learns from it: every arm keeps a share. The draw does not depend on data. A batch without any
-    reward is asked again.
+    learns from it: every arm keeps a share. The draw does not depend on data. A batch that received
+    no reward is repeated.
     """
 
     lost_reward: ClassVar[str] = (
@@ -63,7 +63,6 @@ class PooledPolicy(HoldoutPolicy):
         return state
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        """The chance of the arm, given the values public before the last decision."""
         return float(self.pools_of(state).last_chance)
 
     @property
@@ -76,7 +75,6 @@ class PooledPolicy(HoldoutPolicy):
             yield from range_faults(0.0, decisions, sums=self.pools_of(state).sums)
 
     def released(self, state: Any) -> Sequence[ArmRelease]:
-        """The releases of each arm."""
         pools = self.pools_of(state)
         means = getattr(pools, self.estimates)
         return [

@@ -33,7 +33,7 @@ def draws_its_means(policy: Any, environment: Any) -> bool:
 
     Outliers are allowed up to the policy's `contamination`.
     """
-    outliers = environment.share_of_outliers * (1.0 - 1e-9)  # less what rounding may have added
+    outliers = environment.share_of_outliers * (1.0 - 1e-9)  # tolerates rounding
     return bool(environment.independent and outliers <= (policy.contamination or 0.0))
 
 
@@ -50,7 +50,7 @@ def unit_gaps(policy: Any, environment: Any) -> tuple[np.ndarray, float] | None:
 
 
 def moments_hold(policy: Any, environment: Any, rounding: float = 1e-12) -> bool:
-    """Whether the arms keep the policy's `moment_bound`, `mean_range` and `contamination`."""
+    """Whether the arms satisfy the policy's `moment_bound`, `mean_range` and `contamination`."""
     if not draws_its_means(policy, environment):
         return False
     central = policy.central_moments

@@ -178,9 +178,9 @@ def least_batch(epsilon: float) -> int:
 class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
     """A base policy that learns from noisy means of batches; subclasses define `base_policy`.
 
-    There is no `explore` parameter as on pools. A batch is one choice of the base, which divides
-    the loss by the probability of that choice. A round with another arm would put another arm's
-    loss into the mean. Use the base's own share of uniform draws instead (`gamma` of exp3), which
+    Unlike `PooledPolicy` it has no `explore` parameter. A batch is one choice of the base, which
+    divides the loss by the probability of that choice. A round with another arm would put another
+    arm's loss into the mean. Use the base's share of uniform draws instead (`gamma` of exp3), which
     is part of that probability.
     """
 
@@ -273,7 +273,6 @@ _CONVERSION_SECTIONS = {
 
 
 def filled_in(docstring: str | None, sections: Mapping[str, str], base: str) -> str | None:
-    """A class's docstring with the sections that it shares with others."""
     for name, text in sections.items():
         docstring = docstring and docstring.replace("{" + name + "}", text)
     return docstring and docstring.replace("{base}", base)
@@ -336,7 +335,7 @@ class Privatised(ConvertedPolicy):
     Privacy:
         epsilon-differential privacy of the whole trajectory for every base: it sees only the noisy
         means, and each loss enters one of them. Audits by games find far less than epsilon, since
-        a base that learns slowly hides more than it must.
+        a base that learns slowly reveals less than epsilon allows.
 
     Parameters:
         base: a policy that learns from losses, or a mapping with its `name` and parameters.

@@ -96,9 +96,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
         return Params(*self._exp3().constants(), self.epsilon)
 
     def chances(self, state: Any) -> np.ndarray | None:
-        """The probabilities by which the arm was drawn, computed from reports."""
         return np.array(state.chances)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """The bound of exp3 for noise of scale 1/epsilon."""
         return self._exp3().proved_bound(environment, horizon)

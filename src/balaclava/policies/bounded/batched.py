@@ -47,7 +47,6 @@ def begin(params: Any) -> Pools:
 
 @kernel(borrows=True)
 def release_sum(params: Any, state: Pools, arm: int, row: int, rng: Any) -> float:
-    """Release the sum of a settled batch, once."""
     released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
     close_batch(state, arm, row, released)
     return released

@@ -84,8 +84,8 @@ class StartPhasePolicy(PrivateBoundedPolicy):
 class DPFTPLGauss(StartPhasePolicy):
     r"""Pull each arm often enough, then play the highest Gaussian draw: each decision is private.
 
-    Thompson sampling whose own randomness hides single rewards. It needs a delta that is not
-    tiny and protects one decision at a time. For delta = 0 or a small epsilon use dp-ftpl-new; to
+    Thompson sampling with randomness that also hides single rewards. It protects one decision at a
+    time and needs a delta that is not tiny. For delta = 0 or a small epsilon use dp-ftpl-new; to
     protect a whole run use dp-imed or dp-klucb.
 
     Pull each arm, in turn, until it has at least

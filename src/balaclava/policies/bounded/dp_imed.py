@@ -71,7 +71,6 @@ def rechecking_rate(params: Any, t: int, n: float, x: float, top: float, draws: 
 
 
 def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
-    """The policy's kernels, given its rate and whether batches are adaptive."""
 
     @kernel(borrows=True)
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
@@ -151,11 +150,10 @@ class DPIMED(GrowingBatchPolicy):
 
     while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)). Here Q_a = -log(2 P(x_a or less))
     for rewards of mean y and all m draws (`estimators.noisy_surprisal`). An arm is in doubt while
-    Q_a is small. Re-checking it costs more
-    as its pulls and the number of arms grow. Locking onto a wrong arm costs the rest of the run, so
-    long runs re-check arms in doubt earlier. Short runs could not pay for that. A batch is long
-    enough for R_a + log n_a to pass log t + 0.5 if x_a does not change. It multiplies the arm's
-    pulls by 1.25 to 2.
+    Q_a is small. Re-checking it costs more as its pulls and the number of arms grow. Locking onto a
+    wrong arm costs the rest of the run, so long runs re-check arms in doubt earlier. In short runs
+    that would cost more than it saves. A batch is long enough for R_a + log n_a to pass log t + 0.5
+    if x_a does not change. It multiplies the arm's pulls by 1.25 to 2.
 
     Q_a approximates a tail probability by a saddle point, to within 0.2 nats. The rule around it
     was found by experiment: no bound on the regret of the default is proved here. A bound is proved
@@ -214,7 +212,7 @@ class DPIMED(GrowingBatchPolicy):
 
     @classmethod
     def create(cls, parameters: dict[str, Any]) -> Self:
-        """Build one; also from values that earlier versions saved under other names."""
+        """Accept also the values that earlier versions saved under other names."""
         renamed = {
             name: RENAMED_VALUES[name].get(value, value)
             for name, value in parameters.items()

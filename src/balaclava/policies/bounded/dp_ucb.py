@@ -18,8 +18,6 @@ from balaclava.privacy.mechanisms.counters import (
 )
 from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
-begin_indices, choose_arm, renew = ucb1.begin, ucb1.choose, ucb1.renew
-
 
 class State(NamedTuple):
     """Private indices, and the counters behind them."""
@@ -30,12 +28,12 @@ class State(NamedTuple):
 
 @kernel
 def begin(params: Any) -> State:
-    return State(begin_indices(params), begin_hybrid(params.arms))
+    return State(ucb1.begin(params), begin_hybrid(params.arms))
 
 
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    return choose_arm(params, state.indices, t, context, rng)
+    return ucb1.choose(params, state.indices, t, context, rng)
 
 
 @kernel(borrows=True)
@@ -44,7 +42,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
     tally = state.indices.tally
     learn_tally(params, tally, t, arm, 0.0, phase, rng)  # counts; the sum comes next
     tally.sums[arm] = hybrid_sum(state.counters, arm)
-    renew(state.indices, arm)
+    ucb1.renew(state.indices, arm)
 
 
 @kernel(borrows=True)

@@ -15,8 +15,6 @@ from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import dp_ucb
 
-begin_sums, learn_sums, read_sums = dp_ucb.begin, dp_ucb.learn, dp_ucb.read_mean
-
 
 @stored_as(sums="known")
 class State(NamedTuple):
@@ -31,7 +29,7 @@ class State(NamedTuple):
 
 @kernel
 def begin(params: Any) -> State:
-    return State(begin_sums(params), np.ones(params.arms))
+    return State(dp_ucb.begin(params), np.ones(params.arms))
 
 
 @kernel(borrows=True)
@@ -55,7 +53,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    learn_sums(params, state.sums, t, arm, reward, phase, rng)
+    dp_ucb.learn(params, state.sums, t, arm, reward, phase, rng)
     n = state.sums.indices.tally.pulls[arm]
     # At a power of two the counter's sum has no tree part.
     state.spread[arm] = 1.0 if n & (n - 1) == 0 else 1.0 + math.log(n)
@@ -63,7 +61,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return read_sums(params, state.sums, arm)
+    return dp_ucb.read_mean(params, state.sums, arm)
 
 
 @register

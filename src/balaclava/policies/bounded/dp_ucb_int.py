@@ -94,7 +94,6 @@ def learn(
 
 @kernel(borrows=True)
 def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
-    """Give an arm a new index, and find the best arm."""
     if state.pulls[arm] == 0:
         state.unknown[0] -= 1
     state.wait[arm] = params.interval

@@ -60,7 +60,6 @@ def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tup
 
 @kernel(borrows=True)
 def release(params: Params, state: Epochs, arm: int, row: int, rng: Any) -> None:
-    """Release an arm's sum of the phase."""
     phase, n = state.oldest[0], state.rewards_in_epoch[arm, row]
     total = truncated_laplace_release(
         rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
@@ -72,14 +71,7 @@ def release(params: Params, state: Epochs, arm: int, row: int, rng: Any) -> None
 
 @kernel(borrows=True)
 def finish(params: Params, state: Epochs, row: int) -> None:
-    """Commit to an arm that is 2^-k above all others."""
-    commit(state)
-    end_epoch(state, phase_length(params, state.oldest[0] + 1))
-
-
-@kernel(borrows=True)
-def commit(state: Epochs) -> None:
-    """Commit to an arm if it is at least both radii above each of the others."""
+    """Commit to an arm if it is at least both radii, 2^-k, above each of the others."""
     for arm in range(state.means.size):
         ahead = True
         for other in range(state.means.size):
@@ -88,6 +80,7 @@ def commit(state: Epochs) -> None:
                 ahead = False
         if ahead:
             play_last_arm(state, arm)
+    end_epoch(state, phase_length(params, state.oldest[0] + 1))
 
 
 learn, forget = learn_in_epochs(release, finish)

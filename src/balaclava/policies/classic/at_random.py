@@ -38,8 +38,8 @@ class AtRandom(Policy):
 
     Use it where a private policy could not learn enough to do better: few rounds, a small epsilon,
     many arms. It is the baseline for every other policy. Each arm gets the same share of decisions,
-    so they can be analysed afterwards like those of a fixed trial. That analysis needs a mechanism
-    of its own: only the decisions reveal nothing.
+    so the rewards can be analysed like those of a fixed trial. That analysis needs its own privacy
+    mechanism: the guarantee covers the decisions only.
 
     In each round draw the arm uniformly from 1, ..., K.
 

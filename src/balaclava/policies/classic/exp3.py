@@ -95,8 +95,8 @@ class Exp3(LossPolicy):
     .. math:: \gamma = 4 \eta K \lambda L.
 
     The mixing keeps eta y / P_I above -1. The proof needs that because exp(-x) <= 1 - x + x^2 holds
-    for x >= -1. Only noise makes a loss negative, and except with probability 1/n it is at least
-    -sqrt(10) lambda L in all rounds. So gamma scales with eta, and is 0 without noise. Without a
+    for x >= -1. Only noise makes a loss negative: it is at least -sqrt(10) lambda L in all rounds,
+    except with probability 1/n. So gamma scales with eta, and is 0 without noise. Without a
     horizon, eta = sqrt(log K / (t K)) in round t.
 
     Its random decisions are not private; `bl.privatise` makes them so.

@@ -140,7 +140,6 @@ class FTPL(LossPolicy):
 
     @property
     def rate(self) -> float:
-        """eta."""
         eta = self.eta
         if eta is None:
             slow = self.arms * self.horizon * (1.0 + self._noise**2)

@@ -66,7 +66,7 @@ class KLUCB(BoundedPolicy):
     m_a the mean of its n_a rewards.
 
     Parameters:
-        c: 3 in the proofs; 0 by default, since the extra exploration costs more than it saves.
+        c: 3 in the proofs; 0 by default, since more exploration costs more than it saves.
 
     Example:
         >>> import balaclava as bl

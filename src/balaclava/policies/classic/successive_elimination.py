@@ -74,7 +74,6 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 @kernel(borrows=True)
 def radius(params: Params, n: int) -> float:
-    """Confidence radius of a mean of n rewards."""
     return float(
         params.radius_scale * math.sqrt((params.confidence + 2.0 * math.log(n)) / (2.0 * n))
     )

@@ -57,7 +57,6 @@ def learn(
 
 @kernel(borrows=True)
 def renew(state: Indices, arm: int) -> None:
-    """Update an arm's mean and width from its count and sum."""
     n = state.tally.pulls[arm]
     state.means[arm] = state.tally.sums[arm] / n
     state.widths[arm] = 1.0 / math.sqrt(n)

@@ -163,7 +163,6 @@ def radius_of(params: Params, size: int) -> float:
 def choose_in_batches(
     params: Params, state: PraeState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
-    """`choose`: the next pull of the batch."""
     if state.unused_left[0] == 0 and needs_epoch(state.epochs):
         next_size(params, state, rng)
         if state.unused_left[0] == 0:
@@ -175,7 +174,7 @@ def choose_in_batches(
 
 @kernel(borrows=True)
 def arm_of_batch(params: Params, state: PraeState, rng: Any) -> int:
-    """The one arm of a batch of the first phase, at random or by released means; or -1.
+    """The only arm of a batch in the first phase, at random or by released means; otherwise -1.
 
     An arm that waits in an earlier batch is not asked again, unless all wait.
     """
@@ -232,7 +231,6 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         failure_or_inverse_horizon(self)
 
     def require_levels(self) -> None:
-        """Refuse parameters whose truncation levels leave the range of 64-bit floats."""
         params = self.constants()
         require_levels(self, level_of(params, 2), level_of(params, 2**60))
 
@@ -242,7 +240,6 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         raise NotImplementedError
 
     def frame(self, scale: float, terms: RadiusTerms) -> Params:
-        """The constants of both policies."""
         alpha, delta = self.contamination, failure_or_inverse_horizon(self)
         return self.fill(
             Params,

@@ -75,7 +75,6 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
-    """Release the row's episode if it is settled."""
     if row != NO_ROW:
         release_sum(params, state.episodes, block, row, rng)
         state.noise[block] += noise_radius(params, state.episodes, block)

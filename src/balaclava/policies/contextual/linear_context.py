@@ -46,7 +46,6 @@ def coefficient_block(blocks: int, arm: int) -> int:
 
 @kernel(borrows=True)
 def context_row(context: np.ndarray, arm: int) -> int:
-    """Index of the arm's row in the context."""
     return min(arm, context.shape[0] - 1)
 
 
@@ -94,7 +93,6 @@ class ContextualPolicy(BoundedPolicy):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters as JSON values; named features by their names."""
         parameters = super().parameters
         if self.feature_names is not None:
             parameters["features"] = list(self.feature_names)
@@ -136,7 +134,6 @@ class ContextualPolicy(BoundedPolicy):
         return self._within_bound(rows)
 
     def _from_mapping(self, context: Mapping[Any, Any], needed: str) -> Any:
-        """Named features in the order of the policy's."""
         if self.feature_names is None:
             raise ContextError(
                 f"{self.name} has no feature names but got a mapping; construct it with "

@@ -131,7 +131,6 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
 
     @property
     def inner(self) -> ConvertedPolicy:
-        """The private policy whose arms are the experts."""
         raise NotImplementedError
 
     @functools.cached_property

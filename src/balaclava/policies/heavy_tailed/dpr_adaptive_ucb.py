@@ -347,7 +347,6 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
 
 @kernel(borrows=True)
 def release_histogram(state: State, arm: int, row: int, n: int, epsilon: float, rng: Any) -> None:
-    """Release the counts of the batch, and reset them."""
     for i in range(BINS):
         # A changed reward leaves one bin and enters another: two counts move, each by 1.
         count = laplace_release(rng, float(state.counts[arm, row, i]), 1.0, 0.5 * epsilon)
@@ -387,11 +386,10 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     of the stage before, and the same levels [low, high] for every arm. Rewards beyond the levels
     are clipped to them. A batch releases the sum of its clipped rewards, and a histogram of its
     rewards less the arm's latest mean. The histogram's grid is the signed powers of two from 2^-64
-    to 2^64. The
-    levels of a stage are fixed when its first batch opens: the widest that any arm in question
-    needs. By its released histogram an arm needs the lowest levels that cut off at most
-    0.3 * 0.95^stage of the mean beyond the centre. While levels shrink to less than half their
-    width, batches do not grow.
+    to 2^64. The levels of a stage are fixed when its first batch opens: the widest that any arm
+    needs that may be best. By its released histogram an arm needs the lowest levels that cut off at
+    most `0.3 * 0.95^stage` of the mean beyond the centre. While levels shrink to less than half
+    their width, batches do not grow.
 
     The leader is the arm with the highest mean among those at the highest stage. An arm at stage g
     is compared with the leader by means of stage g alone, so both are clipped alike. It is a rival
@@ -414,12 +412,12 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
 
     Warning:
         The privacy is proved, for all rewards. The regret is not: the rule was found by experiment.
-        It assumes that the arm with the best mean is also best within the levels, as if tails are
-        alike. Every policy without prior knowledge needs such an assumption. Suppose one has regret
-        R if arm 1 always pays 0.7 and arm 2 always 0: it pulls arm 2 about R/0.7 times. Now let arm
-        2 pay 1.4/p with a small probability p instead: its mean is better by 0.7. Nothing separates
-        the two problems before the first such reward, which most runs do not see within 0.35/p
-        pulls. With p = 0.35/R half of the runs continue as before: their regret is linear. A
+        It assumes that the arm with the best mean is also best within the levels, as with tails
+        that are alike. Every policy without prior knowledge needs such an assumption. Suppose one
+        has regret R if arm 1 always pays 0.7 and arm 2 always 0: it pulls arm 2 about R/0.7 times.
+        Now let arm 2 pay 1.4/p with a small probability p instead: its mean is better by 0.7. The
+        two problems look the same before the first such reward, which most runs do not see within
+        0.35/p pulls. With p = 0.35/R half of the runs continue as before: their regret is linear. A
         private policy overlooks about 1/epsilon more such rewards, since k of them change the
         chances of its decisions by at most exp(k epsilon). This policy overlooks rewards far from
         all others if fewer than two in five pulls of the first batch bring them and another arm has

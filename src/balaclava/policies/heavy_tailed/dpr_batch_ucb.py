@@ -62,7 +62,7 @@ FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
 
 
 class Params(NamedTuple):
-    """What the kernels see: tables by batch, from 0, of sizes n, levels B, radii R and so on."""
+    """Tables by batch, from 0, of sizes n, levels B, radii R and so on."""
 
     arms: int
     epsilon: float
@@ -121,7 +121,6 @@ def best_arm(params: Params, state: State, t: int) -> int:
 
 @kernel(borrows=True)
 def prepare_batch(params: Params, state: State, arm: int, t: int) -> None:
-    """Open the arm's next batch, with its size, level and centre."""
     if needs_batch(state.pools, arm):
         m = min(batch_ordinal(state.pools, arm) - 1, params.radii.size)
         row = open_batch(state.pools, arm, params.sizes[m])
@@ -168,7 +167,6 @@ def close(params: Params, state: State, arm: int, row: int, released: float) -> 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
-    """Release the sum of a settled batch, once."""
     if row != NO_ROW:
         width = 2.0 * params.levels[state.ordinals[arm, row]]
         total = laplace_release(rng, state.pools.sums[arm, row], width, params.epsilon)
@@ -194,7 +192,6 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    """The estimate in use, with its radius."""
     return state.pools.rewards[arm], state.pools.means[arm], state.widths[arm]
 
 

@@ -22,12 +22,11 @@ from balaclava.privacy.mechanisms.counters import (
 )
 from balaclava.theory.elimination_regret import worst_regret
 
-begin_indices = ucb1.begin
 _BONUS = 18.0  # the factor of the paper's bonus; `error` shows that it suffices
 
 
 class Params(NamedTuple):
-    """What the kernels see; v + 1 is the order of the known moment."""
+    """Constants; v + 1 is the order of the known moment."""
 
     arms: int
     horizon: int
@@ -47,7 +46,7 @@ class State(NamedTuple):
 @kernel
 def begin(params: Params) -> State:
     trees = begin_trees(params.arms, tree_levels(params.horizon))
-    return State(begin_indices(params), trees)
+    return State(ucb1.begin(params), trees)
 
 
 @kernel(borrows=True)

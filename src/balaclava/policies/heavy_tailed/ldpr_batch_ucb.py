@@ -24,7 +24,7 @@ from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace
 
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
-    """B of the decision's batch; any value for a decision that teaches nothing."""
+    """B of the decision's batch; any level for a decision that the policy does not learn from."""
     row = find_row(state.pools, arm, phase)
     return float(params.levels[state.ordinals[arm, row] if row != NO_ROW else 0])
 
