@@ -222,5 +222,5 @@ def test_nothing_that_is_asked_for_turns_the_noise_off(open_service: Callable[..
     asked = client.post("/v1/experiments/shop/decisions?seed=1", json={}, headers=headers)
     assert asked.status_code == 200
     (kept,) = service.writer._cache.values()
-    assert type(kept.player.rng) is SystemRandomness
+    assert type(kept.runner.rng) is SystemRandomness
     assert type(service.clock) is Clock

@@ -55,8 +55,7 @@ ONE_COPY_CONTINUES = (
     "further copy releases the same rewards again and costs epsilon again"
 )
 ARRIVES_REGARDLESS = (
-    "when and whether any reward comes, or is cancelled, does not depend on the value of any "
-    "reward; if it does, make the agent with settle='window'"
+    "when and whether any reward comes, or is cancelled, does not depend on the value of any reward"
 )
 # Without it the decisions of others could repeat the reward: cancel them all iff it is 1.
 OTHERS_REGARDLESS = (
@@ -65,8 +64,17 @@ OTHERS_REGARDLESS = (
 )
 
 
-def guarantee_when_settled(guarantee: Guarantee, *, window: bool, copied: bool) -> Guarantee:
-    """A policy's guarantee with the assumptions of settling and of copies."""
+def guarantee_when_settled(
+    guarantee: Guarantee,
+    *,
+    window: bool,
+    copied: bool,
+    otherwise: str = "; if it does, make the agent with settle='window'",
+) -> Guarantee:
+    """A policy's guarantee with the assumptions of settling and of copies.
+
+    `otherwise` says what to do if arrival depends on a reward's value.
+    """
     if not guarantee.private:
         return guarantee
     added = (ONE_COPY_CONTINUES,) if copied else ()
@@ -76,9 +84,8 @@ def guarantee_when_settled(guarantee: Guarantee, *, window: bool, copied: bool) 
             neighbours=NEIGHBOURS_IN_TIME,
             assumptions=(*guarantee.assumptions, OTHERS_REGARDLESS, *added),
         )
-    return dataclasses.replace(
-        guarantee, assumptions=(*guarantee.assumptions, ARRIVES_REGARDLESS, *added)
-    )
+    arrival = ARRIVES_REGARDLESS + otherwise
+    return dataclasses.replace(guarantee, assumptions=(*guarantee.assumptions, arrival, *added))
 
 
 def require_missing(policy: Policy, settling: Settling) -> None:

@@ -22,7 +22,7 @@ _DECISION_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class ApiKey(NamedTuple):
-    """An API key as the service knows it: without the key itself."""
+    """What the service stores about an API key, except its digest."""
 
     id: str
     role: Role
@@ -30,8 +30,7 @@ class ApiKey(NamedTuple):
 
 
 def new_key() -> str:
-    """256 random bits, URL-safe."""
-    return secrets.token_urlsafe(32)
+    return secrets.token_urlsafe(32)  # 256 random bits
 
 
 def key_digest(text: str) -> str:
@@ -60,7 +59,6 @@ def _write_key(path: Path) -> None:
 
 
 def is_decision_id(text: str) -> bool:
-    """Whether a string has the form of a decision id."""
     return _DECISION_ID.fullmatch(text) is not None
 
 
@@ -109,5 +107,4 @@ class Vault:
         return key_id if int(until) > time.time() else None
 
     def csrf_token(self, session: str) -> str:
-        """The CSRF token of a session's forms."""
         return self.digest("csrf", session)

@@ -1,7 +1,7 @@
 """`balaclava serve --demo`: a temporary service with simulated visitors over HTTP.
 
 The server, its database, the client and the noise are real. Each visitor sees one of four pages,
-and some buy. Purchases are reported seconds later, and one in ten reports is lost; a visitor
+and some buy. Purchases are reported seconds later, and one in ten reports is lost. A visitor
 without a report counts as no purchase. One visitor in five gets a random page: dp-imed alone would
 soon stop choosing weak pages, and could not tell how much worse they are. The service names a
 winner within a minute or so.
@@ -34,12 +34,12 @@ POLICY, PARAMETERS = "dp-imed", {"epsilon": 1.0, "explore": 0.2}
 WINDOW = 2.0  # seconds in which a purchase may be reported
 VISITORS = 100  # per second, at most
 CONCURRENT_VISITORS = 20
-LATE, LOST = 0.5, 0.1  # mean delay of a report in seconds; share of lost reports
+REPORT_DELAY, LOST_SHARE = 0.5, 0.1  # mean delay of a report in seconds; share of lost reports
 
 
 def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve a temporary database to simulated visitors, until stopped."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to remove the files then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its files are removed
     with tempfile.TemporaryDirectory(prefix="balaclava-demo-") as folder:
         database = str(Path(folder) / "demo.db")
         settings = ServerSettings(
@@ -56,10 +56,8 @@ def serve_demo(host: str, port: int, say: Callable[[str], None]) -> None:
             visitors = Visitors(address, key, say)
             visitors.start()
             try:
-                server = uvicorn.Server(
-                    uvicorn_config(create_app(service, keys=settings.keys), settings)
-                )
-                server.run(sockets=[listener])
+                app = create_app(service, keys=settings.keys)
+                uvicorn.Server(uvicorn_config(app, settings)).run(sockets=[listener])
             finally:
                 visitors.stop()
 
@@ -75,19 +73,17 @@ class Visitors(threading.Thread):
         self._purchases: set[asyncio.Task[None]] = set()  # not yet reported
 
     def run(self) -> None:
-        """Run the visitors in an event loop of their own."""
-        self._visits = self._loop.create_task(self._come())
+        self._visits = self._loop.create_task(self._visit())
         with contextlib.suppress(asyncio.CancelledError, ServiceError):
             self._loop.run_until_complete(self._visits)
         self._loop.close()
 
     def stop(self) -> None:
-        """Stop all visitors at once."""
         if self._visits is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._visits.cancel)
         self.join()
 
-    async def _come(self) -> None:
+    async def _visit(self) -> None:
         async with AsyncClient(self._address, self._key) as client:
             await client.create_experiment(
                 DEMO_EXPERIMENT,
@@ -111,13 +107,13 @@ class Visitors(threading.Thread):
         for turn in itertools.count():
             await asyncio.sleep(random.expovariate(VISITORS / CONCURRENT_VISITORS))
             decision = await client.decide(DEMO_EXPERIMENT, f"visitor {number} of turn {turn}")
-            if random.random() < PURCHASES[decision.label] and random.random() >= LOST:
+            if random.random() < PURCHASES[decision.label] and random.random() >= LOST_SHARE:
                 task = asyncio.create_task(self._buy(client, decision))
                 self._purchases.add(task)
                 task.add_done_callback(self._purchases.discard)
 
     async def _buy(self, client: AsyncClient, decision: ServiceDecision) -> None:
-        await asyncio.sleep(random.expovariate(1.0 / LATE))
+        await asyncio.sleep(random.expovariate(1.0 / REPORT_DELAY))
         with contextlib.suppress(ServiceError):  # after the window
             await client.reward(decision, 1.0)
 

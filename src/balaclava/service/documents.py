@@ -12,8 +12,8 @@ from balaclava.policies.base import Policy
 from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.served_experiment import (
-    CONFIDENCE,
     FINISHED,
+    RESULTS_CONFIDENCE,
     ServedExperiment,
     finite,
 )
@@ -21,7 +21,6 @@ from balaclava.service.store.ledger import Ledger
 
 
 def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
-    """The document of a guarantee."""
     return {
         "epsilon": finite(guarantee.epsilon) if guarantee.private else None,
         "delta": guarantee.delta if guarantee.private else None,
@@ -69,7 +68,7 @@ def report_document(policy: Policy) -> dict[str, Any] | None:
 
 
 def results_document(
-    experiment: ServedExperiment, confidence: float = CONFIDENCE
+    experiment: ServedExperiment, confidence: float = RESULTS_CONFIDENCE
 ) -> dict[str, Any]:
     """Released means with intervals, the winner if there is one, and a summary."""
     counters, labels = experiment.counters, experiment.definition.arms
@@ -144,7 +143,7 @@ def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
     """Open and ended windows; decisions by state only where batches settle by arrival."""
     counters = experiment.counters
     learning = sum(counters.learning)
-    over = counters.over - (counters.rounds - learning)
+    over = counters.closed - (counters.rounds - learning)
     answer: dict[str, Any] = {"open": learning - over, "over": over}
     if not experiment.settles_by_window:
         answer["states"] = {
@@ -190,13 +189,13 @@ def _not_covered(experiment: ServedExperiment, restored: int) -> list[str]:
         )
     if experiment.counters.anonymous:
         lines.append(
-            f"Persons: {experiment.counters.anonymous:,} decisions named none. The guarantee does "
-            "not cover several rewards of one person together."
+            "Several rewards of one person together: "
+            f"{experiment.counters.anonymous:,} decisions did not name a person."
         )
     if restored:
         lines.append(
-            f"The database was restored from a backup {restored} time(s): rewards in batches that "
+            f"The database was restored from a backup {restored} time(s). Rewards in batches that "
             f"were unfinished then may have been released {1 + restored} times, so epsilon and "
-            "delta count that often."
+            f"delta count {1 + restored} times."
         )
     return lines

@@ -20,17 +20,15 @@ class Problem(Exception):  # noqa: N818  (the word of RFC 9457)
     @property
     def document(self) -> dict[str, Any]:
         """The JSON body."""
-        title = HTTPStatus(self.status).phrase
         return {
             "type": "about:blank",
-            "title": title,
+            "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": self.detail.encode("utf-8", "replace").decode(),  # lone surrogates
         }
 
 
 def problem_response(problem: Problem) -> JSONResponse:
-    """The HTTP response for a problem."""
     headers = {"Cache-Control": "no-store"}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(problem.retry_after)

@@ -20,18 +20,9 @@ from balaclava.service.documents import (
     privacy_document,
     results_document,
 )
+from balaclava.service.engine import jobs
 from balaclava.service.engine.definition import ExperimentDefinition
-from balaclava.service.engine.jobs import (
-    CreateExperiment,
-    CreateKey,
-    MakeDecisions,
-    ReceivedReward,
-    RecordRewards,
-    RevokeKey,
-    SetExperimentState,
-    WriteJob,
-)
-from balaclava.service.engine.served_experiment import CONFIDENCE, ServedExperiment
+from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE, ServedExperiment
 from balaclava.service.engine.unit_of_work import read_experiment
 from balaclava.service.engine.writer import Clock, Writer
 from balaclava.service.problems import Problem, StartError
@@ -50,8 +41,8 @@ def _time_out(answer: asyncio.Future[Any]) -> None:
         answer.set_exception(
             Problem(
                 503,
-                "timeout of the database, which may still record the request; retry with the same "
-                "request_id",
+                "the database did not answer in time and may still record the request; retry with "
+                "the same request_id",
                 retry_after=5,
             )
         )
@@ -113,17 +104,15 @@ class Service:
         except BaseException:
             storage.close()
             raise
-        laplace_release(
-            SystemRandomness(), 0.0, 1.0, 1.0
-        )  # imports the samplers, which takes seconds
+        laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # the first call takes seconds
         service.writer.start()
         return service
 
     def _require_current(self, restored: bool) -> None:
         """Raise if the database is behind its ledger, unless the operator restored it.
 
-        Other processes may commit meanwhile. So the database must contain what the ledger had
-        before, and the ledger must have what the database contains.
+        Other processes may commit meanwhile. So the database must reach the counts read before
+        it, and must not exceed those read after it.
         """
         before = self.ledger.commit_counts()
         with self.storage.reading() as connection:
@@ -163,7 +152,7 @@ class Service:
     ) -> None:
         """Charge restored experiments again, and set their versions past the ledger's.
 
-        A process that still caches an experiment must not take its copy for the restored one.
+        The new version makes other processes discard their cached copies.
         """
         for uid in behind:
             if uid not in definitions:
@@ -183,18 +172,17 @@ class Service:
                 connection.execute(mine.values(version=version))
 
     def close(self) -> None:
-        """Finish the queue, and disconnect."""
         self.writer.stop()
         self.storage.close()
         self.ledger.close()
 
     # Writing
 
-    def run_job(self, job: WriteJob) -> Any:
+    def run_job(self, job: jobs.WriteJob) -> Any:
         """Run a job, and block until it is on the disk."""
         return self.writer.submit(job).result(ANSWER_SECONDS)
 
-    async def await_job(self, job: WriteJob) -> Any:
+    async def await_job(self, job: jobs.WriteJob) -> Any:
         """Run a job, and await its commit."""
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
@@ -209,35 +197,34 @@ class Service:
         self, name: str, count: int, request_id: str | None, person: str | None
     ) -> str:
         """Make decisions; returns their JSON."""
-        return str(await self.await_job(MakeDecisions(self.vault, name, count, request_id, person)))
+        job = jobs.MakeDecisions(self.vault, name, count, request_id, person)
+        return await self.await_job(job)
 
-    async def reward(self, received: list[ReceivedReward]) -> list[dict[str, bool] | Problem]:
-        """Record rewards and reports; returns an answer for each."""
-        return await self.await_job(RecordRewards(received))
+    async def reward(self, received: list[jobs.ReceivedReward]) -> list[dict[str, bool] | Problem]:
+        return await self.await_job(jobs.RecordRewards(received))
 
     async def create(self, definition: ExperimentDefinition) -> bool:
         """Create an experiment; False if it exists already."""
-        return await self.await_job(CreateExperiment(self.ledger, definition))
+        return await self.await_job(jobs.CreateExperiment(self.ledger, definition))
 
     async def set_state(self, name: str, verb: str) -> None:
-        """Pause, resume or finish an experiment."""
-        await self.await_job(SetExperimentState(name, verb))
+        await self.await_job(jobs.SetExperimentState(name, verb))
 
     async def create_key(self, role: Role, label: str) -> dict[str, Any]:
         """Create an API key; returns it, once."""
-        made = await self.await_job(CreateKey(role, label))
+        made = await self.await_job(jobs.CreateKey(role, label))
         await asyncio.to_thread(self._expire_keys)
         return made
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key at once."""
-        await self.await_job(RevokeKey(id))
+        await self.await_job(jobs.RevokeKey(id))
         await asyncio.to_thread(self._expire_keys)
 
     # Reading
 
     def experiments(self) -> list[dict[str, Any]]:
-        """All experiments, oldest first, but damaged ones, which the log names."""
+        """All readable experiments, oldest first. Damaged ones are logged and left out."""
         wanted = select(experiments.c.name, experiments.c.version).order_by(experiments.c.id)
         with self.storage.reading() as connection:
             rows = connection.execute(wanted).all()
@@ -249,16 +236,13 @@ class Service:
         return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
 
     def experiment(self, name: str) -> dict[str, Any]:
-        """The definition, progress and guarantee of an experiment."""
         experiment = self.committed(name)
         return experiment_document(experiment, self.ledger.charged(experiment.definition.uid)[2])
 
-    def results(self, name: str, confidence: float = CONFIDENCE) -> dict[str, Any]:
-        """Released means with intervals, and the winner if there is one."""
+    def results(self, name: str, confidence: float = RESULTS_CONFIDENCE) -> dict[str, Any]:
         return results_document(self.committed(name), confidence)
 
     def privacy(self, name: str) -> dict[str, Any]:
-        """The guarantee and its charge."""
         return privacy_document(self.committed(name), self.ledger)
 
     def history(self, name: str, points: int = 300) -> dict[str, Any]:
@@ -340,10 +324,8 @@ class Service:
     # Ledger and keys
 
     def ledger_document(self) -> dict[str, Any]:
-        """All budgets and all entries of the ledger."""
-        budgets = self.ledger.budgets().values()
         return {
-            "populations": [budget.document() for budget in budgets],
+            "populations": [budget.document() for budget in self.ledger.budgets().values()],
             "entries": self.ledger.entries(),
         }
 
@@ -363,7 +345,7 @@ class Service:
         self._read_keys(_KEYS_SECONDS)
         digest = key_digest(text)
         if digest not in self._keys:
-            self._read_keys(_NEW_KEYS_SECONDS)  # it may be new
+            self._read_keys(_NEW_KEYS_SECONDS)
         return self._keys.get(digest)
 
     def key(self, id: str) -> ApiKey | None:

@@ -243,6 +243,7 @@ def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(
     assert "guarantee covers when a reward arrived" in texts["window"]
     assert "guarantee does not cover when a reward arrived" in texts["arrival"]
     assert "does not depend on the value of any reward" in texts["arrival"]
+    assert "create the experiment with a default_reward" in texts["arrival"]
 
 
 def test_a_key_is_displayed_once_and_ends_with_its_sessions(

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import balaclava as bl
 from balaclava.cli import main
 from balaclava.client import Client
-from balaclava.service.demo import DEMO_EXPERIMENT, LOST, PARAMETERS, POLICY, PURCHASES
+from balaclava.service.demo import DEMO_EXPERIMENT, LOST_SHARE, PARAMETERS, POLICY, PURCHASES
 from tests.service.servers import Process, in_a_thread
 
 
@@ -129,7 +129,7 @@ def test_the_demo_names_a_winner() -> None:
     for seed in range(3):
         agent = bl.policy(POLICY, arms=len(PURCHASES), **PARAMETERS).agent(seed=seed)
         chance = random.Random(seed)
-        shares = [share * (1 - LOST) for share in PURCHASES.values()]
+        shares = [share * (1 - LOST_SHARE) for share in PURCHASES.values()]
         for _ in range(2_500):
             decision = agent.ask()
             agent.tell(decision, reward=float(chance.random() < shares[decision.arm]))

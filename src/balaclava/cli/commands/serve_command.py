@@ -52,7 +52,6 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     Example: balaclava serve --demo
     """
     from balaclava._core.extras import require_extra
-    from balaclava.errors import BalaclavaError
 
     require_extra("fastapi", "the service")
     require_extra("uvicorn", "the service")
@@ -61,15 +60,12 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     from balaclava.service.demo import serve_demo
     from balaclava.service.http.server import ServerSettings
     from balaclava.service.http.server import serve as serve_until_stopped
-    from balaclava.service.problems import StartError
 
     try:
         if demo:
             serve_demo(options["host"], options["port"], click.echo)
         else:
             serve_until_stopped(ServerSettings(**options, keys=not no_keys), _print_address)
-    except StartError as error:
-        raise BalaclavaError(str(error)) from error
     except KeyboardInterrupt:
         click.echo("balaclava: stopped", err=True)
 

@@ -21,7 +21,7 @@ LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any tria
 
 @dataclass(frozen=True)
 class ExperimentDefinition:
-    """What an experiment was created with."""
+    """Settings of an experiment, fixed when it is created."""
 
     name: str
     policy: str
@@ -83,7 +83,6 @@ class ExperimentDefinition:
             )
 
     def make_policy(self) -> Policy:
-        """Create the policy with its parameters and arms."""
         if "arms" in self.parameters:
             raise ParameterError("give the arms in `arms`, not in `parameters`")
         return POLICIES.create(self.policy, {**self.parameters, "arms": list(self.arms)})
@@ -95,7 +94,7 @@ class ExperimentDefinition:
         return dataclasses.replace(self, parameters=parameters)
 
     def matches(self, known: ExperimentDefinition) -> bool:
-        """Whether it equals `known` in all that it names."""
+        """Whether `known` has every value that this definition names."""
         mine, stored = self.with_defaults(), known.with_defaults()
         if dataclasses.replace(mine, parameters=stored.parameters) != stored:
             return False
@@ -106,7 +105,13 @@ class ExperimentDefinition:
 
         Each restore may release unfinished batches again, so epsilon and delta add up.
         """
-        one = guarantee_when_settled(policy.guarantee, window=self.settle == "window", copied=False)
+        advice = "; if it does, create the experiment with a default_reward and settle='window'"
+        one = guarantee_when_settled(
+            policy.guarantee,
+            window=self.settle == "window",
+            copied=False,
+            otherwise="" if policy.model == "local" else advice,
+        )
         if not restored or not one.private:
             return one
         times = 1 + restored
@@ -121,7 +126,6 @@ class ExperimentDefinition:
 
     @property
     def json(self) -> str:
-        """Canonical JSON."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
     @cached_property
@@ -131,5 +135,4 @@ class ExperimentDefinition:
 
     @classmethod
     def from_json(cls, text: str) -> ExperimentDefinition:
-        """Parse a stored definition."""
         return cls(**json.loads(text))

@@ -1,4 +1,4 @@
-"""Write jobs: each names what it reads, and is then applied in memory by the writer."""
+"""Write jobs: each names the rows it needs; the writer fetches them and applies it in memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RECORDED = {"recorded": True}
 
 
 class WriteJob:
-    """A change of the database."""
+    """A change of the database: `prefetch` names the rows that `apply` needs."""
 
     weight: ClassVar[int] = 1  # decisions or rewards: what the queue counts
 
     def prefetch(self, wanted: Prefetch) -> None:
-        """Add what the job reads."""
+        """Add the rows that the job needs to `wanted`."""
 
     def apply(self, work: UnitOfWork) -> Any:
         """Apply the job; returns the answer. A `Problem` leaves everything unchanged."""
@@ -64,7 +64,7 @@ class MakeDecisions(WriteJob):
             wanted.persons.add((self.name, self._person))
 
     def apply(self, work: UnitOfWork) -> str:
-        """Make exactly `count` decisions; returns their JSON. A repeated request repeats it."""
+        """Make `count` decisions; returns their JSON. A repeated request_id gets the same JSON."""
         experiment = work.experiment(self.name)
         known = work.requests.get((experiment.id, self._request)) if self._request else None
         if known is not None:
@@ -147,12 +147,16 @@ class RecordRewards(WriteJob):
         if experiment is None:
             return damaged_experiment()
         if experiment.counters.time >= row["closes"]:
-            return Problem(410, "the reward window of this decision is over")
+            return Problem(
+                410,
+                "the reward window of this decision is over; nothing was recorded. Send rewards "
+                "within reward_window seconds of the decision",
+            )
         if (received.kind == REPORT) != (experiment.policy.model == "local"):
             wanted = "report" if received.kind == REWARD else "value"
             return Problem(422, f"{experiment.policy.name} takes {{{wanted!r}: number}}")
         try:
-            observation = experiment.player.checked(Observation(received.kind, received.value))
+            observation = experiment.runner.checked(Observation(received.kind, received.value))
         except RewardError as error:
             return Problem(422, str(error))
         experiment.record_reward(row, observation)
@@ -165,8 +169,6 @@ class RecordRewards(WriteJob):
 
 @dataclass
 class CreateExperiment(WriteJob):
-    """Create an experiment."""
-
     ledger: Ledger
     definition: ExperimentDefinition
 
@@ -175,7 +177,10 @@ class CreateExperiment(WriteJob):
         wanted.creates = True
 
     def apply(self, work: UnitOfWork) -> bool:
-        """Charge, then create it; returns whether it is new. A crash between charges once."""
+        """Charge, then create it; returns whether it is new.
+
+        After a crash between the two, a retry does not charge again.
+        """
         known = work.find(self.definition.name)
         if known is not None:
             if not self.definition.matches(known.definition):
@@ -195,13 +200,8 @@ class CreateExperiment(WriteJob):
                     "there is no guarantee for a person with that many rewards; lower "
                     "rewards_per_person or epsilon",
                 )
-            self.ledger.charge(
-                definition.population,
-                definition.name,
-                definition.uid,
-                charge.epsilon,
-                charge.delta,
-            )
+            terms = definition.uid, charge.epsilon, charge.delta
+            self.ledger.charge(definition.population, definition.name, *terms)
         work.add_experiment(experiment, work.now)
         return True
 
@@ -230,8 +230,6 @@ class SetExperimentState(WriteJob):
 
 @dataclass
 class CreateKey(WriteJob):
-    """Create an API key."""
-
     role: Role
     label: str
 
@@ -252,8 +250,6 @@ class CreateKey(WriteJob):
 
 @dataclass
 class RevokeKey(WriteJob):
-    """Revoke an API key."""
-
     id: str
 
     def apply(self, work: UnitOfWork) -> None:
@@ -276,5 +272,5 @@ class CloseWindows(WriteJob):
         wanted.due = True
 
     def apply(self, work: UnitOfWork) -> bool:
-        """Return whether windows remain; loading the unit of work has closed the others."""
+        """Return whether ended windows remain: `UnitOfWork.load` closes a limited number."""
         return any(experiment.overdue for experiment in work.by_id.values())

@@ -20,10 +20,10 @@ from balaclava.errors import EstimateError
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
 from balaclava.service.engine.definition import ExperimentDefinition
-from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, OPEN, REWARDED, UNLEARNED
+from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, NOT_LEARNED, OPEN, REWARDED
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
-CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
+RESULTS_CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
 # Decisions between two snapshots: 5 % more, at least 50. 10^9 decisions make about 300 snapshots.
 _SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50
 _WAIT_BUCKETS = 64  # histogram of delays: bounds grow by sqrt(2) from 0.1 s, to nine years
@@ -31,14 +31,14 @@ _WAIT_BUCKETS = 64  # histogram of delays: bounds grow by sqrt(2) from 0.1 s, to
 
 @dataclass
 class Counters:
-    """Counts of an experiment, stored as JSON under these names.
+    """Counts of an experiment, in the column `books` as JSON under these names.
 
     Where batches settle by windows, no count depends on when or whether a reward arrived.
     """
 
     time: float = 0.0  # seconds since 1970; it never decreases
     rounds: int = 0  # decisions that learn
-    over: int = 0  # of these, closed: by a reward, or by the end of the window
+    closed: int = 0  # of these, by a reward or by the end of the window; stored as "over"
     anonymous: int = 0  # decisions that learn and named no person
     last_arm: int = 0  # arm of the last decision that learns
     decisions: list[int] = field(default_factory=list)  # per arm
@@ -49,6 +49,16 @@ class Counters:
     defaulted: int = 0
     given_up: int = 0
     waits: list[int] = field(default_factory=list)  # histogram of delays
+
+    @classmethod
+    def from_json(cls, text: str) -> Counters:
+        stored = json.loads(text)
+        return cls(closed=stored.pop("over", 0), **stored)
+
+    @property
+    def json(self) -> str:
+        values = vars(self).items()
+        return json.dumps({"over" if name == "closed" else name: value for name, value in values})
 
 
 class ServedExperiment:
@@ -66,7 +76,7 @@ class ServedExperiment:
         self.definition = definition
         self.policy = definition.make_policy()
         self.labels = [json.dumps(self.policy.arm_label(arm)) for arm in range(self.policy.arms)]
-        self.player = PolicyRunner(self.policy, SystemRandomness())
+        self.runner = PolicyRunner(self.policy, SystemRandomness())
         zeros = [0] * self.policy.arms
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
@@ -75,26 +85,25 @@ class ServedExperiment:
 
     @classmethod
     def from_row(cls, row: Any) -> ServedExperiment:
-        """Restore from a row, checking all of it."""
+        """Restore from a row of `experiments`, and check it."""
         experiment = cls(
             ExperimentDefinition.from_json(row.definition),
             id=row.id,
             version=row.version,
             state=row.state,
         )
-        experiment.counters = Counters(**json.loads(row.books))
+        experiment.counters = Counters.from_json(row.books)
         experiment.created, experiment.next_due = row.created, row.next_due
         rounds = experiment.counters.rounds
-        fill_from_bytes(experiment.policy, experiment.player.state, row.policy_state, rounds)
+        fill_from_bytes(experiment.policy, experiment.runner.state, row.policy_state, rounds)
         return experiment
 
     def columns(self) -> dict[str, Any]:
-        """The columns that a commit writes."""
         return {
             "version": self.version,
             "state": self.state,
-            "books": json.dumps(vars(self.counters)),
-            "policy_state": state_bytes(self.player.state),
+            "books": self.counters.json,
+            "policy_state": state_bytes(self.runner.state),
             "next_due": self.next_due,
         }
 
@@ -105,7 +114,7 @@ class ServedExperiment:
 
     @property
     def overdue(self) -> bool:
-        """Whether ended windows are still to be closed."""
+        """Whether an ended window is not closed yet."""
         return self.next_due is not None and self.next_due <= self.counters.time
 
     def advance_clock(self, now: float) -> float:
@@ -118,21 +127,21 @@ class ServedExperiment:
     def decide(self, count: int, learning: int, named: bool) -> list[dict[str, Any]]:
         """Make decisions, as rows. The first `learning` of them learn.
 
-        A decision that does not learn depends on released values only. A row omits empty columns
-        and has 0 or 1 for a flag, which the database's driver writes fastest.
+        A decision that does not learn depends on released values only. For the driver's speed, a
+        row omits empty columns, and its flags are 0 or 1.
         """
         counters, policy = self.counters, self.policy
         closes = counters.time + self.definition.reward_window
         every = {"experiment": self.id, "made": counters.time, "closes": closes}
         learns = {**every, "learns": 1, "state": OPEN}
-        public = {**every, "learns": 0, "state": UNLEARNED}
+        public = {**every, "learns": 0, "state": NOT_LEARNED}
         rows = []
         for place, id in enumerate(new_decision_ids(count)):
             if place < learning:
                 counters.rounds += 1
-                arm, phase, chance = self.player.choose(counters.rounds)
+                arm, phase, chance = self.runner.choose(counters.rounds)
                 counters.last_arm = arm
-            elif place == learning:  # the same for the rest of them
+            elif place == learning:  # all further decisions repeat this choice
                 arm, phase, chance = self._public_choice()
             counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
@@ -143,9 +152,9 @@ class ServedExperiment:
                 counters.learning[arm] += 1
                 counters.anonymous += not named
                 if policy.model == "local":
-                    row["level"] = self.player.level(arm, phase)
+                    row["level"] = self.runner.level(arm, phase)
             elif place < learning:
-                counters.over += 1  # it has no reward
+                counters.closed += 1  # it has no reward
             rows.append(row)
         if self.next_due is None and any(row["learns"] for row in rows):
             self.next_due = closes
@@ -158,7 +167,7 @@ class ServedExperiment:
 
     def leader(self) -> int:
         """The arm with the highest released mean; without means, the last arm that learned."""
-        released = self.policy.released(self.player.state)
+        released = self.policy.released(self.runner.state)
         if released is None or not all(each.rewards for each in released):
             return self.counters.last_arm
         return max(released, key=lambda each: each.mean).arm
@@ -172,30 +181,30 @@ class ServedExperiment:
         if self.settles_by_window:
             row["kind"], row["value"] = observation
             return
-        self.player.learn(_entry(row), observation)
+        self.runner.learn(_entry(row), observation)
         row["state"] = REWARDED
-        self.counters.over += 1
+        self.counters.closed += 1
         self.counters.rewarded += 1
         self._record_wait(self.counters.time - row["made"])
 
     def close_window(self, row: dict[str, Any]) -> None:
         """Close the window of an open decision: learn from it, and delete its reward."""
         if self.state == FINISHED:
-            row["state"], row["kind"], row["value"] = UNLEARNED, None, None
-            self.counters.over += 1
+            row["state"], row["kind"], row["value"] = NOT_LEARNED, None, None
+            self.counters.closed += 1
             return
         default = self.definition.default_reward
         observation = Observation(row["kind"], row["value"]) if row["kind"] else None
         row["state"] = DEFAULTED if observation is None else REWARDED
         if observation is None and default is not None:
-            observation = self.player.checked(Observation(REWARD, default))
-        self.counters.over += 1
+            observation = self.runner.checked(Observation(REWARD, default))
+        self.counters.closed += 1
         row["kind"] = row["value"] = None
         if observation is not None:
-            self.player.learn(_entry(row), observation)
+            self.runner.learn(_entry(row), observation)
             self.counters.defaulted += not self.settles_by_window
             return
-        self.player.forget(_entry(row))
+        self.runner.forget(_entry(row))
         row["state"] = GIVEN_UP
         self.counters.given_up += 1
 
@@ -215,10 +224,10 @@ class ServedExperiment:
 
     # Released values
 
-    def reading(self, confidence: float = CONFIDENCE) -> EstimateReader | EstimateError:
+    def reading(self, confidence: float = RESULTS_CONFIDENCE) -> EstimateReader | EstimateError:
         """Released means and intervals, or the reason why there are none."""
         try:
-            return self.player.reading(self.counters.learning, confidence)
+            return self.runner.reading(self.counters.learning, confidence)
         except EstimateError as error:
             return error
 

@@ -13,21 +13,8 @@ from sqlalchemy import Connection, insert, select
 from balaclava.errors import BalaclavaError
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
+from balaclava.service.store import sql
 from balaclava.service.store.schema import OPEN, experiments
-from balaclava.service.store.sql import (
-    DECISIONS,
-    EXPERIMENT_COLUMNS,
-    EXPERIMENT_IDS,
-    PERSONS,
-    REQUEST_ROWS,
-    REQUESTS,
-    SNAPSHOTS,
-    UPDATE_DECISION,
-    UPDATE_EXPERIMENT,
-    UPSERT_PERSON,
-    execute_many,
-    fetch,
-)
 from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
@@ -38,7 +25,7 @@ _STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT 
 
 @dataclass
 class Prefetch:
-    """What jobs will read: fetched at once, before they are applied."""
+    """The rows that jobs need, fetched together before the jobs are applied."""
 
     names: set[str] = field(default_factory=set)
     decisions: set[str] = field(default_factory=set)
@@ -49,7 +36,7 @@ class Prefetch:
 
 
 class OverdueWindowsError(Exception):
-    """More windows have ended than one transaction closes: the job must wait."""
+    """More windows have ended than one transaction closes: the writer queues the job again."""
 
 
 class UnitOfWork:
@@ -90,14 +77,14 @@ class UnitOfWork:
             advisory_lock(self.connection)
         self._load_decisions(prefetch.decisions)
         ids = {row["experiment"] for row in self.decisions.values()}
-        ids.update(row[0] for row in fetch(self.connection, EXPERIMENT_IDS, prefetch.names))
+        ids.update(row[0] for row in sql.fetch(self.connection, sql.EXPERIMENT_IDS, prefetch.names))
         due = self._due_ids() if prefetch.due else set()
         ids |= due
         for id, version in self._storage.locked(self.connection, sorted(ids)):
             experiment = self._cache.get(id)
             if experiment is None or experiment.version != version:
-                whole = select(experiments).where(experiments.c.id == id)
-                stored = self.connection.execute(whole).one()
+                wanted = select(experiments).where(experiments.c.id == id)
+                stored = self.connection.execute(wanted).one()
                 try:
                     experiment = read_experiment(stored)
                 except Problem:
@@ -106,9 +93,8 @@ class UnitOfWork:
                 self._cache[id] = experiment
             self._register(experiment)
         if not self._storage.one_process:
-            self._load_decisions(
-                prefetch.decisions
-            )  # again: another process may have held the lock
+            # Again: another process may have held the lock.
+            self._load_decisions(prefetch.decisions)
         self._load_requests(prefetch.requests)
         self._load_persons(prefetch.persons)
         self.now = max([self.now, *(each.counters.time for each in self.by_id.values())])
@@ -137,21 +123,19 @@ class UnitOfWork:
         return self.by_name.get(name)
 
     def mark_changed(self, experiment: ServedExperiment) -> None:
-        """Write the experiment at the end."""
+        """Make `store` write the experiment."""
         self._touched.add(experiment.id)
 
     def update_decision(self, row: dict[str, Any]) -> None:
-        """Write the changed decision at the end."""
         self._changed[row["id"]] = row
 
     def add_decisions(self, rows: list[dict[str, Any]]) -> None:
-        """Insert new decisions at the end."""
         self._new_decisions += rows
 
     def add_request(
         self, experiment: ServedExperiment, row: dict[str, Any], answer: list[dict[str, Any]]
     ) -> None:
-        """Insert a request, whose repetitions get the same decisions."""
+        """Insert a request; its repetitions get the same answer."""
         self._new_requests.append(row)
         self.requests[experiment.id, row["digest"]] = row["body"], answer
 
@@ -161,7 +145,6 @@ class UnitOfWork:
         self._changed_persons.add(key)
 
     def add_experiment(self, experiment: ServedExperiment, now: float) -> None:
-        """Insert a new experiment."""
         experiment.created, experiment.version = now, 1
         experiment.advance_clock(now)
         definition = experiment.definition
@@ -191,15 +174,15 @@ class UnitOfWork:
             if id not in self._created:
                 experiment.version += 1
             columns = experiment.columns()
-            values = (*(columns[name] for name in EXPERIMENT_COLUMNS), id)
-            execute_many(self.connection, UPDATE_EXPERIMENT, [values])
-        REQUEST_ROWS.insert(self.connection, self._new_requests)
-        DECISIONS.insert(self.connection, self._new_decisions)
-        SNAPSHOTS.insert(self.connection, snapshots_taken)
+            values = (*(columns[name] for name in sql.EXPERIMENT_COLUMNS), id)
+            sql.execute_many(self.connection, sql.UPDATE_EXPERIMENT, [values])
+        sql.REQUEST_ROWS.insert(self.connection, self._new_requests)
+        sql.DECISIONS.insert(self.connection, self._new_decisions)
+        sql.SNAPSHOTS.insert(self.connection, snapshots_taken)
         rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
-        execute_many(self.connection, UPDATE_DECISION, rows)
+        sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)
         counts = [(*key, self.persons[key]) for key in sorted(self._changed_persons)]
-        execute_many(self.connection, UPSERT_PERSON, counts)
+        sql.execute_many(self.connection, sql.UPSERT_PERSON, counts)
         changed = [self.by_id[id] for id in self._touched | self._created]
         return {experiment.definition.uid: experiment.version for experiment in changed}
 
@@ -210,20 +193,20 @@ class UnitOfWork:
         return set(self.connection.scalars(due.limit(100)))
 
     def _load_decisions(self, ids: Iterable[str]) -> None:
-        for row in DECISIONS.read(self.connection, "WHERE id IN (*)", ids):
+        for row in sql.DECISIONS.read(self.connection, "WHERE id IN (*)", ids):
             self.decisions[row["id"]] = row
 
     def _load_requests(self, keys: Iterable[tuple[str, str]]) -> None:
         for experiment, digests in self._by_experiment(keys):
-            for id, digest, body in fetch(self.connection, REQUESTS, digests, experiment):
-                rows = DECISIONS.read(
+            for id, digest, body in sql.fetch(self.connection, sql.REQUESTS, digests, experiment):
+                rows = sql.DECISIONS.read(
                     self.connection, "WHERE request IN (*) ORDER BY position", [id]
                 )
                 self.requests[experiment, digest] = body, rows
 
     def _load_persons(self, keys: Iterable[tuple[str, str]]) -> None:
         for experiment, digests in self._by_experiment(keys):
-            for digest, count in fetch(self.connection, PERSONS, digests, experiment):
+            for digest, count in sql.fetch(self.connection, sql.PERSONS, digests, experiment):
                 self.persons[experiment, digest] = count
 
     def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
@@ -239,7 +222,7 @@ class UnitOfWork:
         if not experiment.overdue:
             return
         experiment.next_due = None
-        rows = DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
+        rows = sql.DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
         for place, row in enumerate(rows):
             if row["closes"] > experiment.counters.time or place == _MOST_CLOSED:
                 experiment.next_due = row["closes"]
@@ -251,7 +234,7 @@ class UnitOfWork:
 
 
 def read_experiment(row: Any) -> ServedExperiment:
-    """Restore an experiment; a damaged one raises a `Problem`, and the log says why."""
+    """Restore an experiment. A damaged one raises a `Problem`; the log says why."""
     try:
         return ServedExperiment.from_row(row)
     except BalaclavaError as error:
@@ -260,7 +243,7 @@ def read_experiment(row: Any) -> ServedExperiment:
 
 
 def damaged_experiment() -> Problem:
-    """The problem of an experiment with a damaged state. Others are not affected."""
+    """The answer to a request for an experiment with a damaged state."""
     return Problem(
         500, "the experiment's stored state is damaged; see the log, and restore a backup"
     )

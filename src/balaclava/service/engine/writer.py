@@ -42,7 +42,7 @@ class Clock:
         self._start = time.time() - time.monotonic()
 
     def now(self) -> float:
-        """The time. It follows the monotonic clock: setting the machine's clock has no effect."""
+        """The time, by the monotonic clock: setting the machine's clock has no effect."""
         return self._start + time.monotonic()
 
     def catch_up(self, moment: float) -> None:
@@ -70,7 +70,6 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -87,7 +86,6 @@ class Writer:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def submit(self, job: WriteJob) -> Future[Any]:
@@ -118,7 +116,7 @@ class Writer:
         self._confirm()
 
     def _next_batch(self) -> list[_Waiting]:
-        """Take jobs from the queue, or a tick while it is empty; empty when stopping."""
+        """Take the next jobs, with `CloseWindows` at each tick; none after `stop`."""
         with self._wake:
             if not self._queue and self._unconfirmed and not self._stopping:
                 self._wake.wait(_IDLE)
@@ -149,7 +147,7 @@ class Writer:
         return self._next_tick - self._clock.now()
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        """Commit a batch; a job that raises is removed, and the rest tried again."""
+        """Commit a batch. If a job raises, answer it, and commit the others."""
         while batch:
             work: UnitOfWork | None = None
             answers: list[Any] = []
@@ -169,13 +167,12 @@ class Writer:
                     versions = work.store()
                     if versions:
                         self._ledger.prepare_commits(versions)
-            except Problem as problem:  # of the ledger: those of jobs are answers
+            except Problem as problem:  # of the ledger: those of jobs are in `answers`
                 self._refuse(batch, work, problem, problem.detail)
                 return
             except DATABASE_ERRORS as error:
-                self._refuse(
-                    batch, work, Problem(503, _NOT_COMMITTED, retry_after=1), driver_message(error)
-                )
+                refusal = Problem(503, _NOT_COMMITTED, retry_after=1)
+                self._refuse(batch, work, refusal, driver_message(error))
                 return
             except Exception:
                 self._discard(work)
@@ -196,14 +193,13 @@ class Writer:
     def _refuse(
         self, batch: list[_Waiting], work: UnitOfWork | None, problem: Problem, why: str
     ) -> None:
-        """Answer a batch that was not committed."""
         self._discard(work)
         log.error("a commit failed: %s", why)
         self._answer(batch, [problem])
         time.sleep(_AFTER_FAULT)
 
     def _discard(self, work: UnitOfWork | None) -> None:
-        """Discard experiments that were changed but not committed."""
+        """Remove experiments with uncommitted changes from the cache."""
         for id in work.by_id if work else ():
             self._cache.pop(id, None)
 
@@ -242,7 +238,7 @@ class Writer:
 
 
 def resolve(answers: Sequence[tuple[Waiter, Any]]) -> None:
-    """Set the results of futures, with one wake-up per event loop: that is the slow part."""
+    """Set the results of futures, waking each event loop once: a wake-up is slow."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for waiter, answer in answers:
         if isinstance(waiter, Future):

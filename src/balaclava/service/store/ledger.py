@@ -2,9 +2,9 @@
 
 It lies outside the database. Restoring the database from a backup loses releases that observers
 have already seen: their noise would be drawn again, and decisions would learn twice. So each
-experiment's version is flushed here before its commit. At the start, a database behind these
-counters was restored. The service then continues only with `--restored`, which charges unfinished
-batches again.
+experiment's version is flushed here before its commit. A database behind
+these counters must have been restored from a backup. The service then starts only with
+`--restored`, which charges unfinished batches again.
 
 The ledger is append-only: triggers refuse updates and deletions of entries.
 """
@@ -18,22 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    MetaData,
-    String,
-    Table,
-    Text,
-    func,
-    insert,
-    inspect,
-    select,
-    update,
-)
-from sqlalchemy.engine import Engine
+import sqlalchemy as sa
 
 from balaclava._core.number_format import rounded_up
 from balaclava.service.problems import Problem, StartError
@@ -46,30 +31,30 @@ from balaclava.service.store.storage import (
     make_engine,
 )
 
-_metadata = MetaData()
+_metadata = sa.MetaData()
 POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
 _BUDGET_ROUNDING = 1e-12  # relative, above the rounding of floats: three thirds fit a whole
 
-entries = Table(
+entries = sa.Table(
     "entries",
     _metadata,
-    Column("id", Serial, primary_key=True),
-    Column("at", Float, nullable=False),
-    Column("event", String(16), nullable=False),
-    Column("population", String(200)),
-    Column("experiment", String(200)),
-    Column("uid", String(64)),
-    Column("epsilon", Float, nullable=False),
-    Column("delta", Float, nullable=False),
-    Column("note", Text, nullable=False),
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("event", sa.String(16), nullable=False),
+    sa.Column("population", sa.String(200)),
+    sa.Column("experiment", sa.String(200)),
+    sa.Column("uid", sa.String(64)),
+    sa.Column("epsilon", sa.Float, nullable=False),
+    sa.Column("delta", sa.Float, nullable=False),
+    sa.Column("note", sa.Text, nullable=False),
 )
 
-commit_counters = Table(
+commit_counters = sa.Table(
     "counters",
     _metadata,
-    Column("uid", String(64), primary_key=True),
-    Column("intended", BigInteger, nullable=False),  # version of the last commit prepared
-    Column("done", BigInteger, nullable=False),  # version of the last commit confirmed
+    sa.Column("uid", sa.String(64), primary_key=True),
+    sa.Column("intended", sa.BigInteger, nullable=False),  # version of the last commit prepared
+    sa.Column("done", sa.BigInteger, nullable=False),  # version of the last commit confirmed
 )
 
 _PREPARE = (  # changes nothing if the database is behind: see `CommitCount.required`
@@ -104,7 +89,7 @@ class CommitCount(NamedTuple):
     def required(self) -> int:
         """The least version that the database must have.
 
-        It may lack the commit prepared last: a crash cut it off before any answer.
+        It may lack the commit prepared last: after a crash, that one was never answered.
         """
         return max(self.done, self.intended - 1)
 
@@ -119,18 +104,17 @@ class Budget(NamedTuple):
     spent_delta: float
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
-        left = {
+        return {
+            **self._asdict(),
             "left_epsilon": max(self.epsilon - self.spent_epsilon, 0.0),
             "left_delta": max(self.delta - self.spent_delta, 0.0),
         }
-        return {**self._asdict(), **left}
 
 
 class Ledger:
-    """The ledger in a file or a database of its own."""
+    """The ledger, in a file or database separate from the service's."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         # SQLite: one connection for the counters, since opening one takes longer than a commit.
         self._counting = engine.raw_connection() if engine.dialect.name == "sqlite" else None
@@ -143,7 +127,7 @@ class Ledger:
             create_private_file(database_file(engine.url.database))
         with engine.begin() as connection:
             advisory_lock(connection)
-            if inspect(connection).has_table("experiments"):
+            if sa.inspect(connection).has_table("experiments"):
                 raise StartError("the ledger must not share the database; give another path or URL")
             _metadata.create_all(connection)
             for statement in _APPEND_ONLY[engine.dialect.name]:
@@ -151,13 +135,12 @@ class Ledger:
         return cls(engine)
 
     def close(self) -> None:
-        """Disconnect."""
         if self._counting is not None:
             self._counting.close()
         self._engine.dispose()
 
     @contextlib.contextmanager
-    def _exclusive(self) -> Iterator[Connection]:
+    def _exclusive(self) -> Iterator[sa.Connection]:
         """A transaction that locks the entries against other writers."""
         with self._engine.begin() as connection:
             if self._engine.dialect.name == "postgresql":
@@ -198,7 +181,7 @@ class Ledger:
     def commit_counts(self) -> dict[str, CommitCount]:
         """The commit counts of all experiments, by uid."""
         with self._engine.begin() as connection:
-            rows = connection.execute(select(commit_counters)).all()
+            rows = connection.execute(sa.select(commit_counters)).all()
         return {row.uid: CommitCount(row.intended, row.done) for row in rows}
 
     def reset_commit_counts(self, versions: Mapping[str, int]) -> None:
@@ -206,7 +189,7 @@ class Ledger:
         with self._engine.begin() as connection:
             for uid, version in sorted(versions.items()):
                 connection.execute(
-                    update(commit_counters)
+                    sa.update(commit_counters)
                     .where(commit_counters.c.uid == uid)
                     .values(intended=version, done=version)
                 )
@@ -237,8 +220,9 @@ class Ledger:
                     f"unknown population {population!r}; create it with PUT "
                     "/v1/populations/{name} and a total (epsilon, delta)",
                 )
-            if _last_event(connection, uid) == CHARGE:
-                return  # charged before a crash cut its creation off
+            last = _last_entry(connection, uid)
+            if last is not None and last.event == CHARGE:
+                return  # charged before a crash prevented its creation
             slack = 1 + _BUDGET_ROUNDING
             fits = budget.spent_epsilon + epsilon <= budget.epsilon * slack
             if not fits or budget.spent_delta + delta > budget.delta * slack:
@@ -262,14 +246,12 @@ class Ledger:
     def note_lost(self, uid: str) -> None:
         """Record an experiment that a backup lacks; creating it again charges it again."""
         with self._exclusive() as connection:
-            wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id.desc())
-            last = connection.execute(wanted.limit(1)).first()
+            last = _last_entry(connection, uid)
             population, name = (last.population, last.experiment) if last else (None, None)
             note = "missing in the restored database; creating it again charges it again"
             _append(connection, RESTORED, population, name, uid, 0.0, 0.0, note)
 
     def budgets(self) -> dict[str, Budget]:
-        """The budgets of all populations."""
         with self._engine.begin() as connection:
             return _budgets(connection)
 
@@ -278,7 +260,7 @@ class Ledger:
 
         Without a population an experiment is not charged, but its restores are counted.
         """
-        wanted = select(entries).where(entries.c.uid == uid).order_by(entries.c.id)
+        wanted = sa.select(entries).where(entries.c.uid == uid).order_by(entries.c.id)
         with self._engine.begin() as connection:
             rows = connection.execute(wanted).all()
         charged = [row for row in rows if row.population is not None]
@@ -290,7 +272,7 @@ class Ledger:
 
     def restores(self) -> dict[str, int]:
         """The number of restores by uid, for experiments that have any."""
-        wanted = select(entries.c.uid, func.count()).where(entries.c.event == RESTORED)
+        wanted = sa.select(entries.c.uid, sa.func.count()).where(entries.c.event == RESTORED)
         with self._engine.begin() as connection:
             rows = connection.execute(wanted.group_by(entries.c.uid)).all()
         return {uid: count for uid, count in rows}
@@ -298,38 +280,37 @@ class Ledger:
     def entries(self) -> list[dict[str, Any]]:
         """All entries, oldest first."""
         columns = ("at", "event", "population", "experiment", "epsilon", "delta", "note")
-        wanted = select(*(entries.c[name] for name in columns)).order_by(entries.c.id)
+        wanted = sa.select(*(entries.c[name] for name in columns)).order_by(entries.c.id)
         with self._engine.begin() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted)]
 
 
-def _last_event(connection: Connection, uid: str) -> str | None:
-    wanted = select(entries.c.event).where(entries.c.uid == uid)
-    return connection.scalar(wanted.order_by(entries.c.id.desc()).limit(1))
+def _last_entry(connection: sa.Connection, uid: str) -> Any:
+    wanted = sa.select(entries).where(entries.c.uid == uid).order_by(entries.c.id.desc())
+    return connection.execute(wanted.limit(1)).first()
 
 
-def _append(connection: Connection, *values: str | float | None) -> None:
+def _append(connection: sa.Connection, *values: str | float | None) -> None:
     """Append an entry: event, population, experiment, uid, epsilon, delta, note."""
     names = [column.name for column in entries.columns][2:]
     row = dict(zip(names, values, strict=True))
-    connection.execute(insert(entries).values(at=time.time(), **row))
+    connection.execute(sa.insert(entries).values(at=time.time(), **row))
 
 
 def _pair(epsilon: float, delta: float) -> str:
     return f"({rounded_up(epsilon)}, {rounded_up(delta)})"
 
 
-def _budgets(connection: Connection) -> dict[str, Budget]:
+def _budgets(connection: sa.Connection) -> dict[str, Budget]:
     budgets: dict[str, Budget] = {}
-    wanted = select(entries).where(entries.c.population.is_not(None)).order_by(entries.c.id)
+    wanted = sa.select(entries).where(entries.c.population.is_not(None)).order_by(entries.c.id)
     for row in connection.execute(wanted):
-        old = budgets.get(row.population, Budget(row.population, 0.0, 0.0, 0.0, 0.0))
+        name, total, delta, spent, spent_delta = budgets.get(
+            row.population, Budget(row.population, 0.0, 0.0, 0.0, 0.0)
+        )
         if row.event == POPULATION:
-            new = old._replace(epsilon=row.epsilon, delta=row.delta)
+            total, delta = row.epsilon, row.delta
         else:
-            new = old._replace(
-                spent_epsilon=old.spent_epsilon + row.epsilon,
-                spent_delta=old.spent_delta + row.delta,
-            )
-        budgets[row.population] = new
+            spent, spent_delta = spent + row.epsilon, spent_delta + row.delta
+        budgets[name] = Budget(name, total, delta, spent, spent_delta)
     return budgets

@@ -7,80 +7,65 @@ stored as keyed digests only.
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
-Serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite increments INTEGER keys only
+Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite increments INTEGER keys only
 
 # States of a decision
-OPEN, REWARDED, DEFAULTED, GIVEN_UP, UNLEARNED = range(5)
+OPEN, REWARDED, DEFAULTED, GIVEN_UP, NOT_LEARNED = range(5)
 STATES = ("open", "rewarded", "defaulted", "given up", "not learned from")
 
-meta = Table(
+meta = sa.Table(
     "meta",
     metadata,
-    Column("name", String(64), primary_key=True),
-    Column("value", Text, nullable=False),
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
 )
 
-experiments = Table(
+experiments = sa.Table(
     "experiments",
     metadata,
-    Column("id", Serial, primary_key=True),
-    Column("uid", String(64), nullable=False, unique=True),  # the experiment in the ledger
-    Column("name", String(200), nullable=False, unique=True),
-    Column("definition", Text, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("created", Float, nullable=False),
-    Column("version", BigInteger, nullable=False),  # incremented by each commit that changes it
-    Column("books", Text, nullable=False),  # the counters, in JSON
-    Column("policy_state", LargeBinary, nullable=False),
-    Column("next_due", Float),  # end of the oldest open window
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("uid", sa.String(64), nullable=False, unique=True),  # the experiment in the ledger
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),  # grows with each commit that changes it
+    sa.Column("books", sa.Text, nullable=False),  # `Counters` in JSON
+    sa.Column("policy_state", sa.LargeBinary, nullable=False),
+    sa.Column("next_due", sa.Float),  # end of the oldest open window
 )
 
-decisions = Table(
+decisions = sa.Table(
     "decisions",
     metadata,
-    Column("id", String(22), primary_key=True),
-    Column("experiment", BigInteger, ForeignKey("experiments.id"), nullable=False),
-    Column("round", BigInteger),  # ordinal among the decisions that learn
-    Column("arm", Integer, nullable=False),
-    Column("phase", BigInteger, nullable=False),
-    Column("learns", Boolean, nullable=False),
-    Column("propensity", Float),
-    Column("level", Float),
-    Column("made", Float, nullable=False),
-    Column("closes", Float, nullable=False),
-    Column("state", SmallInteger, nullable=False),
-    Column("kind", String(8)),  # "reward" or "report" that waits for the end of its window
-    Column("value", Float),
-    Column("request", BigInteger),
-    Column("position", Integer),  # within its request
+    sa.Column("id", sa.String(22), primary_key=True),
+    sa.Column("experiment", sa.BigInteger, sa.ForeignKey("experiments.id"), nullable=False),
+    sa.Column("round", sa.BigInteger),  # ordinal among the decisions that learn
+    sa.Column("arm", sa.Integer, nullable=False),
+    sa.Column("phase", sa.BigInteger, nullable=False),
+    sa.Column("learns", sa.Boolean, nullable=False),
+    sa.Column("propensity", sa.Float),
+    sa.Column("level", sa.Float),
+    sa.Column("made", sa.Float, nullable=False),
+    sa.Column("closes", sa.Float, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("kind", sa.String(8)),  # "reward" or "report" that waits for the end of its window
+    sa.Column("value", sa.Float),
+    sa.Column("request", sa.BigInteger),
+    sa.Column("position", sa.Integer),  # within its request
 )
-Index(
+sa.Index(
     "decisions_open",
     decisions.c.experiment,
     decisions.c.round,
     sqlite_where=decisions.c.state == OPEN,
     postgresql_where=decisions.c.state == OPEN,
 )
-Index(
+sa.Index(
     "decisions_of_request",
     decisions.c.request,
     decisions.c.position,
@@ -88,42 +73,42 @@ Index(
     postgresql_where=decisions.c.request.is_not(None),
 )
 
-requests = Table(
+requests = sa.Table(
     "requests",
     metadata,
-    Column("id", Serial, primary_key=True),
-    Column("experiment", BigInteger, ForeignKey("experiments.id"), nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("body", String(64), nullable=False),
-    UniqueConstraint("experiment", "digest"),
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("experiment", sa.BigInteger, sa.ForeignKey("experiments.id"), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("body", sa.String(64), nullable=False),
+    sa.UniqueConstraint("experiment", "digest"),
 )
 
-persons = Table(
+persons = sa.Table(
     "persons",
     metadata,
-    Column("experiment", BigInteger, ForeignKey("experiments.id"), primary_key=True),
-    Column("digest", String(64), primary_key=True),
-    Column("decisions", Integer, nullable=False),  # that learn
+    sa.Column("experiment", sa.BigInteger, sa.ForeignKey("experiments.id"), primary_key=True),
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("decisions", sa.Integer, nullable=False),  # that learn
 )
 
-snapshots = Table(
+snapshots = sa.Table(
     "snapshots",
     metadata,
-    Column("id", Serial, primary_key=True),
-    Column("experiment", BigInteger, ForeignKey("experiments.id"), nullable=False),
-    Column("decisions", BigInteger, nullable=False),
-    Column("at", Float, nullable=False),
-    Column("content", Text, nullable=False),
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("experiment", sa.BigInteger, sa.ForeignKey("experiments.id"), nullable=False),
+    sa.Column("decisions", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
 )
-Index("snapshots_in_order", snapshots.c.experiment, snapshots.c.id)
+sa.Index("snapshots_in_order", snapshots.c.experiment, snapshots.c.id)
 
-keys = Table(
+keys = sa.Table(
     "keys",
     metadata,
-    Column("id", String(16), primary_key=True),
-    Column("role", String(8), nullable=False),
-    Column("label", String(200), nullable=False),
-    Column("digest", String(64), nullable=False, unique=True),
-    Column("created", Float, nullable=False),
-    Column("revoked", Float),
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("role", sa.String(8), nullable=False),
+    sa.Column("label", sa.String(200), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("revoked", sa.Float),
 )

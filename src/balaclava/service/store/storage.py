@@ -23,21 +23,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    create_engine,
-    event,
-    func,
-    insert,
-    make_url,
-    select,
-)
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, TimeoutError
 from sqlalchemy.pool import QueuePool
 
@@ -48,20 +38,17 @@ from balaclava.service.store.sql import VERSIONS, fetch
 from balaclava.service.store.write_ahead_log import LONGEST_LOG, WalCheckpointer
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_STORED_KEY = sa.select(meta.c.value).where(meta.c.name == "key")
 _KEY_CHECK = "a database and its key belong together"  # stored as a digest: never change it
 _LOCK_SECONDS = 30  # timeout of a lock, as long as a request may wait for its answer
 _ADVISORY_LOCK = 0xBA1AC1A  # number of the advisory lock in PostgreSQL: never change it
-DATABASE_ERRORS = (
-    DBAPIError,
-    TimeoutError,
-    sqlite3.Error,
-)  # of a database that fails or refuses a statement
+DATABASE_ERRORS = (DBAPIError, TimeoutError, sqlite3.Error)  # a failure, or a refused statement
 
 
 class Storage:
     """An open database. The module's docstring is its contract."""
 
-    def __init__(self, engine: Engine, lock: int | None = None) -> None:
+    def __init__(self, engine: sa.Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # file descriptor of the lock file; None on PostgreSQL
         self._checkpointer: WalCheckpointer | None = None  # SQLite only
@@ -87,13 +74,13 @@ class Storage:
         return self._lock is not None
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         """A writing transaction, on the disk when the block ends."""
         with self.engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         """A reading transaction on one snapshot."""
         connection = self.engine.connect()
         if self.engine.dialect.name == "postgresql":
@@ -103,23 +90,23 @@ class Storage:
         with connection, connection.begin():
             yield connection
 
-    def locked(self, connection: Connection, ids: list[int]) -> list[Sequence[Any]]:
+    def locked(self, connection: sa.Connection, ids: list[int]) -> list[Sequence[Any]]:
         """Lock experiments in the order of their ids; returns each id and version."""
         return fetch(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
 
     def has_key(self) -> bool:
         """Whether it was written under a secret key."""
         with self.reading() as connection:
-            return connection.scalar(select(meta.c.value).where(meta.c.name == "key")) is not None
+            return connection.scalar(_STORED_KEY) is not None
 
     def require_key(self, vault: Vault) -> None:
         """Raise if the database was written under another secret key."""
         check = vault.digest("check", _KEY_CHECK)
         with self.writing() as connection:
             advisory_lock(connection)
-            stored = connection.scalar(select(meta.c.value).where(meta.c.name == "key"))
+            stored = connection.scalar(_STORED_KEY)
             if stored is None:
-                connection.execute(insert(meta).values(name="key", value=check))
+                connection.execute(sa.insert(meta).values(name="key", value=check))
             elif stored != check:
                 raise StartError(
                     "the secret key does not match this database: participants would not be "
@@ -165,23 +152,23 @@ _POSTGRES_TIMEOUTS = {
 }
 
 
-def advisory_lock(connection: Connection) -> None:
+def advisory_lock(connection: sa.Connection) -> None:
     """Serialise migrations and the creation of keys and experiments across processes."""
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
 
 
-def make_engine(url: str, pages: int = 1_000) -> Engine:
+def make_engine(url: str, pages: int = 1_000) -> sa.Engine:
     """Make an engine for a file path, sqlite:///path or postgresql://...
 
     SQLite checkpoints its write-ahead log within a commit once it exceeds `pages`.
     """
     try:
-        address = make_url(url if "://" in url else f"sqlite:///{url}")
+        address = sa.make_url(url if "://" in url else f"sqlite:///{url}")
         if address.get_backend_name() == "sqlite":
             return _sqlite_engine(address, pages)
         if address.get_backend_name() == "postgresql":
-            return create_engine(
+            return sa.create_engine(
                 address.set(drivername="postgresql+psycopg"),
                 pool_size=8,
                 pool_pre_ping=True,
@@ -197,8 +184,8 @@ def make_engine(url: str, pages: int = 1_000) -> Engine:
     )
 
 
-def _sqlite_engine(url: URL, pages: int) -> Engine:
-    engine = create_engine(
+def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
+    engine = sa.create_engine(
         url,
         poolclass=QueuePool,
         pool_size=8,
@@ -207,19 +194,17 @@ def _sqlite_engine(url: URL, pages: int) -> Engine:
         connect_args={"timeout": _LOCK_SECONDS, "check_same_thread": False},
     )
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def _set_up(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # _begin starts transactions
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute("PRAGMA cache_size=-65536")
-        cursor.execute(f"PRAGMA wal_autocheckpoint={pages}")
-        cursor.close()
+        for setting in (
+            *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"),
+            f"wal_autocheckpoint={pages}",
+        ):
+            connection.execute(f"PRAGMA {setting}").close()
 
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
         reads = connection.get_execution_options().get("balaclava_reads")
         connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
@@ -278,8 +263,6 @@ def create_private_file(database: str) -> None:
 def driver_message(error: DBAPIError | TimeoutError | sqlite3.Error) -> str:
     """The driver's message in one line, without the statement and its values."""
     origin = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
-    return (
-        str(origin).strip().splitlines()[0]
-        if origin
-        else "timeout while waiting for a free connection"
-    )
+    if not origin:
+        return "timeout while waiting for a free connection"
+    return str(origin).strip().splitlines()[0]
