@@ -18,9 +18,9 @@ LearningRateScale = Annotated[
 # `lost_reward` of policies that learn a mean loss: a lost one must not count as 0, the best.
 LOST_LOSS = (
     "does not count: its batch settles when the decision is given up, and the policy learns the "
-    "mean of the losses that came, if at least half did"
+    "mean of the losses that arrived, if at least half did"
 )
-Outstanding = Annotated[int, Range(1, 10**7, "open decisions whose losses can still come")]
+Outstanding = Annotated[int, Range(1, 10**7, "open decisions whose losses can still arrive")]
 # Squares of a larger scale, times any number of rounds, would overflow.
 LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses")]
 

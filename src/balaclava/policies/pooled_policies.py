@@ -48,7 +48,7 @@ class PooledPolicy(HoldoutPolicy):
 
     lost_reward: ClassVar[str] = (
         "does not count: its batch or epoch settles when the decision is given up, weighted by the "
-        "rewards that came"
+        "rewards that arrived"
     )
 
     pools: ClassVar[str] = ""  # path of the pools in the state; "" if they are the state

@@ -222,14 +222,7 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
 
     def constants(self) -> Conversion:
         base = self.base_policy().constants()
-        return Conversion(
-            epsilon=self.epsilon,
-            batch=self.batch_length,
-            rows=self.rows,
-            arms=self.arms,
-            holdout=self.holdout,
-            base=base,
-        )
+        return self.fill(Conversion, batch=self.batch_length, base=base)
 
     @property
     def rows(self) -> int:
@@ -317,9 +310,9 @@ class TunedPolicy(ConvertedPolicy):
 class Privatised(ConvertedPolicy):
     r"""Make any policy for losses private: it decides once a batch and learns from noisy means.
 
-    For a base of your own, or a built-in one with parameters of your own. dp-htinf, dp-exp3 and
-    dp-ftpl are the same conversion with the parameters of the theory. The base must take losses of
-    any size: noise makes them negative, or larger than 1.
+    For your own base, or a built-in one with your own parameters. dp-htinf, dp-exp3 and dp-ftpl are
+    the same conversion with the parameters of the theory. The base must take losses of any size:
+    noise makes them negative, or larger than 1.
 
     In batch j the base chooses an arm, which is played for tau rounds. Then the base learns from
 

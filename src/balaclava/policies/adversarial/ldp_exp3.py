@@ -35,13 +35,13 @@ def learn(
 
 @register
 class LDPExp3(LocalPolicy, PrivateLossPolicy):
-    """EXP3 on losses that each owner reports with Laplace noise.
+    """EXP3 on losses that each participant reports with Laplace noise.
 
-    For losses that an adversary chose and only their owners may see. With a trusted operator
-    dp-htinf is far better at a small epsilon: it adds noise once per batch, this policy to every
-    loss. At an epsilon near 1/sqrt(T) it cannot learn.
+    For losses that an adversary chose and only the participant's device may see. With a trusted
+    server dp-htinf is far better at a small epsilon: it adds noise once per batch, this policy to
+    every loss. At an epsilon near 1/sqrt(T) it cannot learn.
 
-    The owner of a loss l in [0, 1] reports l + Lap(1/epsilon). The policy is exp3 on reports, with
+    A device with loss l in [0, 1] reports l + Lap(1/epsilon). The policy is exp3 on reports, with
     the rates for T rounds and noise of scale 1/epsilon.
 
     Privacy:

@@ -132,8 +132,8 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     exp(-epsilon x). After m batches the sum holds m draws of noise, and their tail falls only as
     exp(-epsilon^2 x^2 / 4m) until x is beyond m/epsilon. With too many draws while the arm has few
     pulls, the best arm may be in debt: its sum is far below 0 and its mean is clipped to 0. Further
-    pulls then raise its index instead of its mean, and it is not played again for a time that is
-    exponential in the debt. The policy has locked onto another arm.
+    pulls then raise its index instead of its mean. It is not played again for a time that is
+    exponential in the debt: the policy has locked onto another arm.
 
     A private policy whose regret is of order log T pulls every arm log(T)/d_eps times, which is
     more than log(T)/epsilon. So a first batch of that order is free, and it keeps the draws few:

@@ -157,9 +157,9 @@ class DPIMED(GrowingBatchPolicy):
 
     Q_a approximates a tail probability by a saddle point, to within 0.2 nats. The rule around it
     was found by experiment: no bound on the regret of the default is proved here. A bound is proved
-    for index="exact", batches="ratio" and prompt rewards: an arm's pulls over log T are in the
-    limit at most batch_ratio times the least possible for Bernoulli arms with a best mean below 1
-    (`theory.imed_regret`). R_a is then a Chernoff exponent (`estimators.noisy_kl`), and the pulls
+    for index="exact", batches="ratio" and prompt rewards (`theory.imed_regret`). An arm's pulls
+    over log T are in the limit at most batch_ratio times the least possible, for Bernoulli arms
+    with a best mean below 1. R_a is then a Chernoff exponent (`estimators.noisy_kl`), and the pulls
     after each batch are fixed in advance. `regret_bound` holds for every T, and is wide.
 
     Privacy:

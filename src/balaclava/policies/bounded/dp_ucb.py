@@ -40,7 +40,7 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     hybrid_insert(rng, state.counters, arm, reward, 1.0, params.epsilon)
     tally = state.indices.tally
-    learn_tally(params, tally, t, arm, 0.0, phase, rng)  # counts; the sum comes next
+    learn_tally(params, tally, t, arm, 0.0, phase, rng)  # counts; the next line sets the sum
     tally.sums[arm] = hybrid_sum(state.counters, arm)
     ucb1.renew(state.indices, arm)
 

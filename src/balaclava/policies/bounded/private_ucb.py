@@ -64,7 +64,7 @@ def learn(
     if state.tally.pulls[arm] == params.horizon:
         return  # the tree has no room for more
     tree_insert(rng, state.trees, arm, reward, 1.0, params.tree_epsilon)
-    learn_tally(params, state.tally, t, arm, 0.0, phase, rng)  # counts; the sum comes next
+    learn_tally(params, state.tally, t, arm, 0.0, phase, rng)  # counts; the next line sets the sum
     state.tally.sums[arm] = tree_sum(state.trees, arm)
 
 
@@ -108,13 +108,13 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     s_a the private sum of the arm's n_a rewards, T the horizon, K the number of arms and g the
     failure probability. The paper divides epsilon among the arms, which makes G K times as large.
-    That is not needed, since a reward enters one tree only; `split_epsilon` does it nevertheless.
+    That is not needed, since a reward enters one tree only; `split_epsilon` restores it.
 
     Privacy:
-        epsilon-differential privacy of the whole trajectory. A reward enters the tree of one arm
-        and there one node in each of the floor(log2 T) + 1 levels, each at its share of epsilon.
-        With `split_epsilon` the run costs at most epsilon / K. Rewards after an arm's T-th are
-        dropped.
+        epsilon-differential privacy of the whole trajectory. A reward enters the tree of one arm,
+        in one node of each of the floor(log2 T) + 1 levels. Each level has an equal share of
+        epsilon. With `split_epsilon` the run costs at most epsilon / K. Rewards after an arm's T-th
+        are dropped.
 
     Parameters:
         epsilon: privacy loss.

@@ -146,16 +146,13 @@ class Exp3(LossPolicy):
         anytime = eta is None and self.horizon is None
         if eta is None:
             rounds = 0.5 if self.horizon is None else self.horizon
-            square = 2.0 * rounds * K
-            square *= (
-                1.0 + max(self.loss_noise, self.loss_noise**2) * (NOISE_REACH * self._log) ** 2
-            )
-            eta = math.sqrt(math.log(K) / square)
+            spread = max(self.loss_noise, self.loss_noise**2) * (NOISE_REACH * self._log) ** 2
+            eta = math.sqrt(math.log(K) / (2.0 * rounds * K * (1.0 + spread)))
         eta *= self.learning_rate_scale
         gamma = self.gamma
         if gamma is None:
             gamma = min(EVEN_SHARE * eta * K * self.loss_noise * self._log, 1.0)
-        return Params(arms=K, outstanding=self.outstanding, eta=eta, gamma=gamma, anytime=anytime)
+        return self.fill(Params, eta=eta, gamma=gamma, anytime=anytime)
 
     @property
     def _log(self) -> float:

@@ -323,10 +323,10 @@ class RobustUCB(Policy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """A proved bound; None if the rewards violate the assumptions or a constant differs.
 
-        An arm is pulled again only while twice its bonus is above its gap, or if an estimate of it
-        or of the best arm fails. In round t an estimate of n rewards fails with probability at
+        An arm is pulled again only while twice its bonus is above its gap, or if its estimate or
+        that of the best arm fails. In round t an estimate of n rewards fails with probability at
         most t^-2, for each n < t: 2/t for the two arms, and 2 log T pulls in all. The published
-        constants ask for once the bonus, and have 5 for 1 + 2 log T (errata, Bubeck 1).
+        constants use once the bonus, and have 5 for 1 + 2 log T (errata, Bubeck 1).
 
         None for median-of-means, whose estimate of fewer than 32 log t + 2 rewards fails more
         often (errata, Bubeck 2).

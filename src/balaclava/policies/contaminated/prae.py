@@ -74,7 +74,7 @@ class Params(NamedTuple):
 
 @stored_as(below_threshold="first", unused_left="rest", unused_arm="pick")
 class PraeState(NamedTuple):
-    """The batches under way, each an epoch; by row, the values fixed when each opened."""
+    """The open batches, each an epoch; by row, the values fixed when each opened."""
 
     epochs: Epochs
     level: np.ndarray  # [row]: the truncation level, M
@@ -94,7 +94,7 @@ class PraeState(NamedTuple):
 
 @kernel
 def begin_elimination(params: Params, rows: int = 2) -> PraeState:
-    """All arms active, no batch open; `rows` of them may be under way."""
+    """All arms active, no batch open; at most `rows` batches may be open."""
     return PraeState(
         epochs=begin_epochs(params.arms, rows),
         level=np.zeros(rows),

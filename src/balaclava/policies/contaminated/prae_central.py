@@ -44,7 +44,7 @@ _BREAKDOWN = 0.25
 
 @stored_as(has_centre="counted", is_first_fold="locates", second_due="second")
 class State(NamedTuple):
-    """The batches, each fold an epoch of its own; histograms, and the centres they released."""
+    """The batches, each fold a separate epoch; histograms, and the centres they released."""
 
     batch: PraeState
     counts: np.ndarray  # [arm, row, bin]: raw

@@ -24,8 +24,8 @@ from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.theory.truncation_radius import counted_terms, counted_threshold, mixed_terms
 
 Radius = Literal["mixed", "paper"]
-# Batches that may be under way at once. With late rewards, short batches settle early; 16 batches
-# reach 2^16 pulls of each arm.
+# Batches that may be open at once. With late rewards, short batches settle early; 16 batches reach
+# 2^16 pulls of each arm.
 OPEN_BATCHES = 16
 
 
@@ -78,7 +78,7 @@ class PRAERaw(PraePolicy):
     Each estimate is within beta of its mean with probability 1 - delta. There is one for each arm
     and batch, so all hold together with probability 1 - arms log2(T) delta. Arms take turns in
     random order. If rewards are lost, beta is that of the rewards that arrived, at the same M. If
-    rewards are late, up to 16 batches are under way.
+    rewards are late, up to 16 batches are open.
 
     With radius = "paper" outliers are counted, as in the paper: beta has log(6/delta) for L, 1 for
     the variance, 2 alpha (M + 1) and log(3/delta), and holds from B = (3/alpha) log(3/delta) on.

@@ -106,9 +106,9 @@ class DPLinUCB(PrivateLinearPolicy):
     coefficients, dp-lin-ts is better.
 
     An episode ends when det V of the decisions made has grown `episode_growth`-fold, and after at
-    least `first_episode` decisions. When all its rewards are received or given up, the sum of r x
-    over the received ones is released with noise and added to b. With V = lambda I + sum of x x'
-    over the same decisions and theta = V^-1 b, play the arm with the largest
+    least `first_episode` decisions. It settles when all its rewards are received or given up. Then
+    the sum of r x over the received ones is released with noise and added to b. With V = lambda I +
+    sum of x x' over the same decisions and theta = V^-1 b, play the arm with the largest
 
     .. math:: \langle \theta, x \rangle + \beta |x|_{V^{-1}},
 

@@ -37,12 +37,12 @@ def learn(
 
 @register
 class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
-    """LinUCB on rewards that each owner reports as one random bit; the contexts are public.
+    """LinUCB on rewards that each participant reports as one random bit; the contexts are public.
 
-    For rewards that only their owners may see, if the features of participants are known and may
-    be public.
+    For rewards that only the participant's device may see, if the features of participants are
+    known and may be public.
 
-    The owner of a reward r in [0, 1] reports y = 1 with probability
+    A device with reward r in [0, 1] reports y = 1 with probability
     1/2 + (r - 1/2) tanh(epsilon/2), otherwise y = 0. Play linucb on 1/2 + (y - 1/2) /
     tanh(epsilon/2), whose mean is r and which is R-sub-Gaussian with R = 1 / (2 tanh(epsilon/2)).
     (Laplace reports have no such R: the radius would not hold for them.)
@@ -88,6 +88,5 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
     epsilon: Epsilon
 
     def constants(self) -> Params:
-        shared: Any = {name: getattr(self, name) for name in Params._fields[:10]}
         spread = REWARD_SPREAD / math.tanh(0.5 * self.epsilon)
-        return Params(**shared, spread=spread, epsilon=self.epsilon)
+        return self.fill(Params, spread=spread, proved=False)

@@ -2,16 +2,15 @@
 
 Proof of privacy (dp-linucb, dp-lin-ts).
     Fix the contexts, which are public, the randomness other than noise, and the arrival times of
-    rewards. A decision's episode is determined by earlier decisions and by arrivals, so that
-    given the releases so far it is the same for neighbouring reward streams. One reward is in one
+    rewards. Earlier decisions and arrivals determine a decision's episode. So given the releases
+    so far it is the same for neighbouring reward streams. One reward is in one
     episode, hence in one released sum. It moves the sum by |r - r'| |x| <= feature_bound in the L2
     norm (`frames.episodes` on rounding), and by sqrt(d) feature_bound in the L1 norm. Given all
     earlier releases the sum's release is (epsilon, delta)-private: a Gaussian by the analytic
     calibration, or, at delta = 0, Laplace noise in each coordinate. All other releases have the
     same law for both streams, given those before them. So the releases together are
-    (epsilon, delta)-private, by adaptive parallel composition, and so are all decisions, which are
-    computed from them and from public data. V is computed from contexts and arrivals alone and
-    needs no noise.
+    (epsilon, delta)-private, by adaptive parallel composition. All decisions are computed from
+    them and from public data. V is computed from contexts and arrivals alone and needs no noise.
 
 Proof of the radius.
     theta - theta* = V^-1 (S + N - ridge theta*), S the sum of x times the noise of rewards, N the
@@ -156,34 +155,21 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
         return math.sqrt(2.0 * self.features) * self.feature_bound / self.epsilon
 
     def constants(self) -> Params:
-        shared: Any = {name: getattr(self, name) for name in Params._fields[:11]}
         bound, noise = self.feature_bound, self.deviation
-        ridge = (
-            self.ridge
-            if self.ridge is not None
-            else max(RIDGE_PER_DEVIATION * noise * bound, bound**2)
-        )
-        first = self.first_episode
-        if first is None:
-            first = math.ceil(min(max(self.shortest * noise / bound * self.features, 1.0), 2.0**53))
-        growth = math.log(self.episode_growth)
-        return Params(
-            **shared,
-            ridge=ridge,
-            first_episode=first,
-            log_growth=growth,
-            deviation=noise,
+        shortest = min(max(self.shortest * noise / bound * self.features, 1.0), 2.0**53)
+        return self.fill(
+            Params,
+            ridge=self.ridge or max(RIDGE_PER_DEVIATION * noise * bound, bound**2),
+            first_episode=self.first_episode or math.ceil(shortest),
+            log_growth=math.log(self.episode_growth),
             step=grid_step(bound),
+            spread=REWARD_SPREAD,
         )
 
     def released(self, state: Any) -> Sequence[ArmRelease]:
         """The releases, one entry per coefficient vector; there are no means of arms."""
-        episodes = state.episodes
+        pairs = zip(state.episodes.rewards.tolist(), state.episodes.draws.tolist(), strict=True)
         return [
-            ArmRelease(
-                arm=block, rewards=int(rewards), mean=math.nan, draws=int(draws), batches=int(draws)
-            )
-            for block, (rewards, draws) in enumerate(
-                zip(episodes.rewards, episodes.draws, strict=True)
-            )
+            ArmRelease(arm=block, rewards=rewards, mean=math.nan, draws=draws, batches=draws)
+            for block, (rewards, draws) in enumerate(pairs)
         ]

@@ -90,9 +90,9 @@ class DPFTPLExperts(ConvertedExpertPolicy):
 class DPHTINFExperts(ConvertedExpertPolicy):
     """dp-htinf over experts: follow one expert for a batch and learn from its noisy mean loss.
 
-    The first choice for few experts. Its regret, of order sqrt(N T / epsilon), does not depend on
-    the number of arms and has no logarithms, and it needs no delta. For many experts use ldp-exp4
-    or dp-exp4, whose regret grows more slowly with N; `bl.recommend_experts` compares them.
+    The first choice for few experts. Its regret is of order sqrt(N T / epsilon), without logarithms
+    and for any number of arms. It needs no delta. For many experts use ldp-exp4 or dp-exp4, whose
+    regret grows more slowly with N; `bl.recommend_experts` compares them.
 
     {rule}
 

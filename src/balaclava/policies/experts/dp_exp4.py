@@ -161,8 +161,8 @@ class DPExp4(PrivateExpertPolicy):
     N^(1/6) T^(2/3) / epsilon^(1/3), but with such constants that its bound is the least only from
     about 10^5 experts and 10^12 rounds on. Otherwise dp-htinf-experts or ldp-exp4 is better;
     `bl.recommend_experts` compares them. Horizons that are too short for its batches are refused.
-    At epsilon 1 and delta 1e-5, Gaussian noise is a quarter of the paper's for every number of
-    experts, and less than that of delta = 0 from seven experts on.
+    At epsilon 1 and delta 1e-5, Gaussian noise is a quarter of the paper's for any number of
+    experts. From seven experts on it is also less than that of delta = 0.
 
     Let n = N log(1/delta), or (N/3)^2 for delta = 0, or N epsilon^2 / (18 m^2) for Gaussian noise,
     where m is the largest shift that keeps epsilon and delta. With L = log(N T) and l = log N,
@@ -179,25 +179,25 @@ class DPExp4(PrivateExpertPolicy):
 
     .. math:: Q(i) = (1 - \gamma) \sum_j P_j \mu_j(i) + \gamma / K.
 
-    Then w_j <- w_j exp(-eta (m_j + Lap(lambda))), where m_j is the mean of l(I) mu_j(I) / Q(I)
-    over the received losses of the batch, if at least half were received, and
-    lambda = 3 K n^(1/2) / (gamma tau epsilon). Gaussian noise has the same variance, 2 lambda^2.
-    A batch that the horizon cuts off changes nothing.
-    (The printed first branch of gamma lacks log^(1/3)(1/delta).)
+    If at least half of the batch's losses were received, w_j <- w_j exp(-eta (m_j + Lap(lambda))).
+    Here m_j is the mean of l(I) mu_j(I) / Q(I) over the received losses, and
+    lambda = 3 K n^(1/2) / (gamma tau epsilon). Gaussian noise has the same variance, 2 lambda^2. A
+    batch that the horizon cuts off changes nothing. (The printed first branch of gamma lacks
+    log^(1/3)(1/delta).)
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory with respect to the losses.
         A loss enters one batch. As Q(I) >= gamma / K it moves each of the N sums by at most
-        K / gamma. Each sum is released once with epsilon_0 = epsilon / (3 n^(1/2)), and N such
-        releases compose to (epsilon, delta) by advanced composition, or by basic composition if
-        that is less. For delta = 0, epsilon_0 = epsilon / N by basic composition (not in the
-        paper). Settings where neither holds are refused (none with epsilon <= 1 and
-        delta <= 1/e). With Gaussian noise (not in the paper either) the N sums are one release of
-        an array, which one loss moves by at most N^(1/2) K / gamma in the L2 norm. The noise is
-        calibrated for that, and nothing composes, as no loss enters two batches. Each term of
-        a sum is rounded onto a grid of 2^-20 of K / gamma, so that sums are exact. Advanced
-        composition leaves a third of epsilon unspent, and decisions reveal little of one release:
-        audits by games find far less than epsilon.
+        K / gamma. Each sum is released once with epsilon_0 = epsilon / (3 n^(1/2)). N such releases
+        compose to (epsilon, delta), by advanced composition or by basic composition if that is
+        less. For delta = 0, epsilon_0 = epsilon / N by basic composition (not in the paper).
+        Settings where neither holds are refused (none with epsilon <= 1 and delta <= 1/e). With
+        Gaussian noise (not in the paper either) the N sums are released as one array. One loss
+        moves it by at most N^(1/2) K / gamma in the L2 norm, for which the noise is calibrated.
+        Nothing composes, as no loss enters two batches. Each term of a sum is rounded onto a grid
+        of 2^-20 of K / gamma, so that sums are exact. Advanced composition leaves a third of
+        epsilon unspent, and decisions reveal little of one release: audits by games find far less
+        than epsilon.
 
     Parameters:
         experts: N.
@@ -303,8 +303,8 @@ class DPExp4(PrivateExpertPolicy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.
 
-        The proof of Theorem 4.5 with the variance of the noise, 2 lambda^2, in place of a bound
-        on the square of the largest draw, 10 lambda^2 L^2. It assumes that no draw exceeds
+        The proof is that of Theorem 4.5. The variance of the noise, 2 lambda^2, replaces the bound
+        10 lambda^2 L^2 on the largest squared draw. The proof assumes that no draw exceeds
         4 lambda L, which fails for N T draws with probability (N T)^-3. Gaussian draws of that
         variance exceed it less often, with probability exp(-4 L^2) each.
         """

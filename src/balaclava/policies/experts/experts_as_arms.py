@@ -1,7 +1,7 @@
 """Any bandit made to follow experts (Asi, Raman, Talwar 2025, Algorithm 5).
 
-Experts are the arms of an inner bandit. It chooses an expert, the arm is drawn from that expert's
-advice, and the inner bandit learns the loss as the loss of the expert.
+Experts are the arms of an inner bandit, which chooses an expert. The arm is drawn from that
+expert's advice, and the inner bandit learns the loss as the expert's.
 
 Proof.
     If the inner policy protects its losses, so does this one. A changed loss changes one loss of
@@ -143,8 +143,8 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
     def propensity(self, state: Any, arm: int) -> float | None:
         """Mean of the experts' advice, weighted by the base's probabilities of the experts.
 
-        Within a batch the expert is known. The base decides by the releases and its own
-        randomness, so that the propensity reveals no more about losses than the releases do.
+        Within a batch the expert is known. The base decides by the releases and independent
+        randomness. So the propensity reveals no more about losses than the releases do.
         """
         if not state.inner.opened[0]:
             return self.with_holdout(float(state.advised[batch_arm(state.inner)]))

@@ -34,14 +34,14 @@ def learn(
 
 @register
 class LDPExp4(LocalPolicy, PrivateExpertPolicy):
-    r"""EXP4 on losses that each owner reports with Laplace noise.
+    r"""EXP4 on losses that each participant reports with Laplace noise.
 
-    For losses that only their owners may see. With a trusted operator it suits many experts and a
-    moderate epsilon: its regret depends on the number of experts only through a logarithm. At an
-    epsilon near 1/sqrt(T) it cannot learn; dp-exp4 and dp-htinf-experts still do.
+    For losses that only the participant's device may see. With a trusted server it suits many
+    experts and a moderate epsilon: its regret depends on the number of experts only through a
+    logarithm. At an epsilon near 1/sqrt(T) it cannot learn; dp-exp4 and dp-htinf-experts still do.
     `bl.recommend_experts` compares them.
 
-    The owner of a loss l in [0, 1] reports y = l + Lap(1/epsilon). The policy is exp4 on reports:
+    A device with loss l in [0, 1] reports y = l + Lap(1/epsilon). The policy is exp4 on reports:
     arm I is drawn from Q(i) = (1 - gamma) sum_j P_j mu_j(i) + gamma / K, and
     w_j <- w_j exp(-eta mu_j(I) y / Q(I)), with x = log(K T) / epsilon and
 
@@ -110,13 +110,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         eta = self.learning_rate_scale * math.sqrt(
             math.log(N) / (3.0 * T * K * (1.0 + 10.0 * x**2))
         )
-        return Params(
-            experts=N,
-            outstanding=self.outstanding,
-            learning_rate=eta,
-            mixing=EVEN_SHARE * eta * K * x,
-            epsilon=self.epsilon,
-        )
+        return self.fill(Params, learning_rate=eta, mixing=EVEN_SHARE * eta * K * x)
 
     def propensity(self, state: Any, arm: int) -> float | None:
         return last_chance(state)

@@ -16,7 +16,7 @@ from balaclava.policies.experts.experts_as_arms import ExpertsAsArms
 class PrivatisedExperts(ExpertsAsArms):
     """Make any policy for losses private, and let it choose among experts instead of arms.
 
-    For a base of your own: `bl.privatise(base, epsilon=..., experts=N)`. dp-htinf-experts,
+    For your own base: `bl.privatise(base, epsilon=..., experts=N)`. dp-htinf-experts,
     dp-exp3-experts and dp-ftpl-experts are the same with the parameters of the theory.
 
     In each batch of tau rounds the base chooses one of N experts. In each round of the batch the

@@ -256,9 +256,9 @@ class BatchUCBPolicy(PooledPolicy):
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """From the radii, with all constants; None if radius_scale or the rewards violate them.
 
-        While the index of the best arm is above its mean, an arm is not chosen after the batch at
-        whose end twice the radius is below its gap. For each arm this fails with probability at
-        most `failure_probability`; then the whole horizon is counted.
+        Let the index of the best arm be above its mean. Then no batch of an arm follows the one
+        that makes twice its radius smaller than its gap. For each arm this fails with probability
+        at most `failure_probability`; then the whole horizon is counted.
         """
         if self.radius_scale < 1.0 or not moments_hold(self, environment, rounding=1e-9):
             return None

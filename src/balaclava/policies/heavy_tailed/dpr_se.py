@@ -34,7 +34,7 @@ from balaclava.privacy.mechanisms.truncation import exact_step
 
 
 class State(NamedTuple):
-    """The epochs under way; by row, the values fixed when each opened."""
+    """The open epochs; by row, the values fixed when each opened."""
 
     epochs: Epochs
     level: np.ndarray  # B, beyond which a reward counts as 0

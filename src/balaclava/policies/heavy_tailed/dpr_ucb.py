@@ -105,9 +105,9 @@ class DPRUCB(PrivateRealPolicy):
     Privacy:
         epsilon-differential privacy of the whole trajectory (Theorem 1), for all rewards. A reward
         enters the tree of one arm, where its floor(log2 T) + 1 nodes cost epsilon together. The
-        noise of a node is for the level at its last item, the largest in it, and its sum is exact
-        on its own grid. (The paper divides epsilon among log T nodes: too few for the natural
-        logarithm.) Rewards after an arm's T-th are dropped.
+        noise of a node is scaled to the level of its last item, the largest, and its sum is exact
+        on a grid. (The paper divides epsilon among log T nodes: too few for the natural logarithm.)
+        Rewards after an arm's T-th are dropped.
 
     Parameters:
         epsilon: privacy loss.

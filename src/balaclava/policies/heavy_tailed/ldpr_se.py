@@ -34,7 +34,7 @@ from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace
 
 
 class State(NamedTuple):
-    """The epochs under way, with sums of reports; by row, the values fixed when each opened."""
+    """The open epochs, with sums of reports; by row, the values fixed when each opened."""
 
     epochs: Epochs
     level: np.ndarray  # B, which the server sends with the decision
