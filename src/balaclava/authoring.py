@@ -1,13 +1,13 @@
-"""All that the author of a policy, an environment or a mechanism imports.
+"""Names for authors of policies, environments and mechanisms.
 
     from balaclava.authoring import Policy, kernel, register_policy
 
-`Policy` and `Environment` each show a complete one in their docstring. Registered, it is known by
-its name everywhere. An installed package registers its own through the entry points
-`balaclava.policies` and `balaclava.environments`; `balaclava.testing` checks what was written.
+The docstrings of `Policy` and `Environment` each contain a complete example. A registered class is
+found by its name everywhere. An installed package registers its classes through the entry points
+`balaclava.policies` and `balaclava.environments`. `balaclava.testing` checks them.
 
-Frames, which keep a policy's books, are modules here (`pools.begin_pools`, `pending.take_note`);
-what the simplest policies need of them is listed by itself too.
+Frames are modules that keep a policy's records (`pools.begin_pools`, `pending.take_note`). Names
+that the simplest policies need from them are also available directly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What can go wrong, one class a cause.
+"""Errors and warnings: one class per cause.
 
-Every message names the thing, what is allowed and what to do. It also names the value that
-was given, with one exception: a reward is somebody's secret and is never repeated.
+A message names the faulty thing, its value, the allowed values and what to do. It never repeats a
+reward, which is confidential.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class BalaclavaError(Exception):
-    """The root of every error that balaclava raises on purpose."""
+    """The base class of all errors that balaclava raises."""
 
 
 class ParameterError(BalaclavaError, ValueError):
@@ -19,7 +19,7 @@ class ParameterError(BalaclavaError, ValueError):
 
 
 class UnknownNameError(BalaclavaError, LookupError):
-    """No policy, environment or figure goes by that name."""
+    """No policy, environment or figure has this name."""
 
 
 class RewardError(BalaclavaError, ValueError):
@@ -31,15 +31,15 @@ class DecisionError(BalaclavaError, LookupError):
 
 
 class IncompatibleError(BalaclavaError, ValueError):
-    """A policy and an environment that cannot be played against each other."""
+    """A policy and an environment that do not fit together."""
 
 
 class ContextError(BalaclavaError, ValueError):
-    """A context that the policy cannot decide by: advice of the wrong shape, or none."""
+    """A context that the policy cannot use: missing, or advice of the wrong shape."""
 
 
 class PolicyError(BalaclavaError, RuntimeError):
-    """A policy that breaks its contract: an arm that does not exist, kernels that fail."""
+    """A policy breaks its contract: it chooses an arm that does not exist, or its kernels fail."""
 
 
 class SavedStateError(BalaclavaError, ValueError):
@@ -51,15 +51,15 @@ class ResultsFileError(BalaclavaError, ValueError):
 
 
 class ExperimentFileError(BalaclavaError, ValueError):
-    """An experiment file (TOML) that does not say what to run."""
+    """An experiment file (TOML) that is malformed, or that cannot be played."""
 
 
 class ClusterError(BalaclavaError, RuntimeError):
-    """A cluster that cannot be reached, or whose workers cannot do the work."""
+    """A cluster that cannot be reached, or whose workers cannot play the sweep."""
 
 
 class DeviceError(BalaclavaError, RuntimeError):
-    """A GPU was asked for that is not there, or for what it does not play."""
+    """A GPU that is missing or fails, or that cannot play this simulation."""
 
 
 class PrivacyError(BalaclavaError, ValueError):
@@ -67,11 +67,11 @@ class PrivacyError(BalaclavaError, ValueError):
 
 
 class EstimateError(BalaclavaError, ValueError):
-    """An estimate that cannot be given: nothing was released that it could be made from."""
+    """An estimate that cannot be computed, because too little was released."""
 
 
 class ServiceError(BalaclavaError, RuntimeError):
-    """The decision service did not do what was asked; `status` is that of HTTP, 0 without one."""
+    """The decision service refused or failed; `status` is the HTTP status, 0 without a response."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -79,59 +79,58 @@ class ServiceError(BalaclavaError, RuntimeError):
 
 
 class ServiceKeyError(ServiceError):
-    """A key that is not valid, or whose role may not do this (401, 403)."""
+    """A key that is invalid, or whose role lacks the permission (401, 403)."""
 
 
 class ServiceLookupError(ServiceError, LookupError):
-    """An experiment or a decision that is not there (404)."""
+    """An experiment or a decision that does not exist (404)."""
 
 
 class ServiceConflictError(ServiceError):
-    """Something else is there by that name, under that request_id, or in that state (409)."""
+    """A conflict with an existing name, request_id or state (409)."""
 
 
 class WindowOverError(ServiceError):
-    """A reward that came after its decision's window (410)."""
+    """A reward that arrived after its decision's window (410)."""
 
 
 class ServiceRequestError(ServiceError, ValueError):
-    """A request that the service does not take: what is wrong with it is in the message (4xx)."""
+    """A request that the service refuses; the message says why (4xx)."""
 
 
 class ServiceUnavailableError(ServiceError):
-    """The service was not reached, or was not ready, for as long as the client had patience."""
+    """The service could not be reached, or was not ready, within the client's `patience`."""
 
 
 class MissingPartError(BalaclavaError, ImportError):
-    """A part that is not installed; the message names the extra that brings it."""
+    """An optional dependency that is not installed; the message names the extra."""
 
 
 class BalaclavaDeprecationWarning(DeprecationWarning):
-    """A public name that goes away; the message says when, and what to use instead."""
+    """A public name that will be removed; the message says when, and what to use instead."""
 
 
 class PlugInWarning(UserWarning):
-    """An installed plug-in that cannot be used; everything else goes on without it."""
+    """An installed plug-in that cannot be used and is skipped."""
 
 
 class ProcessError(BalaclavaError, RuntimeError):
-    """An agent that is used in another process than the one it was made in."""
+    """An agent used in another process than the one that created it."""
 
 
 class SilenceWarning(UserWarning):
-    """An agent has made many decisions and heard of none of them."""
+    """An agent has made many decisions and received no reward for any."""
 
 
 class DamageWarning(UserWarning):
-    """A file that was written before is damaged, and is made anew."""
+    """A damaged file, whose content is computed again."""
 
 
 class MomentWarning(UserWarning):
-    """A policy counts on a bound on moments, means or outliers that the environment exceeds."""
+    """An environment exceeds a policy's bound on moments, means or outliers."""
 
 
 def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
-    """The error for a choice outside the arms."""
     return PolicyError(
         f"{policy} chose an arm that does not exist in round {t}; its `choose` must return an arm "
         f"from 0 to {arms - 1}"
@@ -139,21 +138,20 @@ def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
 
 
 def failed_kernel(policy: str, t: int, error: Exception) -> PolicyError:
-    """The error for kernels that fail; their own words may tell of rewards, and are left out."""
+    """The error for failing kernels, without their message, which may contain rewards."""
     return PolicyError(
-        f"{policy} cannot go on: its kernels failed in round {t} with a {type(error).__name__}; "
+        f"{policy} cannot continue: its kernels failed in round {t} with a {type(error).__name__}; "
         "restore an intact save, or correct the policy if it is your own"
     )
 
 
 def require_arm(policy: str, t: int, arm: int, arms: int) -> None:
-    """Refuse a choice outside the arms."""
     if not 0 <= arm < arms:
         raise no_such_arm(policy, t, arms)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or the list of all."""
+    """A hint for a misspelt name: the nearest known name, or all names."""
     names = sorted(names)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

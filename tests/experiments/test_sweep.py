@@ -259,7 +259,10 @@ def test_a_cell_is_a_results_file(plan: ExperimentPlan, tmp_path: Path) -> None:
     loaded = bl.load(cell.path)
     assert loaded.labels == ["ucb1"]
     assert loaded.policies["ucb1"] == cell.policy
-    assert (cell.environment_label, cell.policy_label) == ("close", "bold(radius_scale=0.25)")
+    assert (cell.setting.environment_label, cell.policy_label) == (
+        "close",
+        "bold(radius_scale=0.25)",
+    )
     assert str(cell) == "bold(radius_scale=0.25) on close at horizon 300"
 
 
@@ -368,7 +371,7 @@ def test_a_device_is_checked_when_a_file_is_read(tmp_path: Path) -> None:
         with pytest.raises(ExperimentFileError, match=rf"small\.toml: device = .*{words}"):
             read_plan(written(tmp_path, text))
     plan = read_plan(written(tmp_path, 'device = "cuda"' + SWEEP))
-    assert {cell.device for cell in plan_sweep(plan, "nowhere").cells} == {"cuda"}
+    assert {cell.setting.device for cell in plan_sweep(plan, "nowhere").cells} == {"cuda"}
 
 
 @pytest.mark.skipif(not gpu_fault(), reason="there is a GPU")
@@ -383,7 +386,7 @@ def test_without_a_gpu_nothing_is_played_or_lost(tmp_path: Path) -> None:
     for more in ([], ["--extend"]):
         assert CliRunner().invoke(main, [*command, "cuda", *more]).exit_code == 2
     assert tree(out) == before
-    assert {cell.device for cell in open_sweep(out).cells} == {"cpu"}
+    assert {cell.setting.device for cell in open_sweep(out).cells} == {"cpu"}
 
 
 def test_a_key_depends_on_the_code_of_ones_own_policy() -> None:
@@ -802,7 +805,7 @@ def test_workers_without_a_gpu_are_refused(
     there = plan.with_device("cuda")
     with pytest.raises(DeviceError, match=r"the worker at .*(numba-cuda|GPU)"):
         run_sweep(there, tmp_path / "out", scheduler=cluster.scheduler_address)
-    assert {cell.device for cell in open_sweep(tmp_path / "out").cells} == {"cuda"}
+    assert {cell.setting.device for cell in open_sweep(tmp_path / "out").cells} == {"cuda"}
     assert not tree(tmp_path / "out" / "cells")
 
 

@@ -33,7 +33,7 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def require_writable_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that could not be written, before there is work to lose."""
+    """Refuse a file that cannot be written, before work is lost."""
     target = Path(path)
     if target.is_dir():
         raise ResultsFileError(f"{target} is a folder; give the path of a file")
@@ -45,7 +45,7 @@ def require_writable_file(path: str | os.PathLike[str]) -> None:
 
 
 def require_writable_folder(path: str | os.PathLike[str]) -> None:
-    """Create a folder, and refuse one that cannot be written, before there is work to lose."""
+    """Create a folder, and refuse one that cannot be written, before work is lost."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,8 +23,7 @@ import numpy as np
 PACKAGE_FOLDER = Path(__file__).parents[1]
 _STALE_SECONDS = 30 * 24 * 3600  # unused code of other versions is deleted after 30 days
 # Packages whose functions are identified by name: their versions are in the key.
-_KNOWN_BY_NAME = {__name__.split(".")[0], "numpy", "numba", "scipy", *sys.stdlib_module_names}
-_KNOWN_BY_NAME -= {"__main__"}
+_KNOWN_BY_NAME = {"balaclava", "numpy", "numba", "scipy", *sys.stdlib_module_names} - {"__main__"}
 
 
 def cache_directory(*functions: Callable[..., Any]) -> Path | None:

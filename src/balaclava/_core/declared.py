@@ -136,7 +136,7 @@ class Declared:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         for name in inspect.get_annotations(cls):
-            # Otherwise a required parameter would take what it overrides for its default.
+            # Otherwise the overridden property would be the default of a required parameter.
             if isinstance(getattr(cls, name, None), overridable):
                 setattr(cls, name, dataclasses.field())
         dataclass(frozen=True, kw_only=True, eq=False)(cls)
@@ -243,12 +243,10 @@ def is_choice(annotation: Any) -> bool:
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Whether a parameter has no default."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def summary_line(thing: type) -> str:
-    """The first line of a docstring."""
     return (inspect.getdoc(thing) or "").split("\n", 1)[0]
 
 
@@ -261,10 +259,9 @@ def check(label: str, value: Any, annotation: Any) -> Any:
     base, limits = split(annotation)
     origin = typing.get_origin(base)
     if origin in (typing.Union, types.UnionType):
-        options = [option for option in typing.get_args(base) if option is not type(None)]
         if value is None:
             return None
-        (base,) = options
+        (base,) = (option for option in typing.get_args(base) if option is not type(None))
         return check(label, value, Annotated[base, limits] if limits else base)
     if origin is typing.Literal:
         if value not in typing.get_args(base):
@@ -286,7 +283,7 @@ def check(label: str, value: Any, annotation: Any) -> Any:
 
 
 def check_claim(epsilon: Any, delta: Any, kind: Any = EpsilonOrZero) -> tuple[float, float]:
-    """An epsilon and a delta that can be promised: 0 and 0 together is refused."""
+    """Check an epsilon and a delta; refuse 0 for both."""
     epsilon, delta = check("epsilon", epsilon, kind), check("delta", delta, Delta)
     if epsilon == 0 and delta == 0:
         raise ParameterError(
@@ -367,8 +364,8 @@ def describe(annotation: Any) -> str:
         return "one of " + ", ".join(repr(option) for option in typing.get_args(base))
     if origin is tuple:
         element, *rest = typing.get_args(base)
-        many = "numbers" if split(element)[0] in (int, float) else "values"
-        _, inner_limits = split(element)
+        kind, inner_limits = split(element)
+        many = "numbers" if kind in (int, float) else "values"
         where = f" {inner_limits}" if inner_limits else where
         count = "one or more" if rest and rest[0] is Ellipsis else str(1 + len(rest))
         return f"{count} {many}{where}"

@@ -45,7 +45,7 @@ class Borrowed(types.Type):
 
 @register_default(Borrowed)
 class BorrowedModel(models.DataModel):
-    """An address as an argument, the value elsewhere."""
+    """Passes the address as an argument; stores the value everywhere else."""
 
     def __init__(self, manager: Any, kind: Borrowed) -> None:
         super().__init__(manager, kind)
@@ -90,7 +90,7 @@ class InnerLibrary(JITCodeLibrary):
 
     def add_ir_module(self, module: Any) -> None:
         text = cgutils.normalize_ir_text(str(module))
-        # Declared once, and named again if it is used: to print or to raise.
+        # The name occurs once where it is declared, and again if the code prints or raises.
         self.needs_address |= text.count(self.environment) > 1
         parsed = llvm.parse_assembly(text)
         parsed.name, parsed.data_layout = module.name, self._codegen._data_layout
@@ -101,13 +101,12 @@ class InnerLibrary(JITCodeLibrary):
         """Simplify a kernel once, rather than after each inlining."""
         for function in module.functions:
             steps = llvm.create_new_function_pass_manager()
-            if not function.is_declaration and hasattr(
-                steps, "add_sroa_pass"
-            ):  # not in the oldest llvmlite
-                steps.add_sroa_pass()
-                steps.add_simplify_cfg_pass()
-                steps.add_instruction_combine_pass()
-                steps.run(function, self._codegen._pass_builder())
+            if function.is_declaration or not hasattr(steps, "add_sroa_pass"):
+                continue  # the oldest llvmlite has no such pass
+            steps.add_sroa_pass()
+            steps.add_simplify_cfg_pass()
+            steps.add_instruction_combine_pass()
+            steps.run(function, self._codegen._pass_builder())
 
     def finalize(self) -> None:
         if self.needs_address:
@@ -188,12 +187,9 @@ class InnerLowering(typed_passes.NativeLowering):
     lowering_class = InnerLower
 
     def run_pass(self, state: Any) -> bool:
-        context, library = (
-            state.targetctx,
-            InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname),
-        )
+        context = state.targetctx
+        state.library = library = InnerLibrary(context.codegen(), state.func_id.func_qualname)
         library.enable_object_caching()
-        state.library = library
         super().run_pass(state)
         function, environment = state["cr"].fndesc, state["cr"].env
         if library.needs_address:
@@ -241,10 +237,10 @@ class LoopCompiler(compiler.Compiler):
 
 
 class DirectoryCache(caching.FunctionCache):
-    """numba's cache on disk, whose directory's name stands for the code."""
+    """numba's cache on disk; the name of its directory identifies the code."""
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        # Types as text: an index with a user's classes could be read only where they import.
+        # Types as text: reading an index of a user's classes would import them.
         return tuple(map(_type_name, sig)), codegen.magic_tuple()
 
 

@@ -30,12 +30,11 @@ def _environment(package: str) -> Environment:
 
 
 def render_template(package: str, template: str, **values: Any) -> str:
-    """Fill in a template of `package`."""
     return _environment(package).get_template(template).render(values)
 
 
 def template_source(package: str, template: str) -> str:
-    """A file among the templates, as it is on disk."""
+    """The unrendered text of a template."""
     environment = _environment(package)
     assert environment.loader is not None
     return environment.loader.get_source(environment, template)[0]

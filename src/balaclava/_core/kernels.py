@@ -33,8 +33,8 @@ KERNEL_DRAWS = (
 )
 
 COMPILER_VARIABLE = "BALACLAVA_COMPILER"  # environment variable: auto, fast or plain
-# Releases of numba with whose internals the suite has passed. A later one is compiled plainly until
-# `BALACLAVA_COMPILER=fast make test` has passed with it.
+# Releases of numba that the suite has passed with. Later ones compile plainly, until
+# `BALACLAVA_COMPILER=fast make test` passes.
 FIRST_FAST, LAST_FAST = (0, 61), (0, 68)
 
 _marked: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
@@ -89,15 +89,12 @@ def mechanism(function: Function, *, borrows: bool = False) -> Function:
     `release` method answers instead: secure randomness with exact noise, the auditor's recorder
     with a record of inputs and outputs.
     """
-
     function.borrows = borrows  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def interpreted(rng: Any, *arguments: Any) -> Any:
         release = getattr(rng, "release", None)
-        if release is None:
-            return function(rng, *arguments)
-        return release(function, *arguments)
+        return function(rng, *arguments) if release is None else release(function, *arguments)
 
     _marked.append((interpreted, function))
     return interpreted  # type: ignore[return-value]
@@ -154,9 +151,9 @@ def _fast_options(body: Callable[..., Any]) -> dict[str, Any]:
 def uses_fast_compiler() -> bool:
     """Whether kernels are compiled by `fast_compiler`, or by numba's public interface alone.
 
-    `BALACLAVA_COMPILER` decides: "fast", "plain", or by default "auto": fast with a release of
-    numba that the suite has run it with. Plain gives the same numbers; it compiles more slowly,
-    and keeps nothing on disk.
+    `BALACLAVA_COMPILER` decides: "fast", "plain" or "auto", the default. "auto" is fast with the
+    releases of numba that the suite has passed with. Plain gives the same numbers, compiles more
+    slowly and keeps nothing on disk.
     """
     import numba
 

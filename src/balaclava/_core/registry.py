@@ -48,12 +48,8 @@ class Registry(Generic[Kind]):
         name = cls.__dict__.get("name")
         if not isinstance(name, str) or not name:
             raise ParameterError(f"{cls.__name__} has no name; set `name = '...'` in its body")
-        known = self._classes.get(name)
-        same = known is None or (known.__module__, known.__qualname__) == (
-            cls.__module__,
-            cls.__qualname__,
-        )
-        if not same:
+        known = self._classes.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ParameterError(
                 f"the {self._base.kind} name {name!r} is taken by {known!r}; choose another"
             )
@@ -61,7 +57,7 @@ class Registry(Generic[Kind]):
         return cls
 
     def get(self, name: str) -> type[Kind]:
-        """The class of a name.
+        """Look up a class by its name.
 
         Raises:
             UnknownNameError: if there is none, with the nearest name.
@@ -74,11 +70,10 @@ class Registry(Generic[Kind]):
         return classes[name]
 
     def create(self, name: str, parameters: dict[str, Any]) -> Kind:
-        """An object of the class of a name."""
         return self.get(name).create(parameters)
 
     def from_mapping(self, label: str, description: Mapping[str, Any]) -> Kind:
-        """The object described by a mapping with `name` and its parameters."""
+        """Build an object from a mapping with `name` and the parameters."""
         parameters = dict(description)
         name = parameters.pop("name", None)
         if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""What the states of policies share: range checks, names in saves, and rings."""
+"""Helpers for the states of policies: range checks, names in saves, ring buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from balaclava._core.kernels import kernel
 
 _State = TypeVar("_State", bound=type[Any])
-MOST_CHANCE = 1.0 + 1e-9  # a sum of chances, with room for rounding
+MOST_CHANCE = 1.0 + 1e-9  # a sum of probabilities, with room for rounding
 MOST_PLANNED = 2**62  # decisions that a plan may name: 64-bit integers count twice as far
 
 
@@ -47,13 +47,12 @@ def stored_as(**stored: str) -> Callable[[_State], _State]:
 
 
 def stored_name(state: type[Any], field: str) -> str:
-    """The name of a state's field in saves."""
     names: dict[str, str] = getattr(state, "_stored_names", {})
     return names.get(field, field)
 
 
 @kernel(borrows=True)
 def ring_index(number: int, size: int) -> int:
-    """The place of a number in a ring: an array whose size is a power of two."""
+    """The index of a number in a ring buffer, whose size is a power of two."""
     # The constant proves that the index is not negative, which saves a check on each access.
     return int(number & ((size - 1) & (2**31 - 1)))

@@ -18,7 +18,7 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava.environments.base import Environment
 from balaclava.errors import BalaclavaError, ClusterError
-from balaclava.experiments.sweep import Cell, gpu_software, sources
+from balaclava.experiments.sweep import Cell, CellRepetitions, gpu_software, sources
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import Device, Progress, chosen_device, repetition_player
 from balaclava.simulation.feedback import Feedback
@@ -63,17 +63,13 @@ def play_part(
 
 
 def play_on_cluster(
-    work: list[tuple[Cell, list[int]]],
-    address: str,
-    timeout: float,
-    rounds: int,
-    progress: Progress,
+    work: list[CellRepetitions], address: str, timeout: float, rounds: int, progress: Progress
 ) -> Generator[tuple[Cell, list[Run]]]:
     """Play the repetitions on the workers of the scheduler at `address`."""
     if not work:
         return
     with _connected(address, timeout) as client:
-        gpu = any(cell.device == "cuda" for cell, _ in work)
+        gpu = any(cell.setting.device == "cuda" for cell, _ in work)
         expected = software(gpu)
         _require_workers(client, address, timeout, expected)
         if gpu:
@@ -81,19 +77,19 @@ def play_on_cluster(
         worlds: dict[int, Any] = {}
 
         def submit(cell: Cell, repetitions: list[int]) -> Any:
-            world = cell.environment
+            setting, world = cell.setting, cell.setting.environment
             if id(world) not in worlds:
-                # A task of its own: sent once, and sent again if its worker dies.
+                # A separate task: sent once, and sent again if its worker dies.
                 worlds[id(world)] = client.submit(_same, world, pure=False)
             return client.submit(
                 play_part,
                 cell.policy,
                 worlds[id(world)],
-                cell.checkpoints,
-                cell.seed,
-                cell.feedback,
-                cell.winners,
-                cell.device,
+                setting.rounds,
+                setting.seed,
+                setting.feedback,
+                setting.winners,
+                setting.device,
                 repetitions,
                 expected,
                 key=f"balaclava-{cell.key}-{repetitions[0]}-{len(repetitions)}",
@@ -107,7 +103,7 @@ def play_on_cluster(
         for future in completed:
             cell, repetitions = known.pop(future)
             yield cell, _result(future, cell)
-            rounds_so_far += cell.horizon * len(repetitions)
+            rounds_so_far += cell.setting.horizon * len(repetitions)
             progress(rounds_so_far, rounds)
             for task in itertools.islice(tasks, 1):
                 following = submit(*task)
@@ -115,11 +111,11 @@ def play_on_cluster(
                 completed.add(following)
 
 
-def _tasks(work: list[tuple[Cell, list[int]]]) -> Iterator[tuple[Cell, list[int]]]:
+def _tasks(work: list[CellRepetitions]) -> Iterator[CellRepetitions]:
     """Split the work into tasks of a few seconds."""
     for cell, repetitions in work:
-        most = GPU_TASK_ROUNDS if cell.device == "cuda" else TASK_ROUNDS
-        size = max(1, most // cell.horizon)
+        most = GPU_TASK_ROUNDS if cell.setting.device == "cuda" else TASK_ROUNDS
+        size = max(1, most // cell.setting.horizon)
         for start in range(0, len(repetitions), size):
             yield cell, repetitions[start : start + size]
 
@@ -174,7 +170,7 @@ def _connected(address: str, timeout: float) -> Iterator[Any]:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Silence dask's logs of a lost connection; our error says what to do."""
+    """Silence dask's logs of a lost connection; `ClusterError` says what to do."""
     loggers = [logging.getLogger(name) for name in ("distributed", *_DASK_LOGGERS)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -195,14 +191,13 @@ def _require_workers(client: Any, address: str, timeout: float, expected: dict[s
             f"no worker has joined the scheduler at {address!r} within {timeout:g} s; start some "
             f"with `dask worker {address}`"
         ) from error
-    answers = client.run(software, on_error="return")
-    for worker, answer in answers.items():
+    for worker, answer in client.run(software, on_error="return").items():
         if not isinstance(answer, dict):
             raise ClusterError(
                 f"the worker at {worker} cannot run balaclava ({type(answer).__name__}: {answer}); "
                 "install the same version there"
             )
-        _require_same(expected, answer, worker)
+        _require_same(expected, answer, f"at {worker}")
 
 
 def _require_gpus(client: Any) -> None:
@@ -212,16 +207,15 @@ def _require_gpus(client: Any) -> None:
 
 
 def _require_same(
-    expected: dict[str, str], worker_versions: dict[str, str], worker: str = "of this task"
+    expected: dict[str, str], worker_versions: dict[str, str], which_worker: str = "of this task"
 ) -> None:
     differing = [name for name in expected if expected[name] != worker_versions.get(name)]
     if differing:
         here, there = (
-            ", ".join(f"{name} {which.get(name)}" for name in differing)
-            for which in (expected, worker_versions)
+            ", ".join(f"{name} {each.get(name)}" for name in differing)
+            for each in (expected, worker_versions)
         )
-        where = f"at {worker}" if worker.count(":") else worker
         raise ClusterError(
-            f"the worker {where} has {there}, but this machine has {here}; install the same "
+            f"the worker {which_worker} has {there}, but this machine has {here}; install the same "
             "versions everywhere, since numbers could differ"
         )

@@ -58,8 +58,11 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+
+import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava.environments.base import ENVIRONMENTS, Environment
@@ -98,6 +101,11 @@ class SimulationSetting:
     feedback: Feedback = PROMPT
     winners: bool = False
     device: Device = "cpu"
+
+    @cached_property
+    def rounds(self) -> np.ndarray:
+        """The rounds of the checkpoints."""
+        return checkpoint_rounds(self.checkpoints, self.horizon)
 
     def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
         """Simulate the setting; `workers` overrides the file's."""
@@ -219,23 +227,7 @@ def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
         if not policies:
             raise ExperimentFileError("no policy is given; add a section such as [policies.ucb1]")
     players = _sections(path, "policies", policies)
-    worlds = _worlds(path, content)
-    problems: list[_Problem] = []
-    environments: dict[str, Environment] = {}
-    for world in worlds:
-        with _noted(problems, world.place, None):
-            environments[world.label] = _environment(world, path)
-    policies_at: dict[tuple[str, int], dict[str, Policy]] = {}
-    for (where, environment), t in itertools.product(environments.items(), horizons):
-        fitting = policies_at[where, t] = {}
-        for player in players:
-            with _noted(problems, player.place, (player.label, where, t)):
-                policy = _policy(player, environment, t)
-                for feedback in feedbacks.values():
-                    require_compatible(player.label, policy, environment, t, feedback)
-                fitting[player.label] = policy
-    if problems:
-        raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
+    environments, policies_at = _build(path, players, _worlds(path, content), horizons, feedbacks)
     (repetitions,) = numbers["repetitions"]
     settings = tuple(
         SimulationSetting(
@@ -257,6 +249,33 @@ def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
     with _blame(f"{path}"):
         plan = plan.with_winners() if winners else plan
         return plan.with_device(content.get("device", "cpu"))
+
+
+def _build(
+    path: Path,
+    players: list[_Section],
+    worlds: list[_Section],
+    horizons: list[int],
+    feedbacks: dict[str, Feedback],
+) -> tuple[dict[str, Environment], dict[tuple[str, int], dict[str, Policy]]]:
+    """Build the environments by label, and the policies for each environment and horizon."""
+    problems: list[_Problem] = []
+    environments: dict[str, Environment] = {}
+    for world in worlds:
+        with _noted(problems, world.place, None):
+            environments[world.label] = _environment(world, path)
+    policies_at: dict[tuple[str, int], dict[str, Policy]] = {}
+    for (where, environment), t in itertools.product(environments.items(), horizons):
+        fitting = policies_at[where, t] = {}
+        for player in players:
+            with _noted(problems, player.place, (player.label, where, t)):
+                policy = _policy(player, environment, t)
+                for feedback in feedbacks.values():
+                    require_compatible(player.label, policy, environment, t, feedback)
+                fitting[player.label] = policy
+    if problems:
+        raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
+    return environments, policies_at
 
 
 def _parse(path: Path) -> dict[str, Any]:

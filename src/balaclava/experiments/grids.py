@@ -87,18 +87,17 @@ def _grids(table: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], list[Any]]]
                 yield (key, *path), inner
 
 
-def _filled(table: dict[str, Any], values: dict[tuple[str, ...], Any]) -> dict[str, Any]:
-    def fill(part: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-        return {
-            key: values[*path, key]
-            if (*path, key) in values
-            else fill(value, (*path, key))
-            if isinstance(value, dict)
-            else value
-            for key, value in part.items()
-        }
-
-    return fill(table, ())
+def _filled(
+    table: dict[str, Any], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    return {
+        key: values[*path, key]
+        if (*path, key) in values
+        else _filled(value, values, (*path, key))
+        if isinstance(value, dict)
+        else value
+        for key, value in table.items()
+    }
 
 
 def _text(value: Any, place: int) -> str:

@@ -23,9 +23,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from balaclava._core.atomic_files import atomically
 from balaclava._core.cache import PACKAGE_FOLDER, fingerprint, value_bytes
@@ -42,14 +40,8 @@ from balaclava.experiments.experiment_file import (
     SimulationSetting,
     require_playable,
 )
-from balaclava.policies.base import POLICIES, Policy
-from balaclava.simulation.engine import (
-    Device,
-    available_cores,
-    checkpoint_rounds,
-    chosen_device,
-    require_compatible,
-)
+from balaclava.policies.base import Policy
+from balaclava.simulation.engine import available_cores, chosen_device, require_compatible
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import numba_cuda_version
 from balaclava.simulation.results import Results, Run
@@ -58,8 +50,9 @@ from balaclava.simulation.results_file import (
     describe_environment,
     described_environment,
     described_feedback,
-    encode,
+    described_policies,
     read,
+    save,
     unknown_schema,
     versions,
 )
@@ -89,36 +82,22 @@ _RECOMPUTE = "run the same command again to recompute it"
 class Cell:
     """One policy in one environment, with one horizon and one seed."""
 
-    environment_label: str
+    setting: SimulationSetting
     policy_label: str
-    policy: Policy
-    environment: Environment
-    horizon: int
-    seed: int
-    repetitions: int
-    checkpoints: np.ndarray
-    feedback: Feedback
-    winners: bool
-    device: Device
     key: str
     path: Path
     done: bool
 
-    def empty(self) -> Results:
-        """Results without a repetition yet, with the policy under its own name."""
-        results = Results.empty(
-            {self.policy.name: self.policy},
-            _public(self.environment),
-            horizon=self.horizon,
-            seed=self.seed,
-            checkpoints=self.checkpoints,
-            feedback=self.feedback,
-        )
-        results.device = _decided(self.device)
-        return results
+    @property
+    def policy(self) -> Policy:
+        return self.setting.policies[self.policy_label]
 
     def __str__(self) -> str:
-        return f"{self.policy_label} on {self.environment_label} at horizon {self.horizon}"
+        where, horizon = self.setting.environment_label, self.setting.horizon
+        return f"{self.policy_label} on {where} at horizon {horizon}"
+
+
+CellRepetitions = tuple[Cell, list[int]]  # a cell with some of its repetitions
 
 
 class Sweep:
@@ -182,9 +161,9 @@ class Sweep:
             UnknownNameError: if the sweep does not have this setting.
             ResultsFileError: if a cell's file is damaged.
         """
-        wishes = {"environment": environment_label, "horizon": horizon, "seed": seed}
+        arguments = {"environment": environment_label, "horizon": horizon, "seed": seed}
         entries = list(self._paired())
-        for what, value in wishes.items():
+        for what, value in arguments.items():
             choices = {_facet(setting, what): None for setting, _ in entries}
             if value is None and len(choices) == 1:
                 continue
@@ -195,16 +174,8 @@ class Sweep:
                 raise UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
             entries = [pair for pair in entries if _facet(pair[0], what) == value]
         ((setting, entry),) = entries
-        results = Results.empty(
-            setting.policies,
-            setting.environment,
-            horizon=horizon,
-            seed=setting.seed,
-            checkpoints=_rounds(setting),
-            feedback=setting.feedback,
-        )
+        results = _empty_results(setting, setting.policies, setting.environment)
         results.versions = self.manifest["versions"]
-        results.device = _decided(setting.device)
         finished = {path.name for path in _parquet_files(self.folder / "cells")}
         parts = self.parts()
         for cell in self._cells(setting, entry, finished):
@@ -234,25 +205,10 @@ class Sweep:
     def _cells(
         self, setting: SimulationSetting, entry: dict[str, Any], finished: set[str]
     ) -> Iterator[Cell]:
-        rounds, folder = _rounds(setting), self.folder / "cells"
-        for label, policy in setting.policies.items():
+        for label in setting.policies:
             key = entry["policies"][label]["key"]
-            yield Cell(
-                setting.environment_label,
-                label,
-                policy,
-                setting.environment,
-                setting.horizon,
-                setting.seed,
-                setting.repetitions,
-                rounds,
-                setting.feedback,
-                setting.winners,
-                setting.device,
-                key,
-                folder / f"{key}.parquet",
-                f"{key}.parquet" in finished,
-            )
+            path = self.folder / "cells" / f"{key}.parquet"
+            yield Cell(setting, label, key, path, path.name in finished)
 
     def __repr__(self) -> str:
         cells = self.cells
@@ -288,7 +244,7 @@ def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
 
 
 def plan_sweep(plan: ExperimentPlan, folder: str | os.PathLike[str]) -> Sweep:
-    """The sweep of a plan in a folder; nothing is written."""
+    """The sweep of a plan in a folder. Writes nothing."""
     if not plan.settings:
         raise ParameterError("the plan has no setting; give at least one")
     for setting in plan.settings:
@@ -296,7 +252,7 @@ def plan_sweep(plan: ExperimentPlan, folder: str | os.PathLike[str]) -> Sweep:
             require_compatible(
                 label, policy, setting.environment, setting.horizon, setting.feedback
             )
-    settings = [_on_device(_labelled(setting)) for setting in plan.settings]
+    settings = [_resolved(setting) for setting in plan.settings]
     packages = versions()
     entries = [_described(setting, packages) for setting in settings]
     if any(setting.device == "cuda" for setting in settings):
@@ -333,26 +289,38 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def write_manifest(sweep: Sweep) -> None:
-    """Write the manifest to the folder."""
     text = json.dumps(sweep.manifest, ensure_ascii=False, indent=1) + "\n"
     with atomically(sweep.folder / "manifest.json") as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_runs(cell: Cell, runs: Iterable[Run], path: Path) -> None:
-    """Write repetitions of a cell to a file."""
-    results = cell.empty()
+    policy, world = cell.policy, _public(cell.setting.environment)
+    results = _empty_results(cell.setting, {policy.name: policy}, world)
     for run in runs:
         results.add(run)
-    content = encode(results)
-    with atomically(path) as temporary:
-        temporary.write_bytes(content)
+    save(results, path)
+
+
+def _empty_results(
+    setting: SimulationSetting, policies: dict[str, Policy], environment: Environment
+) -> Results:
+    results = Results.empty(
+        policies,
+        environment,
+        horizon=setting.horizon,
+        seed=setting.seed,
+        checkpoints=setting.rounds,
+        feedback=setting.feedback,
+    )
+    results.device = "cuda" if setting.device == "cuda" else "cpu"
+    return results
 
 
 def read_cell(cell: Cell) -> list[Run]:
     """Read all repetitions of a finished cell."""
     runs = _checked(cell, cell.path)
-    if [run.repetition for run in runs] != list(range(cell.repetitions)):
+    if [run.repetition for run in runs] != list(range(cell.setting.repetitions)):
         raise ResultsFileError(f"{cell.path} has too few repetitions; {_RECOMPUTE}")
     return runs
 
@@ -364,23 +332,24 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
     except ResultsFileError as error:
         raise ResultsFileError(f"{error} ({_RECOMPUTE})") from error
     sizes = {(run.label, run.regret.size, run.pulls.size) for run in runs}
-    fits = sizes <= {(cell.policy.name, cell.checkpoints.size, cell.environment.arms)}
+    setting = cell.setting
+    fits = sizes <= {(cell.policy.name, setting.rounds.size, setting.environment.arms)}
     cell_header = {
-        "horizon": cell.horizon,
-        "seed": cell.seed,
-        "checkpoints": cell.checkpoints.tolist(),
-        "feedback": cell.feedback.description or None,
-        "device": "cuda" if cell.device == "cuda" else None,
+        "horizon": setting.horizon,
+        "seed": setting.seed,
+        "checkpoints": setting.rounds.tolist(),
+        "feedback": setting.feedback.description or None,
+        "device": "cuda" if setting.device == "cuda" else None,
     }
-    parameters = [_today(cell, each.get("parameters")) for each in header["policies"].values()]
+    parameters = [_current(cell, each.get("parameters")) for each in header["policies"].values()]
     fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
     if not fits or any(header.get(what) != value for what, value in cell_header.items()):
         raise ResultsFileError(f"{path} does not belong to {cell}; {_RECOMPUTE}")
     return runs
 
 
-def _today(cell: Cell, parameters: Any) -> Any:
-    """Parameters from a file, with values that were renamed since under their new names."""
+def _current(cell: Cell, parameters: Any) -> Any:
+    """Parameters from a file, with renamed values under their current names."""
     try:
         renamed = type(cell.policy).create(parameters).parameters
     except (BalaclavaError, AttributeError, TypeError):
@@ -389,7 +358,7 @@ def _today(cell: Cell, parameters: Any) -> Any:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Why the cells of two manifests do not belong together; "" if they do."""
+    """Why the cells of two manifests cannot share a folder; "" if they can."""
     before, now = old["versions"], new["versions"]
     names = [name for name in now if before.get(name) != now[name]]
     if names:
@@ -437,38 +406,24 @@ def _facet(setting: SimulationSetting, what: str) -> Any:
     return setting.environment_label if what == "environment" else getattr(setting, what)
 
 
-def _rounds(setting: SimulationSetting) -> np.ndarray:
-    return checkpoint_rounds(setting.checkpoints, setting.horizon)
-
-
-def _labelled(setting: SimulationSetting) -> SimulationSetting:
-    label = setting.environment_label or setting.environment.name
-    return replace(setting, environment_label=label)
-
-
-def _on_device(setting: SimulationSetting) -> SimulationSetting:
-    """Resolve "auto", since numbers depend on the device."""
+def _resolved(setting: SimulationSetting) -> SimulationSetting:
+    """Fill in the label, and resolve "auto", since numbers depend on the device."""
+    world, device = setting.environment, setting.device
+    setting = replace(setting, environment_label=setting.environment_label or world.name)
     require_playable(setting)
-    if setting.device != "auto":
-        return setting
-    device = chosen_device("auto", setting.feedback, setting.winners, setting.environment)
+    if device == "auto":
+        device = chosen_device("auto", setting.feedback, setting.winners, world)
     return replace(setting, device=device)
-
-
-def _decided(device: Device) -> Literal["cpu", "cuda"]:
-    return "cuda" if device == "cuda" else "cpu"
 
 
 def _described(setting: SimulationSetting, packages: dict[str, str]) -> dict[str, Any]:
     """A setting as the manifest describes it, with the key of each cell."""
-    world = _public(setting.environment)
-    rounds = _rounds(setting).tolist()
     shared: dict[str, Any] = {
-        "environment": describe_environment(world),
+        "environment": describe_environment(_public(setting.environment)),
         "horizon": setting.horizon,
         "repetitions": setting.repetitions,
         "seed": setting.seed,
-        "checkpoints": rounds,
+        "checkpoints": setting.rounds.tolist(),
         **described_feedback(setting.feedback),
         **({"winners": True} if setting.winners else {}),
         **({"device": "cuda"} if setting.device == "cuda" else {}),
@@ -487,8 +442,7 @@ def _described(setting: SimulationSetting, packages: dict[str, str]) -> dict[str
         }
         for label, policy in setting.policies.items()
     }
-    label = setting.environment_label or setting.environment.name
-    return {"environment_label": label, **shared, "policies": policies}
+    return {"environment_label": setting.environment_label, **shared, "policies": policies}
 
 
 def _key(digest: Any, policy: Policy) -> str:
@@ -552,10 +506,7 @@ def _without_folders(value: Any) -> Any:
 
 def _rebuilt(entry: dict[str, Any]) -> SimulationSetting:
     return SimulationSetting(
-        {
-            label: POLICIES.create(saved["name"], saved["parameters"])
-            for label, saved in entry["policies"].items()
-        },
+        described_policies(entry["policies"]),
         described_environment(entry["environment"]),
         entry["horizon"],
         entry["repetitions"],

@@ -18,6 +18,7 @@ from balaclava.experiments.experiment_file import ExperimentPlan
 from balaclava.experiments.sweep import (
     SUMMARY_FILE,
     Cell,
+    CellRepetitions,
     Sweep,
     differences,
     plan_sweep,
@@ -43,7 +44,6 @@ _TEMPORARY = re.compile(r"\..+\.\d+\.tmp\.\w+")
 
 # Rounds played, total rounds, finished cells, total cells.
 SweepProgress = Callable[[int, int, int, int], None]
-Work = list[tuple[Cell, list[int]]]  # cells with their missing repetitions
 
 
 def run_sweep(
@@ -91,8 +91,8 @@ def run_sweep(
         if work or extend:
             (sweep.folder / SUMMARY_FILE).unlink(missing_ok=True)
         for cell, _ in work:
-            warn_of_moments(cell.policy_label, cell.policy, cell.environment)
-        rounds = sum(cell.horizon * len(repetitions) for cell, repetitions in work)
+            warn_of_moments(cell.policy_label, cell.policy, cell.setting.environment)
+        rounds = sum(cell.setting.horizon * len(repetitions) for cell, repetitions in work)
 
         def report(rounds_so_far: int, rounds: int) -> None:
             if progress is not None:
@@ -125,7 +125,7 @@ def _require_gpu(sweep: Sweep) -> None:
     if all(setting.get("device") != "cuda" for setting in sweep.manifest["settings"]):
         return
     fault = gpu_fault()
-    if fault and any(c.device == "cuda" and cell_state(c) != "done" for c in sweep.cells):
+    if fault and any(c.setting.device == "cuda" and cell_state(c) != "done" for c in sweep.cells):
         raise device_error(fault)
 
 
@@ -151,7 +151,7 @@ def cell_state(cell: Cell) -> Literal["done", "damaged", "-"]:
 
 
 def _play_here(
-    work: Work, workers: int, rounds: int, progress: Progress
+    work: list[CellRepetitions], workers: int, rounds: int, progress: Progress
 ) -> Generator[tuple[Cell, list[Run]]]:
     """Play GPU cells first, then the others on threads, without a pause between cells."""
     rounds_so_far = 0
@@ -161,24 +161,20 @@ def _play_here(
         rounds_so_far += further
         progress(rounds_so_far, rounds)
 
-    for batch in _batches([part for part in work if part[0].device == "cuda"]):
+    for batch in _batches([part for part in work if part[0].setting.device == "cuda"]):
         yield from _play_on_gpu(batch, report)
 
     def jobs() -> Iterator[_CellJob]:
         for cell, repetitions in work:
-            if cell.device == "cuda":
+            setting, policy = cell.setting, cell.policy
+            if setting.device == "cuda":
                 continue
+            pair = policy.name, policy, setting.environment
             play = repetition_player(
-                cell.policy.name,
-                cell.policy,
-                cell.environment,
-                cell.checkpoints,
-                cell.seed,
-                cell.feedback,
-                winners=cell.winners,
+                *pair, setting.rounds, setting.seed, setting.feedback, winners=setting.winners
             )
             for repetition in repetitions:
-                yield _CellJob(play, repetition, cell.horizon, cell=cell)
+                yield _CellJob(play, repetition, setting.horizon, cell=cell)
 
     with Pool(workers) as pool:
         before = rounds_so_far
@@ -188,9 +184,9 @@ def _play_here(
             yield job.cell, [run]
 
 
-def _batches(work: Work) -> Iterator[Work]:
+def _batches(work: list[CellRepetitions]) -> Iterator[list[CellRepetitions]]:
     """Group cells into batches that fill a GPU."""
-    batch: Work = []
+    batch: list[CellRepetitions] = []
     games = 0
     for cell, repetitions in work:
         batch.append((cell, repetitions))
@@ -202,17 +198,19 @@ def _batches(work: Work) -> Iterator[Work]:
         yield batch
 
 
-def _play_on_gpu(work: Work, report: Callable[[int], None]) -> Generator[tuple[Cell, list[Run]]]:
+def _play_on_gpu(
+    work: list[CellRepetitions], report: Callable[[int], None]
+) -> Generator[tuple[Cell, list[Run]]]:
     """Play these repetitions concurrently; `report` gets the number of further rounds."""
     from balaclava.simulation.gpu.launches import game_batches, play_batches
 
-    cells, orders = [], []
+    cells, batches = [], []
     for cell, repetitions in work:
-        pair = cell.policy.name, cell.policy, cell.environment
-        for order in game_batches(*pair, cell.checkpoints, cell.seed, repetitions):
+        pair = cell.policy.name, cell.policy, cell.setting.environment
+        for batch in game_batches(*pair, cell.setting.rounds, cell.setting.seed, repetitions):
             cells.append(cell)
-            orders.append(order)
-    for number, run in play_batches(orders, report):
+            batches.append(batch)
+    for number, run in play_batches(batches, report):
         yield cells[number], [run]
 
 
@@ -253,18 +251,16 @@ class _Keeper:
 
     @property
     def finished(self) -> int:
-        """The number of finished cells."""
         return self.cells - len(self._open)
 
-    def missing(self) -> Work:
+    def missing(self) -> list[CellRepetitions]:
         """The missing repetitions of each cell."""
         return [
-            (state.cell, [i for i in range(state.cell.repetitions) if i not in state.runs])
+            (state.cell, [i for i in range(state.cell.setting.repetitions) if i not in state.runs])
             for state in self._open.values()
         ]
 
     def add(self, cell: Cell, runs: Iterable[Run]) -> None:
-        """Add finished repetitions."""
         state = self._open[cell.key]
         for run in runs:
             state.runs[run.repetition] = run
@@ -293,7 +289,7 @@ class _Keeper:
             self._parts.rmdir()
 
     def _close_if_complete(self, state: _Open) -> None:
-        if len(state.runs) == state.cell.repetitions:
+        if len(state.runs) == state.cell.setting.repetitions:
             write_runs(state.cell, state.runs.values(), state.cell.path)
             for path in state.files:
                 path.unlink(missing_ok=True)
@@ -326,7 +322,7 @@ def _claimed(sweep: Sweep, extend: bool) -> Iterator[None]:
         if old is not None and not extend and (why := differences(old, sweep.manifest)):
             raise ResultsFileError(
                 f"{folder} holds another sweep, {old['name']!r}: {why}; choose another folder, or "
-                "add to this one with --extend, which plays only the cells that it lacks"
+                "add to this one with --extend, which plays only the missing cells"
             )
         for place in (folder, folder / "cells", folder / "parts"):
             for path in place.glob(".*.tmp.*"):
@@ -346,7 +342,7 @@ def _claimed(sweep: Sweep, extend: bool) -> Iterator[None]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock the folder; the handle to close, or None on Windows, where two runs only work twice."""
+    """Lock the folder and return the handle to close; None on Windows, which lacks this lock."""
     try:
         import fcntl
     except ImportError:

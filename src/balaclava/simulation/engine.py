@@ -1,4 +1,4 @@
-"""Simulate policies: check what is to be played, compile it, and run it on threads."""
+"""Simulate policies: check the arguments, compile the loop, run it on threads."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def simulate(
         repetitions: independent repetitions of each policy.
         seed: a whole number; the same seed gives the same results.
         checkpoints: number of rounds, evenly spaced, at which to record the regret; or the rounds.
-        workers: threads; by default one per available core. The CPU only.
+        workers: threads on the CPU; by default one per available core.
         delay: how late rewards arrive, and how many are lost; by default all arrive at once.
         patience: further decisions after which an open one is given up. By default it is
             estimated: 1.25 times the wait that 3 % of the rewards exceed, at least 256, after 30
@@ -106,7 +106,7 @@ def simulate(
 
     Raises:
         ParameterError: if an argument is out of its range.
-        IncompatibleError: if a policy cannot be played in this environment or for so long.
+        IncompatibleError: if a policy cannot be played in this environment or to this horizon.
         DeviceError: if device="cuda" and no GPU can be used.
         Interrupted: on Ctrl-C; its `results` hold the finished repetitions.
 
@@ -121,9 +121,7 @@ def simulate(
     horizon = check("horizon", horizon, Horizon)
     repetitions = check("repetitions", repetitions, _whole(1))
     seed = check("seed", seed, _whole(0))
-    workers = (
-        check("workers", workers, _whole(1, 1024)) if workers is not None else available_cores()
-    )
+    cores = available_cores() if workers is None else check("workers", workers, _whole(1, 1024))
     winners = check("winners", winners, bool)
     if progress is not None and not callable(progress):
         raise ParameterError(
@@ -131,7 +129,7 @@ def simulate(
         )
     feedback = Feedback.create(delay, patience, settle, missing)
     results = empty_results(policies, environment, horizon, seed, checkpoints, feedback)
-    play(results, repetitions, workers, winners, device, progress)
+    play(results, repetitions, cores, winners, device, progress)
     return results
 
 
@@ -145,7 +143,7 @@ def empty_results(
     *,
     warn: bool = True,
 ) -> Results:
-    """Check what is to be played, and return results without a repetition yet."""
+    """Check the arguments of a simulation, and return results without repetitions."""
     rounds = checkpoint_rounds(checkpoints, horizon)
     labelled = label_policies(policies)
     for label, policy in labelled.items():
@@ -165,7 +163,7 @@ def play(
     device: Device,
     progress: Progress | None,
 ) -> None:
-    """Play repetitions of what `results` describes, and add them to it."""
+    """Play the simulation that `results` describes, and add the repetitions to it."""
     try:
         place = chosen_device(device, results.feedback, winners, results.environment)
         results.device = place
@@ -191,14 +189,13 @@ def _runs_on_threads(
         )
         for label, policy in results.policies.items()
     ]
-    horizon = results.horizon
     jobs = [
-        RepetitionJob(play, repetition, horizon)
+        RepetitionJob(play, repetition, results.horizon)
         for repetition in range(repetitions)
         for play in plays
     ]
     with Pool(workers) as pool:
-        for _, run in pool.finished(jobs, len(jobs) * horizon, progress):
+        for _, run in pool.finished(jobs, len(jobs) * results.horizon, progress):
             yield run
 
 
@@ -334,7 +331,7 @@ def _streams(feedback: Feedback) -> tuple[int, ...]:
     return streams if feedback.prompt else (*streams, DELAY_STREAM)
 
 
-def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+def label_policies(policies: Policies) -> dict[str, Policy]:
     """Label policies by name, and by the parameters that differ if names repeat."""
     if isinstance(policies, Policy | str | type) or not isinstance(policies, Iterable):
         policies = [policies]
@@ -364,11 +361,11 @@ def label_policies(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -
 
 
 def _distinguished(policy: Policy, others: list[Policy]) -> str:
-    """The policy's name with the parameters that set it apart."""
-    rivals = [other.parameters for other in others if other.name == policy.name]
-    mine = policy.parameters
-    differing = [key for key in mine if any(rival.get(key) != mine[key] for rival in rivals)]
-    return f"{policy.name}({', '.join(f'{key}={mine[key]}' for key in differing)})"
+    """The policy's name with the parameters that differ between policies of this name."""
+    namesakes = [other.parameters for other in others if other.name == policy.name]
+    own = policy.parameters.items()
+    differing = [f"{k}={v}" for k, v in own if any(each.get(k) != v for each in namesakes)]
+    return f"{policy.name}({', '.join(differing)})"
 
 
 def require_compatible(
@@ -432,7 +429,7 @@ def require_compatible(
 
 
 def _require_features(label: str, policy: Policy, environment: Environment) -> None:
-    """Refuse contexts whose features are not those of the policy."""
+    """Refuse an environment whose features do not fit the policy."""
     features = policy.features
     if features is None:
         return
@@ -445,7 +442,7 @@ def _require_features(label: str, policy: Policy, environment: Environment) -> N
     if environment.dimension != features or disjoint != policy.disjoint:
         raise IncompatibleError(
             f"{label}: features = {features}, but {environment.name} has {environment.dimension} "
-            f"{'a person: set disjoint=True' if disjoint else 'an arm: set disjoint=False'}"
+            f"per {'person; set disjoint=True' if disjoint else 'arm; set disjoint=False'}"
         )
     if environment.feature_bound > policy.feature_bound:
         raise IncompatibleError(
@@ -454,8 +451,8 @@ def _require_features(label: str, policy: Policy, environment: Environment) -> N
         )
 
 
-def checkpoint_rounds(checkpoints: int | Sequence[int] | np.ndarray, horizon: int) -> np.ndarray:
-    """The rounds at which the regret is recorded: ascending, the last one is the horizon."""
+def checkpoint_rounds(checkpoints: Checkpoints, horizon: int) -> np.ndarray:
+    """The rounds at which the regret is recorded, in ascending order; the last is the horizon."""
     if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
         count = check("checkpoints", checkpoints, _whole(1))
         steps = np.linspace(0, horizon, min(count, horizon) + 1)[1:]

@@ -21,7 +21,6 @@ from balaclava.frames.patience import (
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.feedback import FeedbackConstants
 from balaclava.simulation.open_decisions import (
-    DELAYS_AHEAD,
     begin_open_decisions,
     delay_reach,
     draw_ahead,
@@ -40,7 +39,7 @@ REHEARSAL_ROUNDS = 500  # rounds that Python plays of a user's kernels: some mil
 
 @kernel(borrows=True)
 def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-    """Stand-in for a policy's `shown` if nothing is recorded."""
+    """Stand-in for a policy's `shown` kernel if nothing is recorded."""
     return 0, 0.0, 0
 
 
@@ -137,8 +136,8 @@ def make_late_play(
 ) -> Callable[..., Any]:
     """Close the loop for delayed or lost rewards over its kernels.
 
-    In each round decisions older than the patience are given up, one decision is made, and due
-    rewards arrive in the order of their decisions. It returns the same as the loop of `make_play`.
+    In each round the loop gives up decisions older than the patience, makes one decision, and
+    learns the due rewards in the order of their decisions. It returns what `make_play`'s loop does.
     """
     recorded = shown is not nothing_shown
 
@@ -165,14 +164,12 @@ def make_late_play(
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
                 if t == ahead:
-                    draw_ahead(pending, t, law, longest, constant, delay_rng)
-                    ahead += DELAYS_AHEAD
-                while t - oldest >= longest_wait(patience):
-                    old, oldest = oldest_open(
-                        pending, oldest, t + 1, t + 1 - longest_wait(patience)
-                    )
+                    ahead = draw_ahead(pending, t, law, longest, constant, delay_rng)
+                before = t + 1 - longest_wait(patience)
+                while oldest < before:
+                    old, oldest = oldest_open(pending, oldest, t + 1, before)
                     if old > 0:
-                        arm, phase = stored_decision(pending, ring_index(old, size))
+                        arm, phase, _ = stored_decision(pending, ring_index(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
                 until = min(checkpoints[c], ahead)
                 while t < until and t - oldest < longest_wait(patience):
@@ -185,9 +182,8 @@ def make_late_play(
                     drawn = draw(scene, t, arm, environment_rng)
                     total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
                     lost = window and never_arrives(pending, t)
-                    open_decision(
-                        pending, t, arm, phase, missing if lost else prepare(params, drawn)
-                    )
+                    reward = missing if lost else prepare(params, drawn)
+                    open_decision(pending, t, arm, phase, reward)
                     number, index = take_due(pending, t, constant, window)
                     for _ in range(number):
                         wait = ring_index(t - index, size)
@@ -195,8 +191,7 @@ def make_late_play(
                         if limit == ESTIMATED and (is_open or wait <= LONGEST_LATE_WAIT):
                             patience = note_wait(patience, wait)
                         if is_open:
-                            arm, phase = stored_decision(pending, index)
-                            reward = pending.rewards[index]
+                            arm, phase, reward = stored_decision(pending, index)
                             learn(params, state, t - wait, arm, reward, phase, policy_rng)
                         index = pending.following[index]
                 signals[0] = t

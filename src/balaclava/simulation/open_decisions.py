@@ -76,8 +76,11 @@ def delay_reach(law: DelayLaw, patience: int, window: bool) -> tuple[int, int]:
 @kernel(borrows=True)
 def draw_ahead(
     pending: OpenDecisions, t: int, law: DelayLaw, longest: int, constant: int, rng: Any
-) -> None:
-    """Draw the delays of the decisions after round t; one above `longest` counts as lost."""
+) -> int:
+    """Draw the delays of the decisions after round t, and return the last of these decisions.
+
+    A delay above `longest` counts as lost.
+    """
     size, rounds = pending.delays.size, pending.last.size
     for decision in range(t + 1, t + DELAYS_AHEAD + 1):
         delay = draw_delay(law, rng)
@@ -92,6 +95,7 @@ def draw_ahead(
                 pending.following[pending.last[due]] = index
                 pending.last[due] = index
                 pending.number[due] += 1
+    return t + DELAYS_AHEAD
 
 
 @kernel(borrows=True)
@@ -102,7 +106,6 @@ def never_arrives(pending: OpenDecisions, t: int) -> bool:
 
 @kernel(borrows=True)
 def open_decision(pending: OpenDecisions, t: int, arm: int, phase: int, reward: float) -> None:
-    """Store the decision of round t."""
     index = ring_index(t, pending.delays.size)
     pending.arms[index] = arm
     pending.phases[index] = phase
@@ -110,9 +113,9 @@ def open_decision(pending: OpenDecisions, t: int, arm: int, phase: int, reward: 
 
 
 @kernel(borrows=True)
-def stored_decision(pending: OpenDecisions, index: int) -> tuple[int, int]:
-    """Arm and phase of the decision at an index."""
-    return int(np.int64(pending.arms[index])), pending.phases[index]
+def stored_decision(pending: OpenDecisions, index: int) -> tuple[int, int, float]:
+    """Arm, phase and reward of the decision at an index."""
+    return int(np.int64(pending.arms[index])), pending.phases[index], pending.rewards[index]
 
 
 @kernel(borrows=True)

@@ -111,9 +111,8 @@ class Results:
         Raises:
             UnknownNameError: if no policy has this label.
         """
-        return np.array([run.regret for run in self._finished_runs(label)]).reshape(
-            -1, self.checkpoints.size
-        )
+        rows = [run.regret for run in self._finished_runs(label)]
+        return np.array(rows).reshape(-1, self.checkpoints.size)
 
     def final_regret(self, label: str) -> np.ndarray:
         """The regret of each repetition at the horizon.
@@ -293,9 +292,8 @@ class Results:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{label}: {len(runs)}" for label, runs in self.runs.items())
-        return (
-            f"<Results on {self.environment.name}, horizon {self.horizon}; repetitions: {counts}>"
-        )
+        where = f"{self.environment.name}, horizon {self.horizon}"
+        return f"<Results on {where}; repetitions: {counts}>"
 
 
 def load(path: str | os.PathLike[str]) -> Results:

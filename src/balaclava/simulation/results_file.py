@@ -30,7 +30,7 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.policies.base import POLICIES
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import numba_cuda_version
 from balaclava.simulation.results import Results, Run
@@ -43,14 +43,12 @@ _RELEASED = "released"  # optional column: simulations with winners=True
 
 
 def save(results: Results, path: str | os.PathLike[str]) -> None:
-    """Write results to a file."""
     content = encode(results)
     with atomically(path) as temporary:
         temporary.write_bytes(content)
 
 
 def encode(results: Results) -> bytes:
-    """Encode results as the bytes of a file."""
     require_extra("pyarrow", "a results file")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -84,7 +82,6 @@ def _digest(header: bytes, runs: Sequence[Run]) -> bytes:
 
 
 def load(path: str | os.PathLike[str]) -> Results:
-    """Read results from a file."""
     with _intact(path):
         return _rebuild(path, *read(path))
 
@@ -176,7 +173,6 @@ def unknown_schema(path: str | os.PathLike[str], schema: Any, known: int) -> Res
 
 
 def _description(results: Results) -> dict[str, Any]:
-    world = results.environment
     return {
         "schema": RESULTS_SCHEMA,
         "policies": {
@@ -187,7 +183,7 @@ def _description(results: Results) -> dict[str, Any]:
             }
             for label, policy in results.policies.items()
         },
-        "environment": describe_environment(world),
+        "environment": describe_environment(results.environment),
         "horizon": results.horizon,
         "seed": results.seed,
         "checkpoints": results.checkpoints.tolist(),
@@ -224,17 +220,22 @@ def versions(device: str = "cpu") -> dict[str, str]:
     }
 
 
+def described_policies(saved: dict[str, Any]) -> dict[str, Policy]:
+    return {
+        label: POLICIES.create(policy["name"], policy["parameters"])
+        for label, policy in saved.items()
+    }
+
+
 def described_environment(saved: dict[str, Any]) -> Environment:
-    """Rebuild an environment from its description."""
     if not saved["holds_data"]:
         return ENVIRONMENTS.create(saved["name"], saved["parameters"])
-    return RecordedEnvironment(
-        family=saved["name"], known=saved["parameters"], regrets=saved["gaps"]
-    )
+    name, known = saved["name"], saved["parameters"]
+    return RecordedEnvironment(family=name, known=known, regrets=saved["gaps"])
 
 
 class RecordedEnvironment(Environment):
-    """An environment made from data, as a results file knows it: without rewards and means."""
+    """An environment made from data, as a results file describes it: without rewards or means."""
 
     name = "recorded"
     family: str
@@ -284,10 +285,7 @@ def _rebuild(
     path: str | os.PathLike[str], description: dict[str, Any], runs: Sequence[Run]
 ) -> Results:
     try:
-        policies = {
-            label: POLICIES.create(saved["name"], saved["parameters"])
-            for label, saved in description["policies"].items()
-        }
+        policies = described_policies(description["policies"])
         world = description["environment"]
         environment = described_environment(world)
     except UnknownNameError as error:

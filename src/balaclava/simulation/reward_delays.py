@@ -88,17 +88,15 @@ class Delay(Declared):
         if self.values is not None:
             return DelayLaw(_VALUES, 0.0, self.longest, self.lost, np.array(self.values, np.int64))
         mean = self.mean or 0.0
-        kind = {"fixed": FIXED, "uniform": _UNIFORM, "geometric": _GEOMETRIC}[self.law]
-        if mean == 0.0:
-            kind = FIXED
+        kinds = {"fixed": FIXED, "uniform": _UNIFORM, "geometric": _GEOMETRIC}
+        kind = FIXED if mean == 0.0 else kinds[self.law]
         # The integer part of an exponential variable of this scale is geometric with this mean.
         scale = 1.0 / math.log1p(1.0 / mean) if kind == _GEOMETRIC else 0.0
         return DelayLaw(kind, scale, self.longest, self.lost, np.zeros(1, np.int64))
 
     def __str__(self) -> str:
         if self.values is not None:
-            often = "once" if len(self.values) == 1 else f"from {len(self.values)} values"
-            words = f"delays drawn {often}, at most {self.longest:,}"
+            words = f"delays drawn from {len(self.values)} values, at most {self.longest:,}"
             words = f"delay of {self.longest:,}" if len(self.values) == 1 else words
         elif self.longest == 0:
             words = "no delay"

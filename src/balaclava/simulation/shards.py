@@ -40,7 +40,7 @@ MergeEvery = Annotated[int, Range(1, meaning="rounds between two merges")]
 
 
 class Published(NamedTuple):
-    """What all shards have released about each arm."""
+    """The releases of all shards about each arm."""
 
     rewards: np.ndarray
     sums: np.ndarray
@@ -59,7 +59,7 @@ def simulate_shards(
     checkpoints: int | Sequence[int] | np.ndarray = 200,
     workers: int | None = None,
 ) -> Results:
-    """Play a policy on several servers that merge their releases now and then.
+    """Play a policy on several servers that merge their releases at intervals.
 
     Each round goes to a shard drawn at random.
 

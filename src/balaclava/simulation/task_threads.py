@@ -1,4 +1,4 @@
-"""Run tasks on threads of their own, for work that waits on a GPU."""
+"""Run tasks that wait on a GPU, each on its own thread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StoppedError(Exception):
 def run_tasks(tasks: Sequence[Task[Answer]], threads: int) -> Iterator[tuple[int, Answer]]:
     """Run the tasks and yield each one's index and answer as it finishes.
 
-    The first error, Ctrl-C, or leaving the loop over the answers stops all tasks. Each task calls
-    the function that it is given several times a second; that raises `StoppedError` then.
+    The first error, Ctrl-C, or leaving the loop over the answers stops all tasks. Each task must
+    call its argument several times a second, which raises `StoppedError` to stop it.
 
     >>> sorted(run_tasks([lambda raise_if_stopped: 1, lambda raise_if_stopped: 2], 2))
     [(0, 1), (1, 2)]

@@ -120,9 +120,9 @@ def _list_cells(sweep: Sweep) -> None:
     cells = sweep.cells
     states = [cell_state(cell) for cell in cells]
     for cell, state in zip(cells, states, strict=True):
-        click.echo(f"{state:7}  {cell.key[:12]}  {cell}, seed {cell.seed}")
+        click.echo(f"{state:7}  {cell.key[:12]}  {cell}, seed {cell.setting.seed}")
     todo = [cell for cell, state in zip(cells, states, strict=True) if state != "done"]
-    rounds = sum(cell.horizon * cell.repetitions for cell in todo)
+    rounds = sum(cell.setting.horizon * cell.setting.repetitions for cell in todo)
     damage = ""
     if "damaged" in states:
         damage = f", {states.count('damaged')} damaged, which will be played again"
@@ -134,8 +134,8 @@ def _list_cells(sweep: Sweep) -> None:
 
 def _report_interruption(sweep: Sweep) -> None:
     cells, parts = sweep.cells, sweep.parts()
-    counts = [c.repetitions if c.done else len(sweep.kept(c, parts)) for c in cells]
-    total = sum(cell.repetitions for cell in cells)
+    counts = [c.setting.repetitions if c.done else len(sweep.kept(c, parts)) for c in cells]
+    total = sum(cell.setting.repetitions for cell in cells)
     if sum(counts) and len(sweep.settings()) == 1:
         _write(sweep)
     share = f"{sum(cell.done for cell in cells)} of {len(cells)} cells"

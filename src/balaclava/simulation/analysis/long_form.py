@@ -32,7 +32,6 @@ def to_columns(results: Results) -> dict[str, Any]:
 
 
 def to_arrow(results: Results) -> Any:
-    """The long form as a pyarrow table."""
     require_extra("pyarrow", "a table of results")
     import pyarrow as pa
 

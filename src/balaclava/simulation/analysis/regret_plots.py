@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,11 +74,10 @@ def plot(
     own = ax is None
     if ax is None:
         ax = Figure(figsize=(9, 4.8), layout="constrained", dpi=150).add_subplot()
-    for i, label in enumerate(results.labels):
-        look = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
-        }
+    for label, colour, style in zip(
+        results.labels, itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), strict=False
+    ):
+        look = {"color": colour, "linestyle": style}
         _curve(results, label, ax, band, look)
         if bound:
             _level(results, label, ax, look)
@@ -137,19 +137,12 @@ def _level(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None
 
 
 def _theory(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
-    rounds = results.checkpoints
-    bounds = [proved_bound(results, label, int(t)) for t in rounds]
-    places = [bound is not None for bound in bounds]
-    if any(places):
-        values = [bound for bound in bounds if bound is not None]
-        ax.plot(
-            rounds[places],
-            values,
-            color=look["color"],
-            linewidth=1,
-            linestyle=(0, (5, 3)),
-            label=f"{label}: proved bound",
-        )
+    bounds = {t: proved_bound(results, label, t) for t in results.checkpoints.tolist()}
+    known = {t: bound for t, bound in bounds.items() if bound is not None}
+    if known:
+        name, dashes = f"{label}: proved bound", (0, (5, 3))
+        line = list(known), list(known.values())
+        ax.plot(*line, color=look["color"], linewidth=1, linestyle=dashes, label=name)
 
 
 def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
@@ -178,17 +171,13 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
         ax.text(0.5, 0.5, "no finished repetition", ha="center", transform=ax.transAxes)
         return
     # In the order of the curves' ends, highest first.
-    order = sorted(range(len(handles)), key=lambda i: -_height(handles[i]))
+    order = sorted(range(len(handles)), key=lambda i: -float(handles[i].get_ydata()[-1]))
     entries = [handles[i] for i in order], [labels[i] for i in order]
     if own:
         figure = ax.get_figure(root=True)
         figure.legend(*entries, loc="outside right upper", frameon=False, handlelength=3.2)  # type: ignore[union-attr]
     else:
         ax.legend(*entries, frameon=False, handlelength=3.2)
-
-
-def _height(line: Any) -> float:
-    return float(line.get_ydata()[-1])
 
 
 def _save(figure: Figure, path: str | os.PathLike[str]) -> None:

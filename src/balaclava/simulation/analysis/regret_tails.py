@@ -75,7 +75,6 @@ def regret_quantiles(
 
 
 def runs_above(values: np.ndarray, threshold: float) -> BadRuns:
-    """Count the runs above the threshold."""
     count, runs = int((values > threshold).sum()), len(values)
     if not runs or math.isnan(threshold):
         return BadRuns(math.nan, 0.0, 1.0, runs, threshold)

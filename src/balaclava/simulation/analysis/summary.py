@@ -76,7 +76,6 @@ class Summary(ResultTable[SummaryRow]):
 
 
 def summarise(results: Results) -> Summary:
-    """Build the summary, one row per policy."""
     world = results.environment
     title = f"{world.name}, {world.arms} arms, horizon {results.horizon}, seed {results.seed}"
     title += f", {results.circumstances}" if results.circumstances else ""

@@ -27,7 +27,7 @@ class WinnersRow(NamedTuple):
 
     label: str
     right: float  # the first arm named has the highest mean
-    wrong: float  # the first arm named has not
+    wrong: float  # the first arm named does not
     none: float  # no arm was named by the horizon
     median_round: float  # of the checkpoints at which runs first named an arm; NaN if none did
 
@@ -48,20 +48,18 @@ class Winners(ResultTable[WinnersRow]):
 
 
 def has_releases(results: Results) -> bool:
-    """Whether any run recorded its releases, as `winners=True` asks for."""
+    """Whether any run recorded its releases: the simulation had `winners=True`."""
     return any(run.released is not None for runs in results.runs.values() for run in runs.values())
 
 
 def find_winners(results: Results, confidence: float) -> Winners:
-    """Build the table, one row per policy."""
     confidence = check("confidence", confidence, Confidence)
     if not has_releases(results):
         raise EstimateError(
             "no releases were recorded; simulate with winners=True and a policy that offers "
             "estimates, such as dp-imed"
         )
-    rows = [_row(results, label, confidence) for label in results.labels]
-    return Winners(confidence, rows)
+    return Winners(confidence, [_row(results, label, confidence) for label in results.labels])
 
 
 def _row(results: Results, label: str, confidence: float) -> WinnersRow:

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from balaclava.environments.base import Environment
     from balaclava.simulation.feedback import Feedback
 
-device_compiler = (
-    threading.RLock()
-)  # hold it to compile for a device: numba-cuda is not thread-safe
+device_compiler = threading.RLock()  # hold it to compile: numba-cuda is not thread-safe
 
 
 def gpu_fault() -> str:
@@ -34,10 +32,7 @@ def gpu_fault() -> str:
 
 
 def gpu_refusal(environment: Environment | None, feedback: Feedback, winners: bool = False) -> str:
-    """Why a GPU cannot play this, for any policy; "" if it can. No GPU is needed to ask.
-
-    Contextual policies are refused through their environments.
-    """
+    """Why a GPU cannot play this, for any policy; "" if it can. The check needs no GPU."""
     if winners:
         return "winners=True is for the CPU only"
     if not feedback.prompt:
@@ -48,7 +43,6 @@ def gpu_refusal(environment: Environment | None, feedback: Feedback, winners: bo
 
 
 def device_error(fault: str) -> DeviceError:
-    """The error if device = 'cuda' cannot be used."""
     return DeviceError(f"device = 'cuda' cannot be used: {fault}; use device = 'cpu'")
 
 

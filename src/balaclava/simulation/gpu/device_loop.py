@@ -84,7 +84,6 @@ def _named(plain: Any, like: Any) -> Any:
 
 
 def register_kernels() -> None:
-    """Register every marked kernel with the device's compiler."""
     from numba import cuda
 
     for called, body in newly_marked("cuda"):
@@ -94,7 +93,6 @@ def register_kernels() -> None:
 
 
 def philox_key(seed: int, *path: int) -> np.uint64:
-    """The Philox key of a seed."""
     key: np.uint64 = np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)[0]
     return key
 

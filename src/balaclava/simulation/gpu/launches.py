@@ -1,4 +1,4 @@
-"""Launches on a GPU: alike pairs share a launch, other pairs run concurrently on own streams.
+"""Launches on a GPU: similar pairs share a launch, other pairs run concurrently on streams.
 
 Each launch plays as many rounds as take a few tenths of a second, so that progress is reported and
 Ctrl-C works. States and random streams stay on the device between launches; the pulls come back at
@@ -114,8 +114,8 @@ def play_batches(batches: Sequence[GameBatch], report: Report) -> Iterator[tuple
 
     with closing(memory):
         for at, runs in run_tasks([task(numbers) for numbers in groups], DEVICE_STREAMS):
-            for number, runs_of_order in zip(groups[at], runs, strict=True):
-                yield from ((number, run) for run in runs_of_order)
+            for number, batch_runs in zip(groups[at], runs, strict=True):
+                yield from ((number, run) for run in batch_runs)
 
 
 def group_batches(batches: Sequence[GameBatch]) -> list[list[int]]:
@@ -189,7 +189,7 @@ def consecutive_ranges(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class LaunchGroup:
-    """Batches that share launches, on a stream of their own.
+    """Batches that share launches on one stream.
 
     Args:
         batches: what to play.

@@ -44,7 +44,7 @@ for _member in ("key", "place", "memory"):
 
 
 def _typed(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a draw for `overload_method`: a function of as many types that returns it."""
+    """Wrap a draw for `overload_method`: a function with as many parameters that returns it."""
     return (
         lambda rng: draw,
         lambda rng, first: draw,
