@@ -171,7 +171,8 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
         ax.text(0.5, 0.5, "no finished repetition", ha="center", transform=ax.transAxes)
         return
     # In the order of the curves' ends, highest first.
-    order = sorted(range(len(handles)), key=lambda i: -float(handles[i].get_ydata()[-1]))
+    ends = [float(line.get_ydata()[-1]) for line in handles]  # type: ignore[attr-defined]
+    order = sorted(range(len(handles)), key=lambda i: -ends[i])
     entries = [handles[i] for i in order], [labels[i] for i in order]
     if own:
         figure = ax.get_figure(root=True)
