@@ -25,6 +25,7 @@ from balaclava.cli.commands.reproduce_command import reproduce
 from balaclava.cli.commands.serve_command import serve
 from balaclava.cli.commands.simulate_command import simulate
 from balaclava.cli.commands.summary_command import example, summary
+from balaclava.cli.options import option
 from balaclava.cli.terminal import INTERRUPTED_STATUS
 from balaclava.errors import BalaclavaError, DamageWarning, MomentWarning, PlugInWarning
 
@@ -73,12 +74,11 @@ class _Group(click.Group):
     cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
 )
 @click.version_option(balaclava.__version__, message="%(prog)s %(version)s")
-@click.option(
-    "--import",
-    "modules",
-    metavar="MODULE",
+@option(
+    "--import modules",
+    "MODULE",
+    "Import a Python module first, such as one that registers your policies.",
     multiple=True,
-    help="Import a Python module first, such as one that registers your policies.",
 )
 def main(modules: tuple[str, ...]) -> None:
     """Differentially private multi-armed bandits.

@@ -1,9 +1,10 @@
-"""Options that several commands share: arms, delays, device."""
+"""How commands declare options, and those that several share: arms, delays, device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -29,35 +30,60 @@ class ArmsOption(click.ParamType):  # type: ignore[type-arg]
 
 
 ARMS_TYPE = ArmsOption()
+Command = TypeVar("Command", bound=Callable[..., Any])
 
-device_option = click.option(
+
+def option(names: str, kind: Any, help: str, **others: Any) -> Callable[[Command], Command]:
+    """Declare an option of a command.
+
+    Args:
+        names: The option and, after a space, the parameter if its name differs.
+        kind: A type; bool for a flag; a list of choices; or the metavar of a string.
+        help: The help text.
+        others: Arguments of `click.option`.
+    """
+    if isinstance(kind, str):
+        others["metavar"] = kind
+    elif kind is bool:
+        others["is_flag"] = True
+    elif isinstance(kind, list):
+        others["type"] = click.Choice(kind)
+    else:
+        others["type"] = click.Path(path_type=Path) if kind is Path else kind
+    return click.option(*names.split(), help=help, **others)
+
+
+def combined(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order of the help."""
+
+    def decorate(command: Any) -> Any:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return decorate
+
+
+device_option = option(
     "--device",
-    type=click.Choice(["cpu", "cuda", "auto"]),
-    help="Where to simulate: cuda is a GPU. By default as in the file, else the CPU.",
+    ["cpu", "cuda", "auto"],
+    "Where to simulate: cuda is a GPU. By default as in the file, else the CPU.",
 )
-workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads; by default one per core."
+workers_option = option("--workers", click.IntRange(1), "Threads; by default one per core.")
+delay_options = combined(
+    option("--delay", float, "Mean delay of a reward, in rounds."),
+    option(
+        "--law",
+        ["geometric", "fixed", "uniform"],
+        "Distribution of the delay; by default geometric.",
+    ),
+    option("--lost", float, "Share of rewards that never arrive."),
+    option(
+        "--patience",
+        int,
+        "Rounds after which a decision is given up; by default estimated from the delays.",
+    ),
 )
-
-
-def delay_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --delay, --law, --lost and --patience to a command."""
-    for option in (
-        click.option(
-            "--patience",
-            type=int,
-            help="Rounds after which a decision is given up; by default estimated from the delays.",
-        ),
-        click.option("--lost", type=float, help="Share of rewards that never arrive."),
-        click.option(
-            "--law",
-            type=click.Choice(["geometric", "fixed", "uniform"]),
-            help="Distribution of the delay; by default geometric.",
-        ),
-        click.option("--delay", type=float, help="Mean delay of a reward, in rounds."),
-    ):
-        command = option(command)
-    return command
 
 
 def pop_delay(options: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from balaclava.cli.options import ARMS_TYPE
+from balaclava.cli.options import ARMS_TYPE, combined, option
 
 if TYPE_CHECKING:
     from balaclava._core.declared import Range
@@ -61,49 +60,37 @@ SPECIAL_QUESTIONS: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
     "experts": (("experts",), "How many experts?", int, 10),
 }
 
-_ANSWER_OPTIONS = (
-    click.option(
-        "--rewards", type=click.Choice(list(_CHOICES["rewards"][1])), help="Kind of rewards."
-    ),
-    click.option(
+answer_options = combined(
+    option("--rewards", [*_CHOICES["rewards"][1]], "Kind of rewards."),
+    option(
         "--trust",
-        type=click.Choice(list(_CHOICES["trust"][1])),
-        help="central: the operator may see rewards. local: devices add the noise.",
+        [*_CHOICES["trust"][1]],
+        "central: the operator may see rewards. local: devices add the noise.",
     ),
-    click.option(
+    option(
         "--scope",
-        type=click.Choice(list(_CHOICES["scope"][1])),
-        help="What an observer sees: the whole trajectory, or one decision.",
+        [*_CHOICES["scope"][1]],
+        "What an observer sees: the whole trajectory, or one decision.",
     ),
-    click.option(
-        "--arms", type=ARMS_TYPE, help="Number of arms, or their names: plain,friendly,map."
-    ),
-    click.option("--horizon", type=int, help="Number of decisions."),
-    click.option("--epsilon", type=float, help="Privacy loss."),
-    click.option("--delta", type=float, help="Probability outside it."),
-    click.option(
-        "--range", "reward_range", type=(float, float), help="Smallest and largest reward."
-    ),
-    click.option("--moment-order", type=float, help="Order of the known moment, for heavy tails."),
-    click.option("--moment-bound", type=float, help="Bound on that moment."),
-    click.option("--typical", type=float, help="Instead of a moment: a typical size of a reward."),
-    click.option("--largest", type=float, help="With --typical: a very large reward."),
-    click.option("--one-in", type=float, help="With --largest: one reward in how many exceeds it."),
-    click.option("--contamination", type=float, help="Bound on the share of outliers."),
-    click.option("--experts", type=int, help="Number of experts."),
-    click.option(
+    option("--arms", ARMS_TYPE, "Number of arms, or their names: plain,friendly,map."),
+    option("--horizon", int, "Number of decisions."),
+    option("--epsilon", float, "Privacy loss."),
+    option("--delta", float, "Probability outside it."),
+    option("--range reward_range", (float, float), "Smallest and largest reward."),
+    option("--moment-order", float, "Order of the known moment, for heavy tails."),
+    option("--moment-bound", float, "Bound on that moment."),
+    option("--typical", float, "Instead of a moment: a typical size of a reward."),
+    option("--largest", float, "With --typical: a very large reward."),
+    option("--one-in", float, "With --largest: one reward in how many exceeds it."),
+    option("--contamination", float, "Bound on the share of outliers."),
+    option("--experts", int, "Number of experts."),
+    option(
         "--ask/--no-ask",
+        bool,
+        "Ask for what no option gives, or assume defaults. By default asks on a terminal.",
         default=None,
-        help="Ask for what no option gives, or assume defaults. By default asks on a terminal.",
     ),
 )
-
-
-def answer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each question, and --ask, to a command."""
-    for option in reversed(_ANSWER_OPTIONS):
-        command = option(command)
-    return command
 
 
 def assumed_answers(

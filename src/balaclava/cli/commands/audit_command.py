@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from balaclava.cli.commands.catalogue import complete_policy
-from balaclava.cli.options import ARMS_TYPE, device_option
+from balaclava.cli.options import ARMS_TYPE, device_option, option
 from balaclava.cli.terminal import print_json, waiting
 
 
@@ -27,32 +27,20 @@ def parse_parameter(text: str) -> tuple[str, Any]:
 
 @click.command()
 @click.argument("policy", shell_complete=complete_policy)
-@click.option("--epsilon", type=float, help="Privacy loss that the policy claims.")
-@click.option("--delta", type=float, help="Probability outside it, for policies that take one.")
-@click.option("--arms", type=ARMS_TYPE, default=2, help="Number of arms, or their names.")
-@click.option("--horizon", type=int, help="Rounds, for policies that need them; by default 1,000.")
-@click.option(
-    "--set",
-    "others",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Another parameter of the policy; may be repeated.",
+@option("--epsilon", float, "Privacy loss that the policy claims.")
+@option("--delta", float, "Probability outside it, for policies that take one.")
+@option("--arms", ARMS_TYPE, "Number of arms, or their names.", default=2)
+@option("--horizon", int, "Rounds, for policies that need them; by default 1,000.")
+@option(
+    "--set others", "NAME=VALUE", "Another parameter of the policy; may be repeated.", multiple=True
 )
-@click.option("--trials", type=int, help="Games to play; by default a few seconds' worth.")
-@click.option(
-    "--pairs",
-    type=int,
-    help="Pairs of neighbouring streams to replay; by default a few seconds' worth.",
-)
-@click.option("--seed", type=int, default=0, help="Repeats the audit exactly.")
-@click.option(
-    "--confidence", type=float, default=0.95, help="Confidence of the lower bound on epsilon."
-)
-@click.option(
-    "--quick", is_flag=True, help="Bet against the guarantee instead of measuring epsilon."
-)
+@option("--trials", int, "Games to play; by default a few seconds' worth.")
+@option("--pairs", int, "Pairs of neighbouring streams to replay; by default a few seconds' worth.")
+@option("--seed", int, "Repeats the audit exactly.", default=0)
+@option("--confidence", float, "Confidence of the lower bound on epsilon.", default=0.95)
+@option("--quick", bool, "Bet against the guarantee instead of measuring epsilon.")
 @device_option
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@option("--json as_json", bool, "Print the report as JSON.")
 def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Try to refute the privacy guarantee of POLICY, four ways.
 

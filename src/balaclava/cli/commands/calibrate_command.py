@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from balaclava.cli.options import delay_options, device_option, pop_delay, workers_option
+from balaclava.cli.options import delay_options, device_option, option, pop_delay, workers_option
 from balaclava.cli.prompts import (
     answer_options,
     ask_number,
@@ -33,35 +33,28 @@ _PROBLEM_QUESTIONS = {
 
 @click.command(short_help="Choose a policy's scale by simulation.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="[FILE.toml]", required=False)
-@click.option(
-    "--policy",
-    "label",
-    metavar="LABEL",
-    help="A policy of the file; without a file, the name of a policy.",
-)
-@click.option(
+@option("--policy label", "LABEL", "A policy of the file; without a file, the name of a policy.")
+@option(
     "--held-out",
+    "LABEL",
+    "An environment of the file to report on only; may be repeated.",
     multiple=True,
-    metavar="LABEL",
-    help="An environment of the file to report on only; may be repeated.",
 )
-@click.option("--parameter", help="Parameter to choose; by default the policy's scale.")
-@click.option(
+@option("--parameter", str, "Parameter to choose; by default the policy's scale.")
+@option(
     "--repetitions",
-    type=click.IntRange(min=2),
-    help=f"Runs of a finalist; by default as in the file, or {_CALIBRATION_REPETITIONS}.",
+    click.IntRange(2),
+    f"Runs of a finalist; by default as in the file, or {_CALIBRATION_REPETITIONS}.",
 )
 @workers_option
-@click.option(
+@option(
     "--risk",
-    type=float,
+    float,
+    "Choose by this quantile of the regret, such as 0.999, instead of the mean.",
     metavar="SHARE",
-    help="Choose by this quantile of the regret, such as 0.999, instead of the mean.",
 )
-@click.option("--average", type=float, help="Without a file: what a usual arm earns on average.")
-@click.option(
-    "--difference", type=float, help="Without a file: how far ahead the best arm is at least."
-)
+@option("--average", float, "Without a file: what a usual arm earns on average.")
+@option("--difference", float, "Without a file: how far ahead the best arm is at least.")
 @answer_options
 @device_option
 @delay_options

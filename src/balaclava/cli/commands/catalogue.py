@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava.cli.options import option
 from balaclava.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
@@ -30,18 +31,10 @@ def complete_environment(
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_policy)
-@click.option("--private/--not-private", default=None, help="Only private ones, or only others.")
-@click.option(
-    "--rewards",
-    type=click.Choice(["bounded", "real", "loss", "any"]),
-    help="Only policies that take such rewards.",
-)
-@click.option(
-    "--scope",
-    type=click.Choice(["decision", "trajectory", "report", "none"]),
-    help="Only policies that protect this.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@option("--private/--not-private", bool, "Only private ones, or only others.", default=None)
+@option("--rewards", ["bounded", "real", "loss", "any"], "Only policies that take such rewards.")
+@option("--scope", ["decision", "trajectory", "report", "none"], "Only policies that protect this.")
+@option("--json as_json", bool, "Print as JSON.")
 def policies(
     name: str | None, private: bool | None, rewards: str | None, scope: str | None, as_json: bool
 ) -> None:
@@ -73,7 +66,7 @@ def policies(
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_environment)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@option("--json as_json", bool, "Print as JSON.")
 def environments(name: str | None, as_json: bool) -> None:
     """List the environments, or show one and its parameters.
 

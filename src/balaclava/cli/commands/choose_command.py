@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava._core.number_format import significant
-from balaclava.cli.options import delay_options, pop_delay
+from balaclava.cli.options import delay_options, option, pop_delay
 from balaclava.cli.prompts import (
     SPECIAL_QUESTIONS,
     answer_options,
@@ -27,12 +27,13 @@ _SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)
 
 @click.command(short_help="Recommend a policy.")
 @answer_options
-@click.option(
+@option(
     "--simulate/--no-simulate",
+    bool,
+    "Play the policies that fit on plausible problems.",
     default=True,
-    help="Play the policies that fit on plausible problems.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@option("--json as_json", bool, "Print the answer as JSON.")
 @delay_options
 def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> None:
     """Recommend a policy, with its guarantee and its expected regret.

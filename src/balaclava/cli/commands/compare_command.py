@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.options import delay_options, pop_delay, workers_option
+from balaclava.cli.options import delay_options, option, pop_delay, workers_option
 from balaclava.cli.terminal import (
     print_cells,
     print_code,
@@ -33,84 +33,60 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
 
 @click.command(short_help="Rank the policies that fit a log.")
 @click.argument("log", metavar="LOG.csv")
-@click.option("--arm", required=True, metavar="COLUMN", help="The column that names the arm.")
-@click.option("--reward", required=True, metavar="COLUMN", help="The column with the reward.")
-@click.option("--epsilon", type=float, default=1.0, help="Privacy loss.")
-@click.option(
-    "--delta",
-    type=float,
-    default=0.0,
-    help="Probability outside epsilon, for policies with features.",
+@option("--arm", "COLUMN", "The column that names the arm.", required=True)
+@option("--reward", "COLUMN", "The column with the reward.", required=True)
+@option("--epsilon", float, "Privacy loss.", default=1.0)
+@option("--delta", float, "Probability outside epsilon, for policies with features.", default=0.0)
+@option(
+    "--range reward_range",
+    (float, float),
+    "Smallest and largest possible reward, if you know them.",
 )
-@click.option(
-    "--range",
-    "reward_range",
-    type=(float, float),
-    help="Smallest and largest possible reward, if you know them.",
+@option(
+    "--outside", ["refuse", "clip"], "What to do with rewards outside --range.", default="refuse"
 )
-@click.option(
-    "--outside",
-    type=click.Choice(["refuse", "clip"]),
-    default="refuse",
-    help="What to do with rewards outside --range.",
-)
-@click.option(
+@option(
     "--clip",
-    type=(float, float),
+    (float, float),
+    "Also try policies that clip to these limits; take them from public data.",
     metavar="LOW HIGH",
-    help="Also try policies that clip to these limits; take them from public data.",
 )
-@click.option(
+@option(
     "--clip-from",
-    metavar="PUBLIC.csv",
-    help="As --clip, with quantiles of the reward column of a public file as limits.",
+    "PUBLIC.csv",
+    "As --clip, with quantiles of the reward column of a public file as limits.",
 )
-@click.option(
+@option(
     "--clip-quantiles",
-    type=(float, float),
+    (float, float),
+    "The quantiles for --clip-from.",
     default=(0.001, 0.999),
     metavar="LOW HIGH",
-    help="The quantiles for --clip-from.",
 )
-@click.option(
-    "--propensity", metavar="COLUMN", help="Probability with which the row's arm was played."
-)
-@click.option("--time", metavar="COLUMN", help="Time of the decision; looks for drift.")
-@click.option("--person", metavar="COLUMN", help="Participant; counts rewards per person.")
-@click.option(
+@option("--propensity", "COLUMN", "Probability with which the row's arm was played.")
+@option("--time", "COLUMN", "Time of the decision; looks for drift.")
+@option("--person", "COLUMN", "Participant; counts rewards per person.")
+@option(
     "--features",
-    metavar="COLUMN,COLUMN",
-    help="Public columns known before each decision; estimates their value.",
+    "COLUMN,COLUMN",
+    "Public columns known before each decision; estimates their value.",
 )
-@click.option("--min-rows", type=click.IntRange(min=2), help="Leave out arms with fewer rows.")
-@click.option("--drop-missing", is_flag=True, help="Leave out rows that lack a value.")
-@click.option("--sep", metavar="CHARACTER", help="Separator of cells; by default detected.")
-@click.option("--encoding", metavar="NAME", help="Encoding of the text; by default detected.")
-@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark; by default detected.")
-@click.option(
-    "--horizon", type=click.IntRange(min=2), help="Rounds; by default the rows of the log."
-)
-@click.option(
-    "--repetitions",
-    type=click.IntRange(min=2),
-    default=30,
-    help="Worlds to draw from the log and play in.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=1, help="Repeats the comparison exactly."
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="HTML page; by default LOG-report.html, none with --json.",
-)
-@click.option(
+@option("--min-rows", click.IntRange(2), "Leave out arms with fewer rows.")
+@option("--drop-missing", bool, "Leave out rows that lack a value.")
+@option("--sep", "CHARACTER", "Separator of cells; by default detected.")
+@option("--encoding", "NAME", "Encoding of the text; by default detected.")
+@option("--decimal", [".", ","], "Decimal mark; by default detected.")
+@option("--horizon", click.IntRange(2), "Rounds; by default the rows of the log.")
+@option("--repetitions", click.IntRange(2), "Worlds to draw from the log and play in.", default=30)
+@option("--seed", click.IntRange(0), "Repeats the comparison exactly.", default=1)
+@option("--out", Path, "HTML page; by default LOG-report.html, none with --json.")
+@option(
     "--assessment",
-    type=click.Path(path_type=Path),
+    Path,
+    "Start the input of a review board's page, with the policy that fits best.",
     metavar="FILE.toml",
-    help="Start the input of a review board's page, with the policy that fits best.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@option("--json as_json", bool, "Print everything as JSON.")
 @workers_option
 @delay_options
 def compare(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava._core.number_format import rounded_down
+from balaclava.cli.options import option
 from balaclava.cli.terminal import print_table, progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ _DEMO_POLICIES: dict[str, dict[str, Any]] = {
 
 
 @click.command(short_help="Play and audit a few policies.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("."), help="Folder to write to."
-)
+@option("--out", Path, "Folder to write to.", default=Path("."))
 def demo(out: Path) -> None:
     """Play a few policies on five arms with rewards 0 and 1, and audit their guarantees.
 

@@ -6,30 +6,28 @@ from pathlib import Path
 
 import click
 
+from balaclava.cli.options import option
 from balaclava.cli.terminal import progress_bar, waiting
 
 
 @click.command(short_help="Write an HTML page of results.")
 @click.argument("source", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--assessment",
-    "assessment_file",
-    type=click.Path(path_type=Path),
+@option(
+    "--assessment assessment_file",
+    Path,
+    "Write the page for a review board instead; `balaclava assessment` prints such a file.",
     metavar="FILE.toml",
-    help="Write the page for a review board instead; `balaclava assessment` prints such a file.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="HTML file to write; by default report.html in the folder, or beside the file.",
+@option(
+    "--out", Path, "HTML file to write; by default report.html in the folder, or beside the file."
 )
-@click.option(
-    "--audit/--no-audit",
-    "audited",
+@option(
+    "--audit/--no-audit audited",
+    bool,
+    "Audit the policies, quickly; cached on disk. By default for an assessment only.",
     default=None,
-    help="Audit the policies, quickly; cached on disk. By default for an assessment only.",
 )
-@click.option("--trials", type=click.IntRange(min=100), default=20_000, help="Games of each audit.")
+@option("--trials", click.IntRange(100), "Games of each audit.", default=20_000)
 def report(
     source: Path | None,
     assessment_file: Path | None,
@@ -56,11 +54,10 @@ def report(
 
 
 @click.command()
-@click.option(
-    "--init",
-    "target",
-    type=click.Path(path_type=Path),
-    help="Write it to this file; by default assessment.toml.",
+@option(
+    "--init target",
+    Path,
+    "Write it to this file; by default assessment.toml.",
     is_flag=False,
     flag_value="assessment.toml",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from balaclava.cli.options import device_option, workers_option
+from balaclava.cli.options import device_option, option, workers_option
 from balaclava.cli.terminal import print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run published figures again.")
 @click.argument("figures", nargs=-1, metavar="[FIGURE]...")
-@click.option(
+@option(
     "--scale",
-    type=click.Choice(["quick", "paper"]),
+    ["quick", "paper"],
+    "quick: seconds. paper: the paper's numbers of rounds and repetitions.",
     default="quick",
-    help="quick: seconds. paper: the paper's numbers of rounds and repetitions.",
 )
-@click.option(
+@option(
     "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for the files; by default one per figure, named after it, in this folder.",
+    Path,
+    "Folder for the files; by default one per figure, named after it, in this folder.",
 )
 @workers_option
-@click.option("--list", "show", is_flag=True, help="List the figures without running them.")
-@click.option("--all", "everything", is_flag=True, help="Run all figures, and write one page.")
-@click.option(
+@option("--list show", bool, "List the figures without running them.")
+@option("--all everything", bool, "Run all figures, and write one page.")
+@option(
     "--markdown",
-    type=click.Path(path_type=Path),
+    Path,
+    "With --all: also this page, with small pictures in a folder beside it.",
     metavar="FILE.md",
-    help="With --all: also this page, with small pictures in a folder beside it.",
 )
 @device_option
 def reproduce(

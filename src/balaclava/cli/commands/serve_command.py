@@ -6,41 +6,35 @@ from typing import Any
 
 import click
 
+from balaclava.cli.options import option
+
 
 @click.command(short_help="Private decisions over HTTP, with a dashboard.")
-@click.option(
+@option(
     "--database",
+    str,
+    "File for SQLite, or URL of a PostgreSQL database (postgresql://...).",
     default="balaclava.db",
-    help="File for SQLite, or URL of a PostgreSQL database (postgresql://...).",
 )
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 takes a free one."
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=1,
-    help="Processes; more than one needs PostgreSQL.",
-)
-@click.option(
+@option("--host", str, "Address to listen on.", default="127.0.0.1")
+@option("--port", click.IntRange(0, 65535), "Port; 0 takes a free one.", default=8765)
+@option("--workers", click.IntRange(1, 64), "Processes; more than one needs PostgreSQL.", default=1)
+@option(
     "--ledger",
-    help="Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
+    str,
+    "Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
 )
-@click.option("--secrets", help="File with the key that pseudonymises persons. [DATABASE.key]")
-@click.option(
+@option("--secrets", str, "File with the key that pseudonymises persons. [DATABASE.key]")
+@option(
     "--root-path",
+    str,
+    "Path prefix behind a proxy, such as /decisions.",
     default="",
     show_default=False,
-    help="Path prefix behind a proxy, such as /decisions.",
 )
-@click.option(
-    "--restored",
-    is_flag=True,
-    help="Start from a restored backup: charge unfinished releases again.",
-)
-@click.option("--no-keys", is_flag=True, help="Require no API key; on a loopback address only.")
-@click.option("--demo", is_flag=True, help="Temporary database with simulated visitors.")
+@option("--restored", bool, "Start from a restored backup: charge unfinished releases again.")
+@option("--no-keys", bool, "Require no API key; on a loopback address only.")
+@option("--demo", bool, "Temporary database with simulated visitors.")
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     """Serve private decisions over HTTP, with a dashboard.
 

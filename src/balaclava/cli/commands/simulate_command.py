@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava.cli.commands.summary_command import print_summaries, results_json
-from balaclava.cli.options import delay_options, device_option, pop_delay, workers_option
+from balaclava.cli.options import delay_options, device_option, option, pop_delay, workers_option
 from balaclava.cli.terminal import INTERRUPTED_STATUS, print_json, progress_bar
 
 if TYPE_CHECKING:
@@ -20,28 +20,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE.toml")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for the results; by default FILE-results in this folder.",
-)
+@option("--out", Path, "Folder for the results; by default FILE-results in this folder.")
 @workers_option
-@click.option(
+@option(
     "--scheduler",
+    "ADDRESS",
+    "Play on the workers of this dask scheduler [env: DASK_SCHEDULER_ADDRESS].",
     envvar="DASK_SCHEDULER_ADDRESS",
-    metavar="ADDRESS",
-    help="Play on the workers of this dask scheduler [env: DASK_SCHEDULER_ADDRESS].",
 )
-@click.option(
+@option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    click.FloatRange(min=0, min_open=True),
+    "Seconds to wait for the scheduler and its first worker.",
     default=30.0,
-    help="Seconds to wait for the scheduler and its first worker.",
 )
-@click.option("--extend", is_flag=True, help="Add to the folder of another experiment.")
-@click.option("--json", "as_json", is_flag=True, help="Print the tables as JSON.")
-@click.option("--list", "show", is_flag=True, help="List the cells without playing them.")
-@click.option("--winners", is_flag=True, help="Report how many runs name the right arm, and when.")
+@option("--extend", bool, "Add to the folder of another experiment.")
+@option("--json as_json", bool, "Print the tables as JSON.")
+@option("--list show", bool, "List the cells without playing them.")
+@option("--winners", bool, "Report how many runs name the right arm, and when.")
 @device_option
 @delay_options
 @click.pass_context

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava.cli.options import option
 from balaclava.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Print the tables of results.")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@option("--json as_json", bool, "Print as JSON.")
 def summary(source: Path, as_json: bool) -> None:
     """Print the tables of SOURCE: the folder of a sweep, or a results file.
 
