@@ -165,8 +165,7 @@ class Environment(Declared):
     @property
     def gaps(self) -> np.ndarray:
         """The distance of each arm's clean mean from the best."""
-        gaps: np.ndarray = self.means.max() - self.means
-        return gaps
+        return self.means.max() - self.means
 
     @property
     def largest_gap(self) -> float:
@@ -242,8 +241,7 @@ def sum_over_arms(pulls: np.ndarray, values: np.ndarray) -> np.ndarray:
 
     Not a matrix product, whose rounding of a row depends on the other rows.
     """
-    sums: np.ndarray = np.ascontiguousarray(pulls * values).sum(axis=1)
-    return sums
+    return np.ascontiguousarray(pulls * values).sum(axis=1)
 
 
 # A name that is known only at run time; `bl.environment` takes it with any parameters.

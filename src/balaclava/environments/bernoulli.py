@@ -43,5 +43,4 @@ class Bernoulli(Environment):
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order, p = checked_order(order), self.means
         centre = p if central else np.zeros_like(p)
-        moments: np.ndarray = p * np.abs(1 - centre) ** order + (1 - p) * np.abs(centre) ** order
-        return moments
+        return p * np.abs(1 - centre) ** order + (1 - p) * np.abs(centre) ** order

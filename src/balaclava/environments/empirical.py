@@ -133,8 +133,7 @@ class Empirical(Environment):
     @property
     def _samples(self) -> dict[Label, np.ndarray]:
         samples: Any = self.samples
-        checked: dict[Label, np.ndarray] = samples
-        return checked
+        return samples
 
     @property
     def arm_labels(self) -> tuple[Label, ...]:

@@ -16,8 +16,7 @@ Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 def checked_order(order: float) -> float:
     """Check that an order is positive."""
-    number: float = check("order", order, Order)
-    return number
+    return check("order", order, Order)
 
 
 def integral(function: Callable[[float], float], edges: Sequence[float]) -> float:

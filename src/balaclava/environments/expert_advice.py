@@ -168,8 +168,7 @@ class Advice(LossEnvironment):
     def expert_losses(self, rounds: np.ndarray) -> np.ndarray:
         """losses[i, expert]: the loss of following each expert in the first rounds[i] rounds."""
         if self.advice.ndim == 2:
-            losses: np.ndarray = self.arm_losses(rounds) @ self.advice.T
-            return losses
+            return self.arm_losses(rounds) @ self.advice.T
         return sums_at(
             rounds,
             lambda first, last: np.einsum(
@@ -179,5 +178,4 @@ class Advice(LossEnvironment):
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """The policy's loss minus that of the best expert in hindsight, over the same rounds."""
-        regret: np.ndarray = self.own_losses(pulls, totals) - self.expert_losses(rounds).min(axis=1)
-        return regret
+        return self.own_losses(pulls, totals) - self.expert_losses(rounds).min(axis=1)

@@ -25,8 +25,7 @@ class LossEnvironment(Environment):
 
     @property
     def gaps(self) -> np.ndarray:
-        gaps: np.ndarray = self.means - self.means.min()
-        return gaps
+        return self.means - self.means.min()
 
     @property
     def largest_gap(self) -> float:
@@ -46,8 +45,7 @@ class LossEnvironment(Environment):
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """The policy's loss minus that of the best arm in hindsight, over the same rounds."""
-        regret: np.ndarray = self.own_losses(pulls, totals) - self.arm_losses(rounds).min(axis=1)
-        return regret
+        return self.own_losses(pulls, totals) - self.arm_losses(rounds).min(axis=1)
 
 
 def sums_at(rounds: np.ndarray, rows: Callable[[int, int], np.ndarray]) -> np.ndarray:

@@ -58,8 +58,7 @@ class Losses(LossEnvironment):
 
     @cached_property
     def means(self) -> np.ndarray:
-        means: np.ndarray = self.losses.mean(axis=0)
-        return means
+        return self.losses.mean(axis=0)
 
     @property
     def rounds(self) -> int:

@@ -70,8 +70,7 @@ class Pareto(Environment):
     @property
     def least(self) -> np.ndarray:
         """The smallest reward of each arm, lam."""
-        least: np.ndarray = (self.shape - 1) * self.means / self.shape
-        return least
+        return (self.shape - 1) * self.means / self.shape
 
     def constants(self) -> World:
         return World(self.least, 1 / self.shape)
@@ -94,5 +93,4 @@ class Pareto(Environment):
         m = a / (a - 1)
         below = special.beta(a - k, k + 1)
         above = (m - 1) ** (k + 1) / (k + 1) * special.hyp2f1(k + 1 - a, k + 1, k + 2, 1 - m)
-        moments: np.ndarray = a * self.least**k * m ** (k - a) * (below + above)
-        return moments
+        return a * self.least**k * m ** (k - a) * (below + above)

@@ -62,8 +62,7 @@ class StudentT(Environment):
             return np.full(self.arms, math.inf)
         shifts = np.zeros(self.arms) if central else np.abs(self.means) / self.scale
         standard = {shift: shifted_moment(shift, self.degrees, order) for shift in set(shifts)}
-        moments: np.ndarray = self.scale**order * np.array([standard[shift] for shift in shifts])
-        return moments
+        return self.scale**order * np.array([standard[shift] for shift in shifts])
 
 
 def shifted_moment(shift: float, degrees: float, order: float) -> float:

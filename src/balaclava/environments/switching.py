@@ -68,8 +68,7 @@ class Switching(LossEnvironment):
 
     @property
     def means(self) -> np.ndarray:
-        means: np.ndarray = self.arm_losses(np.array([self.horizon]))[0] / self.horizon
-        return means
+        return self.arm_losses(np.array([self.horizon]))[0] / self.horizon
 
     @property
     def arms(self) -> int:
@@ -85,5 +84,4 @@ class Switching(LossEnvironment):
 
     def arm_losses(self, rounds: np.ndarray) -> np.ndarray:
         early = np.minimum(rounds, self.switch)
-        losses: np.ndarray = np.outer(early, self.before) + np.outer(rounds - early, self.after)
-        return losses
+        return np.outer(early, self.before) + np.outer(rounds - early, self.after)

@@ -62,8 +62,7 @@ class Table(Environment):
 
     @cached_property
     def means(self) -> np.ndarray:
-        means: np.ndarray = self.rewards.mean(axis=0)
-        return means
+        return self.rewards.mean(axis=0)
 
     @property
     def rounds(self) -> int:

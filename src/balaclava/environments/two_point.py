@@ -65,8 +65,7 @@ class TwoPoint(Environment):
 
     @cached_property
     def means(self) -> np.ndarray:
-        means: np.ndarray = self.values * self.probabilities
-        return means
+        return self.values * self.probabilities
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -77,7 +76,4 @@ class TwoPoint(Environment):
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order, p = checked_order(order), self.probabilities
         centre = self.means if central else np.zeros_like(p)
-        moments: np.ndarray = (
-            p * np.abs(self.values - centre) ** order + (1 - p) * np.abs(centre) ** order
-        )
-        return moments
+        return p * np.abs(self.values - centre) ** order + (1 - p) * np.abs(centre) ** order
