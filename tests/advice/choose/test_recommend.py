@@ -65,7 +65,7 @@ def test_single_decisions() -> None:
         **MORE["heavy-tailed"],
     )
     assert heavy.guarantee.scope == "trajectory"
-    assert "no policy here is made for single decisions" in heavy.notes[0]
+    assert "no policy for such rewards is made for single decisions" in heavy.notes[0]
     assert "radius_scale, such as 0.2" in heavy.notes[1]
 
 

@@ -38,7 +38,7 @@ def test_features_that_do_not_help_are_not_advised(tmp_path: Path) -> None:
     text = " ".join(answer.output.split())
     assert text.index("Features count as public") < text.index("Played for 300 rounds")
     assert "Warning: no propensities were given. They were estimated from the features" in text
-    assert "does not show that features help: no policy that decides by them is advised." in text
+    assert "does not show that features help, so no policy with features is advised." in text
     assert "dp-linucb" not in text
     page = out.read_text(encoding="utf-8")
     assert "Deciding by features" in page

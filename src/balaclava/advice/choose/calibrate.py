@@ -14,12 +14,7 @@ from balaclava.agents.settling import Settle
 from balaclava.environments.base import Environment
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
-from balaclava.simulation.engine import (
-    Device,
-    Progress,
-    chosen_device,
-    require_compatible,
-)
+from balaclava.simulation.engine import Device, Progress, chosen_device, require_compatible
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.reward_delays import Delay
@@ -56,18 +51,18 @@ def calibrate(
 
     Constants of proofs are large: a radius that always holds is often ten times as wide as one
     that nearly always does. The search tries scales on a grid with half of the runs, then near the
-    best. At least three scales reach a final on fresh runs, which decides. All scales meet the same
-    randomness.
+    best. At least three scales reach a final on new runs, which decides. All scales see the same
+    random draws.
 
-    A scale costs mean + worst / 10 of the final regret of its runs, relative to the least such
-    cost. The worst run counts because a scale that is too small fails rarely but for good: the
-    policy locks onto a wrong arm. Among scales that cost at most `caution` times the least on
-    average, the one nearest to the given scale is taken. That costs a little here, and guards
-    against harder environments. The runs in the report took no part in the choice.
+    The cost of a scale is mean + worst / 10 of the final regret of its runs, relative to the least
+    such cost. The worst run counts because too small a scale fails rarely but permanently: the
+    policy locks onto a wrong arm. Of the scales that cost at most `caution` times the least on
+    average, the search takes the one nearest to the given scale. That costs a little here, and
+    guards against harder environments. The report uses runs that took no part in the choice.
 
     Note:
-        The scale never touches privacy, so the proof of privacy holds. The proof of regret holds
-        for the given scale only: in other environments the policy may do badly.
+        Privacy does not depend on the scale. The proof of regret holds for the given scale only:
+        in other environments the policy may do badly.
 
     Args:
         policy: the policy to calibrate; the default grid starts from its own scale.
@@ -83,7 +78,7 @@ def calibrate(
             the scale that did best.
         risk: choose by this quantile of the final regret, from 0.5 to below 1, for a policy that
             runs once. It needs at least 4 / (1 - risk) repetitions: 4,000 for 0.999.
-        delay, patience, settle, missing: how late rewards come, as in `bl.simulate`.
+        delay, patience, settle, missing: how late rewards arrive, as in `bl.simulate`.
         workers: threads; by default one per core that this process may use.
         device: "cpu", "cuda" or "auto", as in `bl.simulate`.
         progress: called with the rounds played and the rounds in all, which may grow.
@@ -110,14 +105,21 @@ def calibrate(
     caution = check("caution", caution, Annotated[float, Range(1)])
     _require_runs(risk, repetitions)
     feedback = Feedback.create(delay, patience, settle, missing)
-    worlds, others = _label_both(environments, held_out)
-    _require_playable(policy, {**worlds, **others}, horizon, feedback, device)
+    worlds = label_environments("environments", environments)
+    others = {} if held_out is None else label_environments("held_out", held_out)
+    for label in others:
+        if label in worlds:
+            raise ParameterError(f"held_out: {label!r} is in `environments` too; rename one")
+    for label, world in (worlds | others).items():
+        require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
+        chosen_device(device, feedback, environment=world)
+        warn_of_moments(f"{policy.name} on {label}", policy, world)
     how = (feedback, workers, progress, device, risk)
     search = ScaleSearch(policy, parameter, worlds, horizon, seed, *how)
     few = fewer(repetitions)
-    notes = _first_notes(policy, parameter, {**worlds, **others}, horizon)
+    notes = _first_notes(policy, parameter, worlds | others, horizon)
     if str(feedback):
-        notes.append(f"rewards came late: {feedback}")
+        notes.append(f"rewards arrived late: {feedback}")
     scale = choose_scale(search, scales, current, repetitions, caution)
     notes += search.notes(scale, few)
     calibrated = with_scale(policy, parameter, scale)
@@ -147,9 +149,17 @@ def choose_scale(
     repetitions: int,
     caution: float = 2.0,
 ) -> float:
-    """Search for a scale as `calibrate` does, and return it."""
+    """Search for a scale as `calibrate` does: `scales`, or a grid that follows the best."""
     few = fewer(repetitions)
-    _try_scales(search, scales, current, few)
+    if scales is None:
+        search.play([current * factor for factor in _SCALE_FACTORS], few, skip=True)
+        search.extend(few)
+        best = search.best(few)
+        search.play([best / math.sqrt(2.0), best * math.sqrt(2.0)], few, skip=True)
+    else:
+        if isinstance(scales, str) or not isinstance(scales, Iterable) or not list(scales):
+            raise ParameterError(f"scales = {brief(scales)} is not allowed; give a list of numbers")
+        search.play([float(check("scales", scale, float)) for scale in scales], few)
     search.play(search.finalists(few, caution, current), repetitions, seed_offset=1)
     return search.careful(repetitions, caution, current)[0]
 
@@ -157,20 +167,6 @@ def choose_scale(
 def fewer(repetitions: int) -> int:
     """Runs of a scale before the final: half, at least two."""
     return max(2, repetitions // 2)
-
-
-def _require_playable(
-    policy: Policy,
-    worlds: dict[str, Environment],
-    horizon: int,
-    feedback: Feedback,
-    device: Device,
-) -> None:
-    """Refuse a policy that cannot play in one of the worlds, before anything is played."""
-    for label, world in worlds.items():
-        require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
-        chosen_device(device, feedback, environment=world)
-        warn_of_moments(f"{policy.name} on {label}", policy, world)
 
 
 def _require_runs(risk: float | None, repetitions: int) -> None:
@@ -186,40 +182,11 @@ def _require_runs(risk: float | None, repetitions: int) -> None:
         )
 
 
-def _label_both(
-    environments: Environments, held_out: Environments | None
-) -> tuple[dict[str, Environment], dict[str, Environment]]:
-    """Label the environments to choose on and those to report on; a label cannot be both."""
-    worlds = label_environments("environments", environments)
-    others = label_environments("held_out", held_out) if held_out is not None else {}
-    for label in others:
-        if label in worlds:
-            raise ParameterError(
-                f"held_out: {label!r} is in `environments` too; give another label"
-            )
-    return worlds, others
-
-
-def _try_scales(
-    search: ScaleSearch, scales: Sequence[float] | None, current: float, few: int
-) -> None:
-    """Play the given scales, or a grid that follows the best."""
-    if scales is None:
-        search.play([current * factor for factor in _SCALE_FACTORS], few, skip=True)
-        search.extend(few)
-        best = search.best(few)
-        search.play([best / math.sqrt(2.0), best * math.sqrt(2.0)], few, skip=True)
-    else:
-        if isinstance(scales, str) or not isinstance(scales, Iterable) or not list(scales):
-            raise ParameterError(f"scales = {brief(scales)} is not allowed; give a list of numbers")
-        search.play([float(check("scales", scale, float)) for scale in scales], few)
-
-
 def _last_notes(rows: Iterable[CalibrationRow], repetitions: int) -> list[str]:
     """Warnings from the runs of the chosen scale."""
     notes = [
-        f"{row.environment}: the worst run is {row.worst / row.mean:.0f} times the mean; with this "
-        "scale runs may lock onto a wrong arm"
+        f"{row.environment}: the worst run has {row.worst / row.mean:.0f} times the mean regret; "
+        "with this scale runs may lock onto a wrong arm"
         for row in rows
         if row.mean > 0 and row.worst > _WORST_PER_MEAN * row.mean
     ]
@@ -255,8 +222,7 @@ def label_environments(what: str, environments: Any) -> dict[str, Environment]:
     for world in environments.values():
         if not isinstance(world, Environment):
             raise ParameterError(
-                f"{what}: {brief(world)} is not an environment; make one with "
-                "bl.environment(name, ...)"
+                f"{what}: {brief(world)} is not an environment; give bl.environment(name, ...)"
             )
     return dict(environments)
 
@@ -264,9 +230,7 @@ def label_environments(what: str, environments: Any) -> dict[str, Environment]:
 def _current(policy: Policy, parameter: str) -> float:
     """The policy's current scale, after checking that the parameter is one."""
     if not isinstance(policy, Policy):
-        raise ParameterError(
-            f"policy: {brief(policy)} is not a policy; make one with bl.policy(name, ...)"
-        )
+        raise ParameterError(f"{brief(policy)} is not a policy; make one with bl.policy(name, ...)")
     if parameter not in policy.annotations:
         raise ParameterError(
             f"{policy.name} has no parameter {parameter!r} to calibrate; "
@@ -282,7 +246,7 @@ def _current(policy: Policy, parameter: str) -> float:
     for other in (value / 2.0, value * 2.0):
         try:
             copy = type(policy).create({**policy.parameters, parameter: other})
-        except ParameterError:  # out of range, so it will not be tried
+        except ParameterError:  # out of range: the search will not try it
             continue
         require_same_guarantee(policy, copy, parameter)
     return value
@@ -292,14 +256,14 @@ def _first_notes(
     policy: Policy, parameter: str, worlds: dict[str, Environment], horizon: int
 ) -> list[str]:
     notes = [
-        f"a proof of regret holds for the {parameter} of the theory only, and is given up",
+        f"a proof of regret holds for the proof's {parameter} only, and is given up",
         f"privacy does not depend on {parameter}: {policy.guarantee}",
     ]
     data = [label for label, world in worlds.items() if world.holds_data]
     if data:
         notes.append(
-            f"{', '.join(data)}: real rewards were used without noise. The chosen scale and this "
-            "report depend on them, and are not private"
+            f"{', '.join(data)}: the search used real rewards without noise. The chosen scale and "
+            "this report are not private"
         )
     planned = policy.horizon
     if planned is not None and planned > horizon:

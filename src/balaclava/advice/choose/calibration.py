@@ -60,7 +60,7 @@ class Calibration:
         seed: the seed of the search.
         trials: the cost of every scale that was tried.
         finalists: the regret of each finalist in each environment.
-        rows: the regret before and after in each environment, held-out ones included.
+        rows: the regret before and after, in all environments.
         notes: warnings and remarks, in sentences.
         risk: the quantile that the scale was chosen by; None if by mean and worst run.
     """

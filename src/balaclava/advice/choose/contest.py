@@ -124,42 +124,33 @@ class ContestRunner:
         """Explain that no policy pays, and from which horizon or epsilon on `make()` would."""
         best = contest.best
         longer = self._first_that_pays(
-            _doublings(horizon, MAX_SIMULATED_ROUNDS),
+            *(horizon, MAX_SIMULATED_ROUNDS),
             lambda value: (make(horizon=int(value)), int(value)),
         )
         larger = self._first_that_pays(
-            _doublings(epsilon, _MAX_PROBED_EPSILON),
+            *(epsilon, _MAX_PROBED_EPSILON),
             lambda value: (make(epsilon=value), contest.rounds),
         )
-        ways = []
-        if longer is not None:
-            ways.append(f"a horizon of about {int(longer):,}")
-        if larger is not None:
-            ways.append(f"an epsilon of about {larger:.2g}")
-        when = (
-            f"{make().name} would pay from {' or from '.join(ways)} on, all else equal"
-            if ways
-            else "neither a horizon up to 10^6 nor an epsilon up to 20 would change that"
-        )
+        ways = [f"a horizon of about {int(longer):,}"] if longer is not None else []
+        ways += [f"an epsilon of about {larger:.2g}"] if larger is not None else []
+        when = "neither a horizon up to 10^6 nor an epsilon up to 20 would change that"
+        if ways:
+            when = f"{make().name} would pay from {' or from '.join(ways)} on, all else equal"
         return (
             f"{best.label}, the best of {len(contest.standings)}, has {best.share:.0%} ± "
             f"{best.plus_minus:.0%} of the regret of playing at random; {when}"
         )
 
     def _first_that_pays(
-        self, values: list[float], at: Callable[[float], tuple[Policy, int]]
+        self, start: float, most: float, at: Callable[[float], tuple[Policy, int]]
     ) -> float | None:
-        """The first value at which the policy beats playing at random by the margin."""
-        for value in values:
+        """The first doubling of `start` at which the policy beats playing at random."""
+        for value in (start * 2.0**k for k in range(1, 60) if start * 2.0**k <= most):
             policy, rounds = at(value)
             probe = self.measure({policy.name: policy}, rounds, self.seed + 2, _PROBE_ROUNDS)
             if Contest(tuple(probe), rounds).pays:
                 return value
         return None
-
-
-def _doublings(start: float, most: float) -> list[float]:
-    return [start * 2.0**k for k in range(1, 60) if start * 2.0**k <= most]
 
 
 def _regret_share(label: str, policy: Policy, shares: list[np.ndarray]) -> RegretShare:

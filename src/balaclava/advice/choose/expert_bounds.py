@@ -21,7 +21,7 @@ _EXPERT_POLICIES = ("dp-htinf-experts", "ldp-exp4", "dp-exp4")
 class ExpertPolicyBound:
     """A policy for experts, and the regret proved for it or the reason that there is none.
 
-    `learning_rate_scale` is the one whose bound is least; it never touches privacy.
+    `learning_rate_scale` has the least bound; privacy does not depend on it.
     """
 
     policy: str
@@ -90,13 +90,14 @@ def recommend_experts(
     sqrt(K T) / epsilon and dp-exp4 as N^(1/6) K^(1/2) T^(2/3) / epsilon^(1/3). So they suit, in
     turn: few experts; many at an epsilon near 1; many at a small epsilon and a long horizon.
 
-    Their promises differ: ldp-exp4 protects each loss from the operator too, dp-exp4 needs a delta.
+    Their guarantees differ: ldp-exp4 also protects each loss from the operator; dp-exp4 needs a
+    delta.
 
     Note:
         A bound is not the regret. The paper's learning rate for ldp-exp4 is at least ten times too
-        low, because its proof overstates the noise: use it with the scale that `tuned=True` finds,
-        whose bound is proved too. dp-htinf-experts stays far below its bound, so a tuned bound is
-        not a reason to prefer another policy (`balaclava reproduce asi2025-table2`).
+        low, because its proof overstates the noise. Use the scale that `tuned=True` finds; its
+        bound is proved too. dp-htinf-experts stays far below its bound, so a tuned bound is not a
+        reason to prefer another policy (`balaclava reproduce asi2025-table2`).
 
     Args:
         arms: K.

@@ -32,10 +32,9 @@ def _bounded(policy: Policy, means: np.ndarray, words: str, shares: str) -> tupl
     low, high = policy.accepts
     if (low, high) == (0.0, 1.0):
         return make_environment("bernoulli", means=means), f"rewards 0 and 1, {words}"
-    percentages = [round(100 * mean) for mean in means]
-    world = make_environment(
-        "empirical", samples=[[high] * n + [low] * (100 - n) for n in percentages]
-    )
+    counts = [round(100 * mean) for mean in means]
+    samples = [[high] * n + [low] * (100 - n) for n in counts]
+    world = make_environment("empirical", samples=samples)
     return world, f"rewards {low:g} and {high:g}, {means.size} arms: the larger in {shares}"
 
 
@@ -43,13 +42,11 @@ def _unbounded(
     rewards: str, policy: Policy, rounds: int, means: np.ndarray
 ) -> tuple[Environment, str]:
     arms = means.size
-    spread = f"{arms} arms with means from 0.3 to 0.7"
-    if rewards in ("adversarial", "experts"):
-        losses = 1.0 - means
-        if rewards == "adversarial":
-            world = make_environment("stochastic-losses", means=losses)
-            return world, f"losses 0 and 1, {spread}, the same chances in every round"
-        return _expert_problem(policy, losses, rounds)
+    if rewards == "adversarial":
+        words = f"losses 0 and 1, {arms} arms with means from 0.3 to 0.7, the same in every round"
+        return make_environment("stochastic-losses", means=1.0 - means), words
+    if rewards == "experts":
+        return _expert_problem(policy, 1.0 - means, rounds)
     order = policy.moment_order or 1.5
     shape = _TAIL_PER_MOMENT_ORDER * order
     plain = make_environment("pareto", means=means, shape=shape)
@@ -96,8 +93,8 @@ def problems_around(
     """Problems in which a usual arm earns `average` and the best is `difference` ahead.
 
     With a tail `index` rewards are Pareto and the best arm has the average, so that a moment
-    derived for it holds for all arms. Otherwise rewards are the ends of `reward_range`, which have
-    the largest variance for their averages.
+    derived for it holds for all arms. Otherwise rewards are the ends of `reward_range`, which has
+    the largest variance for a given average.
 
     Example:
         >>> around = problems_around(3, average=0.05, difference=0.02)
@@ -131,8 +128,8 @@ def problems_around(
 
     usual = top - difference
     least = max(usual - difference, low if index is None else usual / 2)
-    ends = "rewards at the ends of the range"
-    law = ends if index is None else f"Pareto tails of index {index:.3g}"
+    law = "rewards at the ends of the range"
+    law = law if index is None else f"Pareto tails of index {index:.3g}"
     derivation = (
         f"one ahead: all arms at {usual:.3g} but one at {top:.3g}; spread: arms from {least:.3g} "
         f"to {top:.3g}; held out, closer: one ahead by {difference / 2:.3g} only; {law}"

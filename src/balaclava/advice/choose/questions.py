@@ -1,4 +1,4 @@
-"""From answers to parameters: moments from typical rewards, and which answers matter."""
+"""Parameters from answers: moments from typical rewards, and which answers matter."""
 
 from __future__ import annotations
 
@@ -95,9 +95,8 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
             what = "one decision only" if flipped == "decision" else "all decisions"
             sentences.append(f"{other.policy}, if an observer sees {what}")
     for kind, when in _WHEN_REWARDS.items():
-        if kind != rewards and any(
-            (r.rewards, r.trust) == (kind, trust) for r in RECOMMENDATION_RULES
-        ):
+        fits = any((rule.rewards, rule.trust) == (kind, trust) for rule in RECOMMENDATION_RULES)
+        if kind != rewards and fits:
             sentences.append(f"{find_rule(kind, trust, scope).policy}, if {when}")
     if advice.contest is not None and len(advice.contest.standings) > 1:
         first, second = advice.contest.standings[:2]
@@ -110,11 +109,9 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
 
 
 def policy_for(answers: dict[str, Any], name: str) -> Policy:
-    """The policy of that name for such answers; exactly the recommended one if that is it."""
-    advice = recommend(**answers, simulate=False)
-    if advice.policy.name == name:
-        return advice.policy
-    return policy_taking(name, answers)
+    """The policy of that name for such answers; the recommended one if it has that name."""
+    advised = recommend(**answers, simulate=False).policy
+    return advised if advised.name == name else policy_taking(name, answers)
 
 
 def problems_for(

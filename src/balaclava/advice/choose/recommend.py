@@ -25,13 +25,7 @@ from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import plausible_problems
-from balaclava.advice.choose.rules import (
-    RecommendationRule,
-    Rewards,
-    Trust,
-    WantedScope,
-    find_rule,
-)
+from balaclava.advice.choose.rules import RecommendationRule, Rewards, Trust, WantedScope, find_rule
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
@@ -73,7 +67,6 @@ class Expectation(NamedTuple):
 
     @property
     def hardly_better(self) -> bool:
-        """Whether the policy is hardly better than playing at random."""
         return self.regret > _HARDLY_BETTER_SHARE * self.random_regret
 
     @property
@@ -108,16 +101,14 @@ class Recommendation:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the policy."""
         return self.policy.guarantee
 
     @property
     def baseline_label(self) -> str:
         """The name of the baseline, with its tuned settings."""
         name = self.baseline.name
-        settings = ", ".join(
-            f"{key}={value}" for key, value in _BASELINE_SETTINGS.get(name, {}).items()
-        )
+        tuned = _BASELINE_SETTINGS.get(name, {})
+        settings = ", ".join(f"{key}={value}" for key, value in tuned.items())
         return f"{name}({settings})" if settings else name
 
     @property
@@ -138,7 +129,7 @@ class Recommendation:
         Args:
             repetitions: runs of each; by default 4 to 20, so that it takes seconds.
             seed: the same seed gives the same figures.
-            delay: how late rewards come, as in `bl.simulate`.
+            delay: how late rewards arrive, as in `bl.simulate`.
             patience: rounds after which a decision is given up.
 
         Returns:
@@ -169,14 +160,11 @@ class Recommendation:
         return Expectation(words, rounds, regret, reach, float(other), at_random)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.policy.name}: {self.guarantee}",
-            f"Why: {self.why}.",
-            *(f"Note: {note}." for note in self.notes),
-            f"Promise: {self.guarantee.explain()}",
-            f"Use: {self.code}",
-        ]
-        return "\n".join(lines)
+        notes = "".join(f"Note: {note}.\n" for note in self.notes)
+        return (
+            f"{self.policy.name}: {self.guarantee}\nWhy: {self.why}.\n{notes}"
+            f"Promise: {self.guarantee.explain()}\nUse: {self.code}"
+        )
 
 
 def recommend(
@@ -202,9 +190,9 @@ def recommend(
 ) -> Recommendation:
     """Recommend the policy that fits the rewards and the need for privacy, and did best in trials.
 
-    The policies that fit are played on plausible problems at this horizon, epsilon and number of
-    arms, which takes seconds. If none beats playing at random by a relevant margin, "random" is
-    recommended, and a note tells from which horizon or epsilon on a policy would.
+    Plays the policies that fit on plausible problems at this horizon, epsilon and number of arms,
+    for seconds. If none beats playing at random by a relevant margin, recommends "random". A note
+    then tells from which horizon or epsilon on a policy would.
 
     Args:
         arms: number of arms, or their names.
@@ -225,7 +213,7 @@ def recommend(
         experts: number of experts.
         simulate: play the candidates; without it the first that fits is taken.
         seed: a whole number; the same seed gives the same advice.
-        delay: how late rewards come, as in `bl.simulate`.
+        delay: how late rewards arrive, as in `bl.simulate`.
         patience: rounds after which a decision is given up.
         progress: called with the rounds played and the rounds in all.
 
@@ -268,9 +256,7 @@ def recommend(
         # The baseline needs a moment; the policy does not.
         parameters = {"moment_order": 1.5, "moment_bound": 3.0} | parameters
     if rewards == "outliers" and "contamination" not in parameters:
-        raise ParameterError(
-            "contamination is missing; give a bound on the share of outliers, such as 0.05"
-        )
+        raise ParameterError("contamination is missing; bound the share of outliers, such as 0.05")
     advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
     if simulate and advice.policy.arms > 1:
         runner = ContestRunner(rewards, delay, patience, seed, progress)
@@ -288,18 +274,17 @@ def _first_that_fits(
     notes = []
     if rule.scope is not None and rule.scope != scope:
         notes.append(
-            "no policy here is made for single decisions on such rewards; this one protects the "
-            "whole trajectory"
+            "no policy for such rewards is made for single decisions; this one protects the whole "
+            "trajectory"
         )
     if rule.policy in _SMALLER_RADIUS_SCALE:
         notes.append(
             f"a smaller radius_scale, such as {_SMALLER_RADIUS_SCALE[rule.policy]}, mostly has "
-            "less regret, which is not proved: a run may settle on a wrong arm; privacy is the same"
+            "less regret. That is not proved: a run may settle on a wrong arm. Privacy is the same"
         )
     name, why = rule.policy, rule.why
-    baseline = policy_taking(
-        rule.baseline, {**parameters, **_BASELINE_SETTINGS.get(rule.baseline, {})}
-    )
+    tuned = _BASELINE_SETTINGS.get(rule.baseline, {})
+    baseline = policy_taking(rule.baseline, parameters | tuned)
     if rule.rewards == "experts" and rule.trust == "central":
         name, why, more = _for_experts(rule, parameters)
         notes += more
@@ -353,7 +338,7 @@ def _for_experts(rule: RecommendationRule, answers: dict[str, Any]) -> tuple[str
 
 
 def policy_taking(name: str, parameters: dict[str, Any]) -> Policy:
-    """The policy, with those of the parameters that it takes."""
+    """The policy with the parameters that it takes; ignores the others."""
     cls = POLICIES.get(name)
     return cls.create({key: value for key, value in parameters.items() if key in cls.annotations})
 

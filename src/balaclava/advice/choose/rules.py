@@ -56,8 +56,8 @@ RECOMMENDATION_RULES = (
     ),
     RecommendationRule(
         *("outliers", "local", None, "ldpr-batch-ucb", "robust-ucb"),
-        "each device truncates and randomises a reward before it reports it; told a bound on the "
-        "share of outliers, it widens its intervals by what they can do",
+        "each device truncates and randomises a reward before it reports it; given a bound on the "
+        "share of outliers, the policy widens its intervals by their largest effect",
     ),
     RecommendationRule(
         *("adversarial", "central", "trajectory", "dp-htinf", "htinf"),
@@ -81,16 +81,12 @@ RECOMMENDATION_RULES = (
 
 def find_rule(rewards: str, trust: str, scope: str) -> RecommendationRule:
     """The rule that applies."""
-    fitting = [
-        rule for rule in RECOMMENDATION_RULES if (rule.rewards, rule.trust) == (rewards, trust)
-    ]
+    rules = [rule for rule in RECOMMENDATION_RULES if rule.trust == trust]
     for wanted in (scope, None, "trajectory"):
-        for rule in fitting:
-            if rule.scope == wanted:
+        for rule in rules:
+            if (rule.rewards, rule.scope) == (rewards, wanted):
                 return rule
-    kinds = ", ".join(
-        sorted({rule.rewards for rule in RECOMMENDATION_RULES if rule.trust == trust})
-    )
+    kinds = ", ".join(sorted({rule.rewards for rule in rules}))
     raise ParameterError(
         f"no policy fits rewards = {rewards!r} with trust = {trust!r}; with trust = {trust!r} "
         f"rewards may be {kinds}"

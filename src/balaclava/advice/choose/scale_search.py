@@ -20,7 +20,7 @@ from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 
 RADIUS_SCALE = "radius_scale"
-SCALE_PARAMETERS = (RADIUS_SCALE, "learning_rate_scale")  # parameters that never touch privacy
+SCALE_PARAMETERS = (RADIUS_SCALE, "learning_rate_scale")  # privacy does not depend on them
 _WORST_RUN_WEIGHT = 0.1  # beside the mean: a run on a wrong arm is rare but costly; a guess
 _MAX_GRID_EXTENSIONS = 8  # factors of 2 beyond the default grid
 _BEST_FINALISTS, _CAREFUL_FINALISTS = 3, 2  # scales in the final, by cost and by caution
@@ -47,7 +47,6 @@ def require_same_guarantee(policy: Policy, other: Policy, parameter: str) -> Non
 
 
 def regret_cost(final: np.ndarray) -> float:
-    """The mean final regret plus a share of the worst."""
     return float(final.mean() + _WORST_RUN_WEIGHT * final.max())
 
 
@@ -85,7 +84,7 @@ class ScaleSearch:
     def play(
         self, scales: Sequence[float], repetitions: int, *, skip: bool = False, seed_offset: int = 0
     ) -> None:
-        """Play scales not yet played so often; `skip` those that the policy refuses."""
+        """Play scales that lack runs with so many repetitions; `skip` those the policy refuses."""
         seed = self.seed + seed_offset
         candidates: dict[str, Policy] = {}
         for scale in scales:
@@ -125,9 +124,8 @@ class ScaleSearch:
             progress=report,
             warn=False,  # `calibrate` has warned once
         )
-        finals = [{label: each.final_regret(label) for label in policies} for each in played]
         self.played += self.horizon * repetitions * len(policies) * len(worlds)
-        return finals
+        return [{label: each.final_regret(label) for label in policies} for each in played]
 
     def extend(self, repetitions: int) -> None:
         """Extend the grid while the best scale is at its edge."""
@@ -154,16 +152,15 @@ class ScaleSearch:
                 f"{caution:g} stays nearer to the given scale, for environments harder than these"
             )
         if self.risk is not None:
-            cheapest = dataclasses.replace(self, risk=None).careful(repetitions, caution, current)[
-                0
-            ]
+            by_mean = dataclasses.replace(self, risk=None)
+            cheapest = by_mean.careful(repetitions, caution, current)[0]
             notes.append(
                 f"chosen by the {percent(self.risk, '.8g')} quantile of the regret; by the mean "
                 f"and the worst run it would be {cheapest:.3g}"
             )
         notes.append(
-            "closer arms, a longer horizon or a smaller epsilon need a larger scale, arms further "
-            "apart a smaller one: calibrate on the hardest environments that you consider plausible"
+            "closer arms, a longer horizon or a smaller epsilon need a larger scale. Calibrate on "
+            "the hardest environments that you consider plausible"
         )
         return notes
 
@@ -174,7 +171,7 @@ class ScaleSearch:
         return tuple(sorted([*final.values(), *rest]))
 
     def ranking(self, repetitions: int) -> list[ScaleTrial]:
-        """The scales played so often, least cost first; among equals the larger one."""
+        """The scales with so many repetitions, least cost first; among equals the larger one."""
         mine = {scale: finals for (n, scale), finals in self.finals.items() if n == repetitions}
         costs = np.array([[self.cost(final) for final in finals] for finals in mine.values()])
         least = costs.min(axis=0)
@@ -188,7 +185,6 @@ class ScaleSearch:
         return sorted(trials, key=lambda trial: (trial.cost, -trial.scale))
 
     def best(self, repetitions: int) -> float:
-        """The scale of the least cost."""
         return self.ranking(repetitions)[0].scale
 
     def careful(self, repetitions: int, caution: float, current: float) -> list[float]:
@@ -205,11 +201,8 @@ class ScaleSearch:
     def finalists(self, repetitions: int, caution: float, current: float) -> list[float]:
         """The best three, and the two nearest to the current scale."""
         best = [trial.scale for trial in self.ranking(repetitions)[:_BEST_FINALISTS]]
-        return list(
-            dict.fromkeys(
-                [*best, *self.careful(repetitions, caution, current)[:_CAREFUL_FINALISTS]]
-            )
-        )
+        careful = self.careful(repetitions, caution, current)[:_CAREFUL_FINALISTS]
+        return list(dict.fromkeys([*best, *careful]))
 
     def final_rows(self, repetitions: int) -> tuple[ScaleFinalist, ...]:
         """The regret of each finalist in each environment."""
@@ -257,7 +250,6 @@ class ScaleSearch:
         return tuple(rows)
 
     def quantile(self, final: np.ndarray) -> float | None:
-        """The quantile of the risk, if there is one."""
         return None if self.risk is None else float(np.quantile(final, self.risk))
 
     def cost(self, final: np.ndarray) -> float:

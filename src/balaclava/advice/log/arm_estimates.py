@@ -53,12 +53,10 @@ class BestArmTest(NamedTuple):
 
     @property
     def conclusive(self) -> bool:
-        """Whether chance can be excluded."""
         return self.low > 0
 
     @property
     def sentence(self) -> str:
-        """The result, in words."""
         gap = (
             f"the difference of their averages is {self.difference:.3g}, 95 % interval "
             f"{self.low:.3g} to {self.high:.3g}"
@@ -67,7 +65,7 @@ class BestArmTest(NamedTuple):
             return f"The best arm in this log is {self.best!r}; next comes {self.next!r}: {gap}."
         return (
             f"This log does not tell which arm is best: {self.best!r} has the highest average, "
-            f"but it cannot be told from {self.next!r}; {gap}."
+            f"but chance may explain its lead over {self.next!r}; {gap}."
         )
 
 
@@ -127,10 +125,9 @@ def compare_best_arm(rows: list[ArmEstimate], *, binary: bool) -> BestArmTest:
         if other is not best:
             (mean, error), (mean_2, error_2) = (_shrunk(row, binary) for row in (best, other))
             half = reach * math.hypot(error, error_2)
-            gap = mean - mean_2
-            tests.append(
-                BestArmTest(best.label, other.label, best.mean - other.mean, gap - half, gap + half)
-            )
+            low, high = mean - mean_2 - half, mean - mean_2 + half
+            difference = best.mean - other.mean
+            tests.append(BestArmTest(best.label, other.label, difference, low, high))
     return min(tests, key=lambda test: test.low)
 
 

@@ -15,7 +15,7 @@ from balaclava.simulation.analysis.statistics import plus_minus
 
 CLIP_QUANTILES = (0.001, 0.999)  # of a public file; a convention: `compare` shows their bias
 _MIN_REWARDS_BEYOND_QUANTILE = 10  # for a relative error of about 30 % of its probability
-_ARMS_LISTED = 5  # most biased arms named in a sentence, so that it stays readable
+_ARMS_LISTED = 5  # most biased arms named in a sentence, for readability
 
 
 def public_limits(
@@ -65,7 +65,7 @@ def public_limits(
 
 
 def _round_outwards(value: float, outwards: Callable[[float], int]) -> float:
-    """Three significant digits."""
+    """Round to three significant digits."""
     if value == 0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
@@ -79,8 +79,7 @@ def clipping_findings(
 
     >>> clipping_findings(["a", "b"], [np.array([1.0, 9, 1, 9]), np.array([4.0, 4, 6, 6])], (0, 5))
     ["Clipping to [0, 5] touches 50 % of the rewards. It moves the averages of 'a' by -2 ± 3.7 \
-(95 %), 'b' by -0.5 ± 0.92. The highest average moves from 'a' to 'b': clipping hides the best \
-arm."]
+(95 %), 'b' by -0.5 ± 0.92. The highest average moves from 'a' to 'b': it hides the best arm."]
     """
     low, high = limits
     shifts = [np.clip(rewards, low, high) - rewards for rewards in samples]
@@ -97,11 +96,9 @@ arm."]
     )
     which = "the averages of" if len(samples) <= _ARMS_LISTED else "averages, most those of"
     best, after = labels[int(np.argmax(means))], labels[int(np.argmax(means + biases))]
-    order = (
-        "The arm with the highest average stays the same."
-        if best == after
-        else f"The highest average moves from {best!r} to {after!r}: clipping hides the best arm."
-    )
+    order = "The arm with the highest average stays the same."
+    if best != after:
+        order = f"The highest average moves from {best!r} to {after!r}: it hides the best arm."
     return [
         f"Clipping to [{low:g}, {high:g}] touches {100 * touched:.2g} % of the rewards. "
         f"It moves {which} {moves}. {order}"

@@ -17,7 +17,7 @@ _MIN_ROWS_PER_PERIOD = 10  # of an arm; below it the normal approximation of its
 _FALSE_ALARM_PROBABILITY = 0.025
 
 DRIFT_WARNING = (
-    "Policies here expect averages that do not change: what is simulated below has no drift in it. "
+    "Policies here expect averages that do not change, and the simulations below have no drift. "
     "Policies for adversarial losses (`balaclava policies --rewards loss`) tolerate drift."
 )
 
@@ -54,12 +54,11 @@ def drift_findings(
     order = np.argsort(times, kind="stable")
     periods = np.empty(rewards.size, np.int64)
     periods[order] = np.arange(rewards.size) * DRIFT_PERIODS // rewards.size
-    counts = np.array(
-        [np.bincount(periods[arms == i], minlength=DRIFT_PERIODS) for i in range(len(labels))]
-    )
+    by_arm = [periods[arms == i] for i in range(len(labels))]
+    counts = np.array([np.bincount(mine, minlength=DRIFT_PERIODS) for mine in by_arm])
     sentences = []
     for i, label in enumerate(labels):
-        means, p_value = _test_arm(rewards[arms == i], periods[arms == i], counts[i])
+        means, p_value = _test_arm(rewards[arms == i], by_arm[i], counts[i])
         if p_value < _FALSE_ALARM_PROBABILITY / len(labels):
             steps = ", ".join(f"{mean:.3g}" for mean in means)
             sentences.append(
@@ -77,9 +76,8 @@ def drift_findings(
         )
     if drifting:
         sentences.append(DRIFT_WARNING)
-    return sentences or [
-        f"No drift over time was seen in {DRIFT_PERIODS} periods; it may be small or late."
-    ]
+    nothing = f"{DRIFT_PERIODS} periods show no drift over time; it may be small or late."
+    return sentences or [nothing]
 
 
 def _test_arm(

@@ -28,8 +28,8 @@ class FeatureColumns(NamedTuple):
 class FeatureScaling(NamedTuple):
     """Scaling of features to rows of length at most 1, an intercept first: (1, u) / sqrt 2.
 
-    u = (feature - centre) / (spread * length), shortened to length 1 if it is longer. Features are
-    public, so these numbers may be fitted to the log.
+    u = (feature - centre) / (spread * length), shortened to length 1 if it is longer. Fitting these
+    numbers to the log costs no privacy, because features are public.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class FeatureScaling(NamedTuple):
     length: float
 
     def rows(self, table: np.ndarray) -> np.ndarray:
-        """The rows that a policy is given.
+        """The scaled rows, as policies take them.
 
         >>> scaling = FeatureScaling(("age",), np.array([40.0]), np.array([10.0]), 2.0)
         >>> scaling.rows(np.array([[40.0], [50.0], [90.0]])).round(3).tolist()
@@ -64,18 +64,17 @@ def fit_scaling(features: FeatureColumns) -> FeatureScaling:
     return FeatureScaling(features.names, centres, spreads, length)
 
 
-def read_features(
-    source: str, columns: dict[str, Any], *, commas_between_cells: bool, decimal: str | None
-) -> FeatureColumns:
-    """Read columns of numbers, and columns of words as one 0/1 feature per word but one."""
+def read_features(source: str, columns: dict[str, Any], **read_as: Any) -> FeatureColumns:
+    """Read columns of numbers, and columns of words as one 0/1 feature per word but one.
+
+    `read_as` are the options of `read_numbers`.
+    """
     names: list[str] = []
     parts: list[np.ndarray] = []
     for column, cells in columns.items():
         where = f"{source}: column {column!r}"
         try:
-            numbers, _ = read_numbers(
-                where, cells, commas_between_cells=commas_between_cells, decimal=decimal
-            )
+            numbers, _ = read_numbers(where, cells, **read_as)
             names.append(column)
             parts.append(numbers[:, None])
         except ParameterError as error:

@@ -31,7 +31,7 @@ class FeatureGain(NamedTuple):
 
     @property
     def effective_rows(self) -> float:
-        """The rows behind the weaker of the two estimates."""
+        """The effective rows of the weaker estimate."""
         return min(value.effective for value in self.off_policy.values)
 
     @property
@@ -63,13 +63,12 @@ class FeatureGain(NamedTuple):
         )
         if self.effective_rows < _MIN_EFFECTIVE_ROWS:
             sentences.append(
-                f"The rows that follow these policies are worth {self.effective_rows:.0f}: too few "
-                "to tell."
+                f"Only {self.effective_rows:.0f} effective rows follow these policies: too few to "
+                "tell."
             )
         elif not self.clear:
             sentences.append(
-                "This log does not show that features help: no policy that decides by them is "
-                "advised."
+                "This log does not show that features help, so no policy with features is advised."
             )
         return sentences
 

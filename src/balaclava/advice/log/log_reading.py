@@ -46,8 +46,8 @@ def summarise_log(
     """Read a log once, with the options of `balaclava compare`.
 
     `arm`, `reward`, `propensity`, `time`, `person` and `features` are names of columns. `clip` adds
-    policies that clip to policies that need no range; `clip_from` takes its limits from quantiles
-    of a public file. Errors name rows and columns, never rewards.
+    policies that clip rewards to these limits; `clip_from` takes the limits from quantiles of a
+    public file. Errors name rows and columns, never rewards.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
@@ -124,13 +124,19 @@ def _checked_range(name: str, pair: tuple[float, float]) -> tuple[float, float]:
 def _with_enough_rows(
     source: str, arm: str, rows: LoggedRewards, min_rows: int | None
 ) -> tuple[LoggedRewards, np.ndarray, tuple[str, ...]]:
-    """The log without rare arms, a mask of the rows kept, and sentences on what was left out."""
+    """The log without rare arms, a mask of the rows kept, and sentences on dropped rows."""
     labels = list(rows.by_arm)
     counts = np.bincount(rows.arms, minlength=len(labels))
     _require_arms(source, arm, labels, counts, min_rows)
     enough = counts >= (min_rows or 1)
     kept = enough[rows.arms]
-    sentences = [] if not rows.dropped else [_missing_rows(rows)]
+    sentences = []
+    if rows.dropped:
+        total = rows.dropped + rows.rewards.size
+        sentences.append(
+            f"{rows.dropped:,} of {total:,} rows ({rows.dropped / total:.1%}) lack a value and "
+            "were dropped: averages are biased unless values are missing at random."
+        )
     if not enough.all():
         sentences.append(
             f"{int((~enough).sum())} of {len(labels)} arms have fewer than {min_rows} rows and "
@@ -138,11 +144,7 @@ def _with_enough_rows(
         )
         rows = dataclasses.replace(
             rows,
-            by_arm={
-                label: rows.by_arm[label]
-                for label, keep in zip(labels, enough, strict=True)
-                if keep
-            },
+            by_arm={label: rows.by_arm[label] for i, label in enumerate(labels) if enough[i]},
             arms=(np.cumsum(enough) - 1)[rows.arms[kept]],
             rewards=rows.rewards[kept],
         )
@@ -152,14 +154,6 @@ def _with_enough_rows(
             names, advice = "fewer than two arms with enough rows", "lower --min-rows"
         raise ParameterError(f"{source}: column {arm!r} names {names}; {advice}")
     return rows, kept, tuple(sentences)
-
-
-def _missing_rows(rows: LoggedRewards) -> str:
-    total = rows.dropped + rows.rewards.size
-    return (
-        f"{rows.dropped:,} of {total:,} rows ({rows.dropped / total:.1%}) lack a value and were "
-        "dropped: averages are biased unless values are missing at random."
-    )
 
 
 def _require_arms(
@@ -185,14 +179,9 @@ def _further_columns(
 ) -> dict[str, Any]:
     """Propensities, times, participants and features of the rows kept."""
     cells = {column: rows.others[purpose] for purpose, column in columns.items()}
-    read_as: dict[str, Any] = {
-        "commas_between_cells": rows.commas_between_cells,
-        "decimal": decimal,
-    }
+    read_as = {"commas_between_cells": rows.commas_between_cells, "decimal": decimal}
     further: dict[str, Any] = {}
-    features = {
-        column: cells[column] for purpose, column in columns.items() if purpose.startswith(_FEATURE)
-    }
+    features = {name: cells[name] for key, name in columns.items() if key.startswith(_FEATURE)}
     if features:
         further["features"] = read_features(source, features, **read_as).select(kept)
     for purpose, column in columns.items():

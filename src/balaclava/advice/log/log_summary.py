@@ -37,9 +37,7 @@ from balaclava.privacy.guarantee import Guarantee
 # `compare` shows both sides of it with --clip.
 _LIGHT_TAIL_INDEX = 3.0
 _MAX_GRADES = 20  # different rewards that are taken for a rating scale; a guess
-_UNEVEN_RATIO = (
-    3.0  # rows of the commonest arm per row of the rarest, above which bias is mentioned
-)
+_UNEVEN_RATIO = 3.0  # most rows of an arm over fewest, above which a note warns of bias
 _WRONG_PROPENSITY_ERRORS = 4.0  # standard errors; by chance 1 arm in 16,000
 
 
@@ -65,27 +63,22 @@ class LogSummary:
 
     @property
     def rows(self) -> int:
-        """Number of decisions."""
         return self._rewards.size
 
     @property
     def labels(self) -> list[str]:
-        """The names of the arms."""
         return [str(label) for label in self.logged.by_arm]
 
     @property
     def samples(self) -> list[np.ndarray]:
-        """The rewards of each arm."""
         return list(self.logged.by_arm.values())
 
     @property
     def counts(self) -> dict[str, int]:
-        """The rows of each arm."""
         return {str(label): rewards.size for label, rewards in self.logged.by_arm.items()}
 
     @cached_property
     def observed_range(self) -> tuple[float, float]:
-        """The smallest and the largest reward."""
         return float(self._rewards.min()), float(self._rewards.max())
 
     @cached_property
@@ -99,20 +92,16 @@ class LogSummary:
     @cached_property
     def arms(self) -> list[ArmEstimate]:
         """Rows, mean and interval of each arm."""
-        people = self.participants
-        return [
-            estimate_arm(
-                label,
-                self.samples[i],
-                self.weights[i],
-                None if people is None else people[self.logged.arms == i],
-            )
-            for i, label in enumerate(self.labels)
-        ]
+        estimates = []
+        for i, label in enumerate(self.labels):
+            people = self.participants
+            people = None if people is None else people[self.logged.arms == i]
+            estimates.append(estimate_arm(label, self.samples[i], self.weights[i], people))
+        return estimates
 
     @cached_property
     def best_arm_test(self) -> BestArmTest:
-        """Whether the best arm can be told from the others."""
+        """Whether the best arm is better than the others beyond chance."""
         return compare_best_arm(self.arms, binary=is_binary(self._rewards))
 
     @cached_property
@@ -120,19 +109,15 @@ class LogSummary:
         """Each arm by inverse propensity weights; empty without propensities."""
         if self.propensities is None:
             return []
-        rows = self.logged
-        return estimate_weighted_arms(
-            self.labels, rows.arms, rows.rewards, self.propensities, self.participants
-        )
+        rows = self.logged.arms, self.logged.rewards
+        return estimate_weighted_arms(self.labels, *rows, self.propensities, self.participants)
 
     def per_participant(self, guarantee: Guarantee) -> Participants | None:
-        """Rewards per participant, and what they make of a guarantee for one reward."""
+        """Rewards per participant, and their effect on a guarantee for one reward."""
         if self.participants is None:
             return None
-        rows = self.logged
-        return count_participants(
-            self.labels, rows.arms, rows.rewards, self.participants, guarantee
-        )
+        rows = self.logged.arms, self.logged.rewards
+        return count_participants(self.labels, *rows, self.participants, guarantee)
 
     @cached_property
     def tail(self) -> TailIndex | None:
@@ -224,10 +209,10 @@ class LogSummary:
                 return []
             return [
                 f"Rows are uneven: {counts[often]:,} of {often!r}, {counts[rare]:,} of {rare!r}. "
-                "If the logging policy looked at rewards, averages of arms that it dropped are too "
-                "low. If it looked at people, arms were tried on different people. Either way "
-                "differences here are not what the arms would do. If the chance of each choice was "
-                "logged, give its column with --propensity."
+                "If the logging policy used rewards, averages of arms that it dropped are too low. "
+                "If it used features of people, arms were tried on different people. Either way "
+                "differences here are biased. If the chance of each choice was logged, give its "
+                "column with --propensity."
             ]
         wrong = [
             row.label
@@ -243,7 +228,7 @@ class LogSummary:
         ]
 
     def _reward_findings(self) -> list[str]:
-        """Whether rewards are bounded or heavy-tailed, and what policies are given."""
+        """Whether rewards are bounded or heavy-tailed, and the parameters that policies get."""
         if float(np.ptp(self._rewards)) == 0.0:
             return ["All rewards are the same: there is nothing to learn from this log."]
         if self.kind == "bounded":
@@ -262,10 +247,9 @@ class LogSummary:
                 "or less cannot be excluded. Noise for the whole range would drown the signal, so "
                 "the policies below truncate. Intervals of averages, and worlds resampled from the "
                 "rows, are rough for such rewards.",
-                f"Policies are told that E|reward|^{self.moment_order:g} is at most "
-                f"{self.moment_bound:g}, computed from the log. In production give a bound from "
-                "what you know instead. If there is a range that no reward can leave, give it with "
-                "--range; to clip rewards to one, use --clip.",
+                f"Policies get the bound {self.moment_bound:g} on E|reward|^{self.moment_order:g}, "
+                "computed from the log. In production give a bound from what you know instead. If "
+                "no reward can leave a range, give it with --range; to clip rewards, use --clip.",
             ]
         return sentences + self._clipping_findings()
 
@@ -288,14 +272,13 @@ class LogSummary:
                 return f"you gave the range {interval}"
             return (
                 f"you gave the range {interval}, and rewards outside it are clipped, here a share "
-                f"of {self.clipped:.2g}. Regret is counted in rewards as they were logged, so it "
-                "includes what clipping misses"
+                f"of {self.clipped:.2g}. Regret is computed from rewards before clipping"
             )
         if self._in_unit_interval:
             return "all lie in [0, 1]"
         source = (
-            f"policies are told the range {interval}, rounded outwards from the log. In production "
-            "give a range from what you know instead (--range): a range from data is not private"
+            f"policies get the range {interval}, rounded outwards from the log. In production give "
+            "a range from what you know instead (--range): a range from data is not private"
         )
         if self._graded:
             return f"there are at most {_MAX_GRADES} different ones; {source}"

@@ -36,7 +36,7 @@ class PolicyValue(NamedTuple):
     """Mean reward per decision that a policy would have earned, by each method."""
 
     policy: str
-    effective: float  # rows that would be as good if all of them had followed the policy
+    effective: float  # effective sample size of the rows that follow the policy
     estimates: dict[str, IntervalEstimate]
 
 
@@ -85,10 +85,7 @@ def evaluate_off_policy(
             chances = propensities
         theta = fit_arms(rows[fitting], arms[fitting], rewards[fitting], count)
         best = _best_arm(arms[fitting], rewards[fitting], 1 / chances[fitting], count)
-        choices = {
-            ONE_ARM: np.full(int(now.sum()), best),
-            BY_FEATURES: _highest(rows[now], theta),
-        }
+        choices = {ONE_ARM: np.full(int(now.sum()), best), BY_FEATURES: _highest(rows[now], theta)}
         logged = np.einsum("ij,ij->i", rows[now], theta[arms[now]])
         for name, choice in choices.items():
             weight = (choice == arms[now]) / chances[now]
@@ -100,10 +97,7 @@ def evaluate_off_policy(
         PolicyValue(
             name,
             float(weights[name].sum() ** 2 / max((weights[name] ** 2).sum(), _TINY)),
-            {
-                method: _estimate(*terms[name][method], participants)
-                for method in OFF_POLICY_METHODS
-            },
+            {each: _estimate(*terms[name][each], participants) for each in OFF_POLICY_METHODS},
         )
         for name in weights
     ]
@@ -158,7 +152,7 @@ def coefficient_posterior(
         mine = rows[arms == arm]
         errors = rewards[arms == arm] - mine @ theta[arm]
         gram = mine.T @ mine + _RIDGE_ROWS * np.eye(rows.shape[1])
-        # One more error of the usual size: an arm without a success may still have some.
+        # One more error of the usual size, so that an arm without a success has a spread.
         spread = float((errors**2).sum() + usual) / (errors.size + 1)
         roots[arm] = np.linalg.cholesky((spread + 1e-12) * np.linalg.inv(gram))
     return theta, roots
@@ -199,9 +193,8 @@ class PropensityModel(NamedTuple):
 
     def chances(self, rows: np.ndarray, arms: np.ndarray) -> np.ndarray:
         """The probability of one arm in each row."""
-        picked = [
-            np.take_along_axis(self(rows[part]), arms[part, None], 1) for part in _chunks(rows)
-        ]
+        parts = _chunks(rows)
+        picked = [np.take_along_axis(self(rows[part]), arms[part, None], 1) for part in parts]
         return np.concatenate(picked)[:, 0]
 
 

@@ -34,10 +34,7 @@ class Participants(NamedTuple):
     def findings(self) -> list[str]:
         """The counts, in sentences."""
         if self.most == 1:
-            return [
-                f"{self.people:,} people, one row each: a guarantee for one reward covers each of "
-                "them."
-            ]
+            return [f"{self.people:,} people, one row each: a guarantee for one reward covers all."]
         return [
             f"{self.people:,} people gave {self.rows:,} rewards: {self.rows / self.people:.3g} "
             f"each on average, with a median of {self.median:g} and a maximum of {self.most:,}. A "

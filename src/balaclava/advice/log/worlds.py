@@ -37,8 +37,8 @@ def draw_worlds(log: LogSummary, seed: int) -> Iterator[DrawnWorld]:
 
     Rewards 0 and 1: means from the posterior under Jeffreys' prior, so that an arm without a
     success may still have some. Others: the rows of each arm, drawn with replacement. Weighted and
-    repeated rows count as many as they are effectively worth. The order of the arms is random, so
-    that a preference for the first arm gains nothing.
+    repeated rows count by their effective sample size. The order of the arms is random, so that a
+    preference for the first arm gains nothing.
     """
     rng = np.random.default_rng(seed)
     samples = log.samples

@@ -25,9 +25,9 @@ from balaclava.simulation.results import Results
 from balaclava.simulation.reward_delays import Delay
 
 LOG_NOT_PRIVATE = (
-    "Looking at a log is not itself private: what is printed and drawn here tells something about "
-    "its rewards, and is as confidential as the log. A policy, a range or a scale that is chosen "
-    "here was chosen by looking at those rewards, outside epsilon."
+    "Looking at a log is not itself private: this output depends on its rewards, and is as "
+    "confidential as the log. A policy, a range or a scale chosen here depends on those rewards, "
+    "outside epsilon."
 )
 # Radius scales tried for private policies and baselines: factors of 2 down from the proof's
 # constant. Finer steps change regret by a few per cent, less than its spread over worlds.
@@ -81,7 +81,6 @@ class Comparison:
 
     @property
     def others(self) -> list[str]:
-        """The other private policies."""
         return [label for label in self.candidates if label not in self.fitting]
 
     @property
@@ -107,13 +106,14 @@ class Comparison:
             return []
         return [
             "No private policy clearly beats playing at random here: at this epsilon and horizon "
-            "there is too little to learn, or the log is too uncertain. A longer run "
-            "(--horizon), a larger epsilon or more rows may change that."
+            "there is too little to learn, or the log is too uncertain. A longer run (--horizon), "
+            "a larger epsilon or more rows may change that."
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON; as confidential as the log."""
-        log = self.log
+        log, people = self.log, self.participants
+        caps = [] if people is None else [cap._asdict() for cap in people.caps]
         return {
             "confidential": LOG_NOT_PRIVATE,
             "log": {
@@ -128,7 +128,7 @@ class Comparison:
                 "best": {**log.best_arm_test._asdict(), "told": log.best_arm_test.conclusive},
                 "findings": log.findings(),
             },
-            "people": _participants_to_dict(self.participants),
+            "people": None if people is None else people._asdict() | {"caps": caps},
             "horizon": self.results.horizon,
             "seed": self.results.seed,
             "policies": [
@@ -158,12 +158,6 @@ class Comparison:
         }
 
 
-def _participants_to_dict(participants: Participants | None) -> dict[str, Any] | None:
-    if participants is None:
-        return None
-    return {**participants._asdict(), "caps": [cap._asdict() for cap in participants.caps]}
-
-
 def compare(
     log: LogSummary,
     *,
@@ -179,10 +173,10 @@ def compare(
 ) -> Comparison:
     """Play the policies that take such rewards on worlds drawn from the log.
 
-    Each repetition has its own world, drawn from the log's uncertainty; all policies meet the same
-    worlds. Radius scales, of private policies and baselines alike, are chosen on other worlds.
-    `delta` is for policies with features only. The horizon is by default the rows of the log,
-    within 1,000 and 50,000.
+    Each repetition has its own world, drawn from the log's uncertainty; all policies play in the
+    same worlds. Radius scales, of private policies and baselines alike, are chosen on other worlds.
+    `delta` is for policies with features only. The horizon is by default the rows of the log, at
+    least 1,000 and at most 50,000.
 
     Example:
         >>> import tempfile, pathlib
@@ -257,11 +251,9 @@ def _candidates(
             baseline = advice.baseline
             if RADIUS_SCALE in baseline.annotations:
                 baseline = with_scale(baseline, RADIUS_SCALE, 1.0)
-            beside = _labelled(baseline.name, setting)
+            beside, label = _labelled(baseline.name, setting), _labelled(rule.policy, setting)
             baselines[beside] = baseline
-            candidates[_labelled(rule.policy, setting)] = Candidate(
-                advice.policy, advice.why, beside
-            )
+            candidates[label] = Candidate(advice.policy, advice.why, beside)
     return candidates, baselines
 
 
@@ -309,10 +301,8 @@ def _tune_scales(
 def _best_scales(
     trial: LogTrial, variants: Mapping[tuple[str, float], Policy]
 ) -> dict[str, tuple[float, str, float]]:
-    """The least cost of each policy on worlds of their own, with its label and its scale."""
-    labels = {
-        _labelled(label, f"{RADIUS_SCALE}={scale:g}"): (label, scale) for label, scale in variants
-    }
+    """The least cost of each policy on the tuning worlds, with its label and its scale."""
+    labels = {_labelled(key[0], f"{RADIUS_SCALE}={key[1]:g}"): key for key in variants}
     few, many = _TUNING_WORLDS
     results, random_regret = trial.play(
         {text: variants[key] for text, key in labels.items()},
@@ -335,7 +325,5 @@ def _prices(
     learns = {row.label for row in standings if row.beats_random}
     for label, candidate in candidates.items():
         if label in learns and candidate.baseline in learns:
-            times, reach = mean_ratio(
-                results.final_regret(label), results.final_regret(candidate.baseline)
-            )
-            yield Price(label, candidate.baseline, times, reach)
+            both = (results.final_regret(each) for each in (label, candidate.baseline))
+            yield Price(label, candidate.baseline, *mean_ratio(*both))

@@ -90,11 +90,11 @@ def play_with_features(
     low, high = limits = log.clip if log.clip is not None else log.reward_range
     rewards = (np.clip(log.logged.rewards, low, high) - low) / (high - low)
     fitted = coefficient_posterior(gain.rows, log.logged.arms, rewards, len(log.labels))
-    linear_trial = dataclasses.replace(
+    trial = dataclasses.replace(
         trial, worlds=lambda seed: draw_linear_worlds(gain.rows, *fitted, seed)
     )
     known = {"arms": len(log.labels), "horizon": trial.rounds, "epsilon": epsilon}
-    played = _play(linear_trial, known, gain.scaling, delta, repetitions)
+    played = _play(trial, known, gain.scaling, delta, repetitions)
     outside = log.outside if log.clip is None else "clip"
     ranged = {**played.policy.parameters, "reward_range": limits, "outside": outside}
     return played._replace(
@@ -139,6 +139,5 @@ def _play(
     saved = saved / trial.rounds
     mean, reach = float(saved.mean()), float(plus_minus(saved))
     gain = IntervalEstimate(mean, mean - reach, mean + reach)
-    return FeatureTrial(
-        variants[label], label, gain, rank_policies(results, random_regret), results
-    )
+    standings = rank_policies(results, random_regret)
+    return FeatureTrial(variants[label], label, gain, standings, results)

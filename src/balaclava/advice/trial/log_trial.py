@@ -67,9 +67,8 @@ class LogTrial:
                 random_regret[i] = self.rounds * mean_gap
                 seed = _derived_seed(self.seed, stream, i)
                 for label, policy in policies.items():
-                    play = repetition_player(
-                        label, policy, world, results.checkpoints, seed, self.feedback
-                    )
+                    how = (results.checkpoints, seed, self.feedback)
+                    play = repetition_player(label, policy, world, *how)
                     yield _Game(play, 0, self.rounds, number=i, order=order)
 
         total = count * len(policies) * self.rounds
