@@ -44,7 +44,7 @@ def test_outliers_of_each_arm() -> None:
     bounded = bl.environment("bernoulli", means=[0.2, 0.4])
     world = bl.environment("contaminated", inner=bounded, fraction=0.5, outliers=outliers)
     assert world.reward_range == (-9.0, 7.0)
-    with pytest.raises(ParameterError, match="has 1 values for 2 arms; give one for each"):
+    with pytest.raises(ParameterError, match="has 1 values; give one for each arm"):
         bl.environment(
             "contaminated", inner=inner, fraction=0.5, outliers={"kind": "points", "values": [1.0]}
         )

@@ -29,12 +29,11 @@ from balaclava.cli.options import option
 from balaclava.cli.terminal import INTERRUPTED_STATUS
 from balaclava.errors import BalaclavaError, DamageWarning, MomentWarning, PlugInWarning
 
-# Warnings about data, printed in one line; others keep Python's format.
-_USER_WARNINGS = (DamageWarning, MomentWarning, PlugInWarning)
+_USER_WARNINGS = (DamageWarning, MomentWarning, PlugInWarning)  # printed in one line
 
 
 class _Refused(click.ClickException):
-    """An error that a user can fix: one line without a traceback."""
+    """An error that a user can fix, printed without a traceback."""
 
     exit_code = 2
 
@@ -105,10 +104,8 @@ def main(modules: tuple[str, ...]) -> None:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             hint = f"; write --import {module[:-3]}" if module.endswith(".py") else ""
-            raise BalaclavaError(
-                f"--import {module}: {error}; give a module in this folder or an installed "
-                f"one{hint}"
-            ) from error
+            advice = f"give a module in this folder or an installed one{hint}"
+            raise BalaclavaError(f"--import {module}: {error}; {advice}") from error
 
 
 for _command in (

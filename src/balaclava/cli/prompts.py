@@ -1,4 +1,4 @@
-"""Questions about rewards, trust and size: answered by options, or on a terminal."""
+"""Questions about rewards, trust and size, answered by options or on a terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CHOICES: dict[str, tuple[str, dict[str, str]]] = {
         "What does an observer see?",
         {
             "trajectory": "all decisions of the run",
-            "decision": "one decision, such as the one about themselves, and no other",
+            "decision": "one decision only, such as the one about the observer",
         },
     ),
 }
@@ -46,7 +46,7 @@ _NUMBERS_ASKED: dict[str, tuple[str, type, Any]] = {  # question, type, default
     "epsilon": ("Which privacy loss, epsilon? (0.1 strict, 1 usual, 5 lax)", float, 1.0),
 }
 _TAILED = ("heavy-tailed", "outliers")
-# Three numbers that users know, from which a moment follows; defaults are examples.
+# Three numbers that users know and that give a moment; defaults are examples.
 _TAIL_QUESTIONS: dict[str, tuple[str, float]] = {
     "typical": ("How large is a typical reward, ignoring its sign? (half are larger)", 1.0),
     "largest": ("How large is a very large one, such as the largest of a month?", 100.0),
@@ -115,7 +115,7 @@ def read_choices(options: dict[str, Any], ask: bool) -> dict[str, Any]:
 
 
 def read_answers(options: dict[str, Any], ask: bool) -> tuple[dict[str, Any], DerivedMoment | None]:
-    """All parameters, by option, answer or default; and the derived moment, if any."""
+    """All parameters by option, answer or default, and the derived moment if there is one."""
     answers = read_choices(options, ask)
     questions = dict(_NUMBERS_ASKED)
     for name, (kinds, question, kind, default) in SPECIAL_QUESTIONS.items():
@@ -147,8 +147,8 @@ def _derive_moment(answers: dict[str, Any], ask: bool) -> DerivedMoment | None:
     direct = "moment_order" in answers or "moment_bound" in answers
     if tail and (direct or answers["rewards"] not in _TAILED):
         raise click.UsageError(
-            "--typical, --largest and --one-in are for heavy-tailed rewards, instead of "
-            "--moment-order and --moment-bound"
+            "--typical, --largest and --one-in replace --moment-order and --moment-bound, for "
+            "heavy-tailed rewards only"
         )
     if answers["rewards"] not in _TAILED or direct or not (ask or tail):
         return None

@@ -79,7 +79,7 @@ def _console() -> Console:
 
 
 def print_labelled(label: str, text: str) -> None:
-    """Print a paragraph after its label."""
+    """Print a wrapped paragraph after its label."""
     start, indent = f"{label + ':':<{_LABEL_WIDTH}}", " " * _LABEL_WIDTH
     click.echo(textwrap.fill(text, _LINE_WIDTH, initial_indent=start, subsequent_indent=indent))
 
@@ -104,7 +104,7 @@ def print_json(value: Any) -> None:
 
 
 def finite_json(value: Any) -> Any:
-    """The same value with None for numbers that are not finite, which JSON cannot express."""
+    """The value with None for numbers that are not finite, which JSON cannot express."""
     if isinstance(value, dict):
         return {key: finite_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -113,12 +113,10 @@ def finite_json(value: Any) -> Any:
 
 
 def waiting(words: str) -> Status:
-    """A spinner while something takes long, on a terminal only.
-
-    rich treats the cells of a notebook as terminals, and they keep every frame.
-    """
+    """A spinner, on a terminal only."""
     from rich.console import Console
 
+    # By itself rich also draws in notebooks, whose cells keep every frame.
     return Console(stderr=True, force_terminal=sys.stderr.isatty()).status(words)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
@@ -10,7 +11,7 @@ import numpy as np
 from balaclava._core.declared import Declared, overridable, summary_line
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
-from balaclava.errors import IncompatibleError
+from balaclava.errors import IncompatibleError, ParameterError
 
 
 @kernel(borrows=True)
@@ -21,7 +22,7 @@ def no_advice(world: Any, t: int) -> None:
 
 @kernel
 def same_world(world: Any) -> Any:
-    """Open no arrays: the scene is the world itself."""
+    """Open a scene that is the world itself."""
     return world
 
 
@@ -32,19 +33,17 @@ def nothing_new(scene: Any, t: int, rng: Any) -> None:
 
 @kernel(borrows=True)
 def reward_itself(scene: Any, t: int, arm: int, reward: float) -> float:
-    """Sum the rewards themselves for `regret`."""
     return reward
 
 
 class Scene(NamedTuple):
     """Kernels of an environment whose rounds have random contexts.
 
-    - `open(world) -> scene`: the world with arrays of its own for one game, allocated once.
-      `advise`, `draw` and the kernels below get the scene instead of the world.
+    - `open(world) -> scene`: the world with arrays for one game, allocated once. `advise`, `draw`
+      and the kernels below get the scene instead of the world.
     - `renew(scene, t, rng)`: write the context of round t into the scene. `rng` is a stream for
-      contexts only, so that all policies meet the same contexts.
-    - `score(scene, t, arm, reward) -> float`: the number that a game sums up as `totals`, which
-      `regret` gets.
+      contexts only, so that all policies get the same contexts.
+    - `score(scene, t, arm, reward) -> float`: what a game sums up as the `totals` of `regret`.
     """
 
     open: Callable[..., Any] = same_world
@@ -120,7 +119,6 @@ class Environment(Declared):
 
     @property
     def scene(self) -> Scene:
-        """The kernels that draw the contexts."""
         return FIXED_SCENE
 
     @property
@@ -133,7 +131,7 @@ class Environment(Declared):
 
     @property
     def holds_data(self) -> bool:
-        """Whether it holds real rewards, which no message and no file repeats."""
+        """Whether it holds real rewards, which must not appear in messages or files."""
         return False
 
     @property
@@ -159,12 +157,11 @@ class Environment(Declared):
 
     @property
     def arms(self) -> int:
-        """The number of arms."""
         return int(self.means.size)
 
     @property
     def gaps(self) -> np.ndarray:
-        """The distance of each arm's clean mean from the best."""
+        """The gap of each arm's clean mean to the best."""
         return self.means.max() - self.means
 
     @property
@@ -235,11 +232,20 @@ class Environment(Declared):
         """
         return float(self.moments(order, central=central).max())
 
+    def refuse_data(self, parameter: str, why: str) -> ParameterError:
+        """As `refuse`, for data: the error does not repeat the value."""
+        return ParameterError(f"{self._label(parameter)} {why}")
+
+
+def attribute(path: str) -> Any:
+    """A property that returns an attribute of another environment, such as "inner.means"."""
+    return property(operator.attrgetter(path))
+
 
 def sum_over_arms(pulls: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The sum of pulls times values in each row.
 
-    Not a matrix product, whose rounding of a row depends on the other rows.
+    A matrix product would round a row depending on the other rows.
     """
     return np.ascontiguousarray(pulls * values).sum(axis=1)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from balaclava._core.declared import Range, brief, check
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import ENVIRONMENTS, Environment, register
+from balaclava.environments.base import ENVIRONMENTS, Environment, attribute, register
 from balaclava.errors import ParameterError, nearest
 
 Fraction = Annotated[float, Range(0, 1, "share of outliers, alpha", open_high=True)]
@@ -56,7 +56,7 @@ def contaminated(inner: Callable[..., float]) -> Callable[..., float]:
 
     @kernel(borrows=True)
     def draw(world: Any, t: int, arm: int, rng: Any) -> float:
-        # All three are drawn every time, so that the streams of policies stay in step.
+        # All three are drawn every time, so that the random streams of policies stay aligned.
         flag = rng.random()
         clean = inner(world.inner, t, arm, rng)
         dirty = outlier(world, arm, rng)
@@ -71,7 +71,7 @@ class Contaminated(Environment):
 
     With probability 1 - fraction the reward comes from `inner`, otherwise from the law of the
     outliers: the same for every arm or, with "points", one value per arm. Means, gaps and moments
-    are those of the clean rewards, which define regret and which a robust policy is given.
+    are those of the clean rewards, which define regret and the parameters of robust policies.
 
     Parameters:
         inner: an environment, or a mapping with its `name` and parameters.
@@ -113,29 +113,28 @@ class Contaminated(Environment):
     inner: Environment
     fraction: Fraction
     outliers: Outliers
+    means, gaps = attribute("inner.means"), attribute("inner.gaps")
+    holds_data, independent = attribute("inner.holds_data"), attribute("inner.independent")
+    rounds = attribute("inner.rounds")
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Mapping):
-            object.__setattr__(
-                self, "inner", ENVIRONMENTS.from_mapping(self._label("inner"), self.inner)
-            )
+            inner = ENVIRONMENTS.from_mapping(self._label("inner"), self.inner)
+            object.__setattr__(self, "inner", inner)
         super().__post_init__()
         if self.inner.feedback == "loss":
-            raise ParameterError(
-                f"{self._label('inner')}: {self.inner.name} returns losses, but no policy "
-                "takes losses with outliers; give an environment of rewards"
+            raise self.refuse_data(
+                "inner", f"= {self.inner.name} returns losses; give an environment of rewards"
             )
         if self.inner.dimension is not None:
-            raise ParameterError(
-                f"{self._label('inner')}: {self.inner.name} has contexts, but outliers are "
-                "drawn without them; give an environment without contexts"
+            raise self.refuse_data(
+                "inner", f"= {self.inner.name} has contexts; give an environment without contexts"
             )
         outliers = checked_outliers(self._label("outliers"), self.outliers, self.arms)
         object.__setattr__(self, "outliers", outliers)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """A copy of the parameters as plain values."""
         return {**super().parameters, "outliers": dict(self.outliers)}
 
     def constants(self) -> World:
@@ -150,33 +149,13 @@ class Contaminated(Environment):
         return contaminated(self.inner.draw)
 
     @property
-    def means(self) -> np.ndarray:
-        return self.inner.means
-
-    @property
-    def holds_data(self) -> bool:
-        return self.inner.holds_data
-
-    @property
     def public_parameters(self) -> dict[str, Any]:
         inner = {"name": self.inner.name, **self.inner.public_parameters}
         return {**self.parameters, "inner": inner}
 
     @property
-    def independent(self) -> bool:
-        return self.inner.independent
-
-    @property
     def share_of_outliers(self) -> float:
         return 1.0 - (1.0 - self.fraction) * (1.0 - self.inner.share_of_outliers)
-
-    @property
-    def gaps(self) -> np.ndarray:
-        return self.inner.gaps
-
-    @property
-    def rounds(self) -> int | None:
-        return self.inner.rounds
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -214,8 +193,6 @@ def checked_outliers(label: str, entries: object, arms: int) -> dict[str, Any]:
     if kind == "points":
         values["values"] = values["values"].tolist()
         if len(values["values"]) != arms:
-            raise ParameterError(
-                f"{label}['values'] has {len(values['values'])} values for {arms} arms; give one "
-                "for each"
-            )
+            count = len(values["values"])
+            raise ParameterError(f"{label}['values'] has {count} values; give one for each arm")
     return {"kind": kind, **values}

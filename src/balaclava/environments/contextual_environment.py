@@ -39,7 +39,6 @@ def row_of_round(rows: int, listed: bool, t: int, rng: Any) -> int:
 
 @kernel(borrows=True)
 def store_best(stage: Stage) -> None:
-    """Store the largest mean of the round."""
     stage.best[0] = stage.means[0]
     for arm in range(1, stage.means.size):
         stage.best[0] = max(stage.best[0], stage.means[arm])
@@ -69,7 +68,6 @@ class ContextualEnvironment(Environment):
         return features_of_round
 
     reward_range = (0.0, 1.0)
-
     largest_gap = 1.0
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:

@@ -36,8 +36,8 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class Empirical(Environment):
     """Each arm resampled, with replacement, from a log: try a policy on your own data.
 
-    The rewards of an arm count as independent draws of one law. If the logging policy looked at
-    rewards or at people, the averages may be biased, and so is the simulation.
+    The rewards of an arm count as independent draws of one law. If the logging policy used rewards
+    or features of people, the averages may be biased, and so is the simulation.
 
     Arms are sorted by label: as numbers if all labels are whole numbers, else as text. Rewards are
     confidential: neither `repr` nor an error repeats one.
@@ -107,9 +107,7 @@ class Empirical(Environment):
             raise ParameterError(f"{self._label('samples')} is empty; give at least one arm")
         by_label = {str(label): rewards for label, rewards in samples.items()}
         if len(by_label) < len(samples):
-            raise ParameterError(
-                f"{self._label('samples')}: two labels are equal as text; rename one"
-            )
+            raise self.refuse_data("samples", "has two labels that are equal as text; rename one")
         return {
             label: checked_rewards(self._label(f"samples[{label!r}]"), by_label[str(label)], 1)
             for label in sorted_labels(list(by_label))
@@ -165,7 +163,7 @@ class Empirical(Environment):
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         order = checked_order(order)
-        if (order, central) not in self._moments:  # many policies ask for the same moment
+        if (order, central) not in self._moments:  # many policies need the same moment
             self._moments[order, central] = np.array(
                 [average_moment(each, order, central=central) for each in self._samples.values()]
             )

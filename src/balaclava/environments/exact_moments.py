@@ -15,7 +15,6 @@ Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 
 def checked_order(order: float) -> float:
-    """Check that an order is positive."""
     return check("order", order, Order)
 
 

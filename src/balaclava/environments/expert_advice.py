@@ -9,10 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import ENVIRONMENTS, Environment, register
+from balaclava.environments.base import ENVIRONMENTS, Environment, attribute, register
 from balaclava.environments.loss_environment import LossEnvironment, sums_at
 from balaclava.environments.losses import Losses
-from balaclava.errors import ParameterError
 from balaclava.estimators.expert_weights import advice_fault, as_advice
 
 
@@ -82,6 +81,9 @@ class Advice(LossEnvironment):
     )
     losses: LossEnvironment
     advice: np.ndarray
+    means, arms = attribute("losses.means"), attribute("losses.arms")
+    holds_data, own_losses = attribute("losses.holds_data"), attribute("losses.own_losses")
+    loss_rows, arm_losses = attribute("losses.loss_rows"), attribute("losses.arm_losses")
 
     def __post_init__(self) -> None:
         losses: Any = self.losses
@@ -90,24 +92,21 @@ class Advice(LossEnvironment):
         elif not isinstance(losses, Environment):
             losses = Losses(losses=losses)
         if not isinstance(losses, LossEnvironment):
-            raise ParameterError(
-                f"{self._label('losses')}: {losses.name} returns rewards; give an environment of "
-                "losses"
-            )
+            why = f"= {losses.name} returns rewards; give an environment of losses"
+            raise self.refuse_data("losses", why)
         object.__setattr__(self, "losses", losses)
         advice = as_advice(self.advice)
         if advice is None or advice.ndim > 3:
-            raise ParameterError(
-                f"{self._label('advice')} is not an array of numbers; give advice[N, K] or "
-                "advice[T, N, K]"
-            )
+            why = "is not an array of numbers; give advice[N, K] or advice[T, N, K]"
+            raise self.refuse_data("advice", why)
         if fault := advice_fault(advice, None, losses.arms):
-            raise ParameterError(f"{self._label('advice')} {fault}")
+            raise self.refuse_data("advice", fault)
         object.__setattr__(self, "advice", advice)
         if advice.ndim == 3 and self.rounds is not None and advice.shape[0] < self.rounds:
-            raise ParameterError(
-                f"{self._label('advice')} is for {advice.shape[0]} rounds; give advice for "
-                f"all {self.rounds} rounds of the losses, or advice[N, K] for every round"
+            raise self.refuse_data(
+                "advice",
+                f"is for {advice.shape[0]} rounds; give advice for all {self.rounds} rounds of the "
+                "losses, or advice[N, K] for every round",
             )
 
     def __repr__(self) -> str:
@@ -139,42 +138,20 @@ class Advice(LossEnvironment):
         return draw_inner(self.losses.draw)
 
     @property
-    def means(self) -> np.ndarray:
-        return self.losses.means
-
-    @property
-    def arms(self) -> int:
-        return self.losses.arms
-
-    @property
     def rounds(self) -> int | None:
         if self.losses.rounds is not None:
             return self.losses.rounds
         return int(self.advice.shape[0]) if self.advice.ndim == 3 else None
 
-    @property
-    def holds_data(self) -> bool:
-        return self.losses.holds_data
-
-    def loss_rows(self, first: int, last: int) -> np.ndarray:
-        return self.losses.loss_rows(first, last)
-
-    def arm_losses(self, rounds: np.ndarray) -> np.ndarray:
-        return self.losses.arm_losses(rounds)
-
-    def own_losses(self, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        return self.losses.own_losses(pulls, totals)
-
     def expert_losses(self, rounds: np.ndarray) -> np.ndarray:
         """losses[i, expert]: the loss of following each expert in the first rounds[i] rounds."""
         if self.advice.ndim == 2:
             return self.arm_losses(rounds) @ self.advice.T
-        return sums_at(
-            rounds,
-            lambda first, last: np.einsum(
-                "tnk,tk->tn", self.advice[first:last], self.loss_rows(first, last)
-            ),
-        )
+
+        def rows(first: int, last: int) -> np.ndarray:
+            return np.einsum("tnk,tk->tn", self.advice[first:last], self.loss_rows(first, last))
+
+        return sums_at(rounds, rows)
 
     def regret(self, rounds: np.ndarray, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """The policy's loss minus that of the best expert in hindsight, over the same rounds."""

@@ -48,10 +48,7 @@ class Gaussian(Environment):
     name = "gaussian"
     reward_range = (-math.inf, math.inf)
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {},
-        {"scales": [1.0, 2.0, 0.5]},
-    )
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"scales": [1.0, 2.0, 0.5]})
     means: Means
     scales: Scales = 1.0  # type: ignore[assignment]  # one number stands for all arms
 
@@ -70,9 +67,8 @@ class Gaussian(Environment):
 
         order, s = checked_order(order), self.scales
         with np.errstate(over="ignore"):  # a moment beyond the largest float is inf
-            moments: np.ndarray = (
-                (s * math.sqrt(2)) ** order * special.gamma((order + 1) / 2) / math.sqrt(math.pi)
-            )
+            gamma = special.gamma((order + 1) / 2)
+            moments: np.ndarray = (s * math.sqrt(2)) ** order * gamma / math.sqrt(math.pi)
             if not central:
                 moments = moments * special.hyp1f1(-order / 2, 0.5, -((self.means / s) ** 2) / 2)
         return moments

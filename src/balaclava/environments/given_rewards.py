@@ -20,15 +20,9 @@ def checked_rewards(label: str, values: Any, dimensions: int) -> np.ndarray:
         why = f"is not a number at {place} {at} (from 0)" if at else "is not an array of numbers"
         raise ParameterError(f"{label} {why}; give {shape}") from None
     if rewards.ndim != dimensions or rewards.size == 0:
-        raise ParameterError(
-            f"{label} has shape {rewards.shape}; give {shape}, at least one number"
-        )
-    wrong = np.argwhere(~np.isfinite(rewards))
-    if len(wrong):
-        at = ", ".join(str(i) for i in wrong[0])
-        raise ParameterError(
-            f"{label} is not finite at {place} {at} (from 0); remove or fill missing values"
-        )
+        raise ParameterError(f"{label} has shape {rewards.shape}; give {shape}, not empty")
+    what, advice = "is not finite", "remove or fill missing values"
+    _refuse_where(~np.isfinite(rewards), f"{label} {what} at {place}", advice)
     rewards.flags.writeable = False
     return rewards
 
@@ -36,13 +30,15 @@ def checked_rewards(label: str, values: Any, dimensions: int) -> np.ndarray:
 def checked_losses(label: str, values: Any) -> np.ndarray:
     """Check a table of losses in [0, 1]; errors name a place, never a loss."""
     losses = checked_rewards(label, values, 2)
-    wrong = np.argwhere((losses < 0) | (losses > 1))
-    if len(wrong):
-        at = ", ".join(str(i) for i in wrong[0])
-        raise ParameterError(
-            f"{label} is outside [0, 1] at row and column {at} (from 0); rescale the losses"
-        )
+    outside = f"{label} is outside [0, 1] at row and column"
+    _refuse_where((losses < 0) | (losses > 1), outside, "rescale the losses")
     return losses
+
+
+def _refuse_where(wrong: np.ndarray, what: str, advice: str) -> None:
+    if wrong.any():
+        at = ", ".join(str(i) for i in np.argwhere(wrong)[0])
+        raise ParameterError(f"{what} {at} (from 0); {advice}")
 
 
 def first_not_a_number(values: Any) -> str:

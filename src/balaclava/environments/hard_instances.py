@@ -53,10 +53,8 @@ def hard_pair(
     chances[0] = g**order / 2
     elsewhere = chances.copy()
     elsewhere[lifted] = g**order / 2 + gap * g
-    return (
-        TwoPoint(values=values, probabilities=chances),
-        TwoPoint(values=values, probabilities=elsewhere),
-    )
+    here = TwoPoint(values=values, probabilities=chances)
+    return here, TwoPoint(values=values, probabilities=elsewhere)
 
 
 def hard_arms(
@@ -105,9 +103,8 @@ def hard_local_arms(
     base, gap, _ = _base(means, moment_order, lifted, 1 / 2)
     mean = float(base.means[lifted])
     if not mean / 5 * (1 - 1e-9) <= gap <= mean / 2 * (1 + 1e-9):
-        raise ParameterError(
-            f"means: arm {lifted} is {gap:g} below the best; give from 1/5 to 1/2 of its mean"
-        )
+        gaps = "give from 1/5 to 1/2 of its mean"
+        raise ParameterError(f"means: arm {lifted} is {gap:g} below the best; {gaps}")
     chances = base.probabilities.copy()
     chances[lifted] += 2 * gap / base.values[lifted]
     return base, TwoPoint(values=base.values, probabilities=chances)

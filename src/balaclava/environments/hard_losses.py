@@ -72,8 +72,6 @@ def fast_commit(horizon: int, epsilon: float, *, switched: bool = True) -> Switc
     horizon = check("horizon", horizon, Horizon)
     pulls = 0.5 / check("epsilon", epsilon, Epsilon)
     switch = min(int(math.sqrt(pulls * horizon) / 8.0), (horizon - 1) // 2)
-    before = np.array([0.5, 1.0])
-    after = np.array([0.5, 0.0])
-    return Switching(
-        horizon=horizon, switch=switch if switched else horizon, before=before, after=after
-    )
+    switch = switch if switched else horizon
+    before, after = np.array([0.5, 1.0]), np.array([0.5, 0.0])
+    return Switching(horizon=horizon, switch=switch, before=before, after=after)

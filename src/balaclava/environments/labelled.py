@@ -18,7 +18,6 @@ from balaclava.environments.contextual_environment import (
     gap_of_round,
     row_of_round,
 )
-from balaclava.errors import ParameterError
 
 Scaling = Annotated[Literal["standard", "none"], Range(meaning="scaling of the features")]
 
@@ -40,7 +39,7 @@ def open_stage(world: World) -> Stage:
 
 @kernel(borrows=True)
 def meet_person(stage: Stage, t: int, rng: Any) -> None:
-    """Copy the features of a person; the mean of its label's arm is 1, the others' 0."""
+    """Copy the features of a person; the arm of the person's label has mean 1, others 0."""
     world = stage.world
     person = row_of_round(world.labels.size, world.listed, t, rng)
     for i in range(world.features.shape[1]):
@@ -58,7 +57,7 @@ def draw(stage: Stage, t: int, arm: int, rng: Any) -> float:
 def standardised(features: np.ndarray) -> np.ndarray:
     """Centre and scale columns, scale rows to length 1, and prepend an intercept.
 
-    A row becomes (1, u) / sqrt 2 with u of length 1. Features are public, so this is free.
+    A row becomes (1, u) / sqrt 2 with u of length 1. Features are public, so this costs no privacy.
 
     >>> standardised(np.array([[1.0, 5.0], [3.0, 5.0]])).round(2).tolist()
     [[0.71, -0.71, 0.0], [0.71, 0.71, 0.0]]
@@ -72,7 +71,7 @@ def standardised(features: np.ndarray) -> np.ndarray:
 
 @register
 class Labelled(ContextualEnvironment):
-    """Real persons: their features are the context, their label is the arm with reward 1.
+    """Real people: their features are the context, their label is the arm with reward 1.
 
     The usual test of contextual policies on real data. In each round the features of a row are the
     context of all arms ("disjoint": each arm has its own coefficients). The reward is 1 for the arm
@@ -112,25 +111,16 @@ class Labelled(ContextualEnvironment):
     def __post_init__(self) -> None:
         super().__post_init__()
         labels = np.asarray(self.labels)
-        if (
-            labels.ndim != 1
-            or labels.size != len(self.features)
-            or labels.dtype.kind not in "iubfU"
-        ):
-            raise ParameterError(
-                f"{self._label('labels')} must be one number or string for each of the "
-                f"{len(self.features)} rows of features"
-            )
+        rows = len(self.features)
+        if labels.shape != (rows,) or labels.dtype.kind not in "iubfU":
+            why = f"must be one number or string for each of the {rows} rows of features"
+            raise self.refuse_data("labels", why)
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            raise ParameterError(
-                f"{self._label('labels')} has a label that is not finite; remove that row"
-            )
+            raise self.refuse_data("labels", "has a label that is not finite; remove that row")
         object.__setattr__(self, "labels", tuple(labels.tolist()))
         if self.scaling == "none" and np.linalg.norm(self.features, axis=1).max() > 1 + 1e-9:
-            raise ParameterError(
-                f"{self._label('features')} has a row of length above 1; rescale it, or leave "
-                "scaling at 'standard'"
-            )
+            why = "has a row of length above 1; rescale it, or leave scaling at 'standard'"
+            raise self.refuse_data("features", why)
 
     def __repr__(self) -> str:
         return f"Labelled(rows={len(self.features)}, arms={self.arms}, dimension={self.dimension})"

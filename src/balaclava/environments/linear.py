@@ -20,16 +20,11 @@ from balaclava.environments.contextual_environment import (
     row_of_round,
     store_best,
 )
-from balaclava.errors import ParameterError
 
 Theta = Annotated[np.ndarray, Range(meaning="coefficients of the features"), 1]
-Kind = Annotated[
-    Literal["sphere", "ball", "list", "disjoint"], Range(meaning="where contexts come from")
-]
+Kind = Annotated[Literal["sphere", "ball", "list", "disjoint"], Range(meaning="source of contexts")]
 Noise = Annotated[Literal["bernoulli", "uniform"], Range(meaning="law of a reward given its mean")]
-Beyond = Annotated[
-    Literal["refuse", "clip"], Range(meaning="what to do with a mean outside [0, 1]")
-]
+Beyond = Annotated[Literal["refuse", "clip"], Range(meaning="treatment of means outside [0, 1]")]
 _NORM_TOLERANCE = 1e-9  # of norms and means, far above rounding and far below what matters
 
 
@@ -118,7 +113,7 @@ class Linear(ContextualEnvironment):
     - "disjoint": one of the given persons z; arm a has its own coefficients theta_a, and its mean
       is <theta_a, z>.
 
-    Contexts have their own random stream: in the same repetition all policies meet the same ones.
+    Contexts have a separate random stream: in the same repetition all policies get the same ones.
     Rows have length at most 1, and every mean must lie in [0, 1] or is clipped to it.
 
     Parameters:
@@ -167,25 +162,19 @@ class Linear(ContextualEnvironment):
         drawn = self.contexts in ("sphere", "ball")
         if drawn != (self.table is None):
             why = "is only for" if drawn else "is missing; give it for"
-            raise ParameterError(f"{self._label('table')} {why} contexts 'list' and 'disjoint'")
+            raise self.refuse_data("table", f"{why} contexts 'list' and 'disjoint'")
         if drawn and self.outside == "clip":
             raise self.refuse("outside", "is only for contexts 'list' and 'disjoint'")
-        if drawn:
-            self._check_drawn()
-        else:
+        if not drawn:
             object.__setattr__(self, "table", self._checked_table())
+        elif self.arms is None:
+            raise self.refuse_data("arms", "is missing; give the number of arms")
+        elif self.theta.size < 2:
+            raise self.refuse("theta", "has only an intercept; give two or more coefficients")
         means = (0.0, 1.0) if self.outside == "clip" else self._extreme_means
         if not (means[0] >= -_NORM_TOLERANCE and means[1] <= 1 + _NORM_TOLERANCE):
-            raise self.refuse(
-                "theta",
-                f"gives means from {means[0]:.3g} to {means[1]:.3g}; they must lie in [0, 1]",
-            )
-
-    def _check_drawn(self) -> None:
-        if self.arms is None:
-            raise ParameterError(f"{self._label('arms')} is missing; give the number of arms")
-        if self.theta.size < 2:
-            raise self.refuse("theta", "has only an intercept; give two or more coefficients")
+            span = f"{means[0]:.3g} to {means[1]:.3g}"
+            raise self.refuse("theta", f"gives means from {span}; they must lie in [0, 1]")
 
     def _checked_table(self) -> np.ndarray:
         rank = 3 if self.contexts == "list" else 2
@@ -195,9 +184,7 @@ class Linear(ContextualEnvironment):
             table = np.empty(0)
         if table.ndim != rank or table.size == 0 or not np.isfinite(table).all():
             shape = "contexts[n, arm, feature]" if rank == 3 else "persons[n, feature]"
-            raise ParameterError(
-                f"{self._label('table')} is not an array of finite numbers; give {shape}"
-            )
+            raise self.refuse_data("table", f"is not an array of finite numbers; give {shape}")
         if rank == 3 and self.arms is None:
             object.__setattr__(self, "arms", int(table.shape[1]))
         if self.arms is None or (rank == 3 and self.arms != table.shape[1]):
@@ -206,7 +193,7 @@ class Linear(ContextualEnvironment):
         if self.theta.size != needed:
             raise self.refuse("theta", f"has {self.theta.size} coefficients; give {needed}")
         if np.linalg.norm(table, axis=-1).max() > 1 + _NORM_TOLERANCE:
-            raise ParameterError(f"{self._label('table')} has a row of length above 1; rescale it")
+            raise self.refuse_data("table", "has a row of length above 1; rescale it")
         table.flags.writeable = False
         return table
 

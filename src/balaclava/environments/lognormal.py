@@ -60,13 +60,9 @@ class LogNormal(Environment):
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
         k = checked_order(order)
         with np.errstate(over="ignore"):  # a moment beyond the largest float is inf
-            relative = (
-                relative_central_moment(self.sigma, k)
-                if central
-                else np.exp(k * (k - 1) * self.sigma**2 / 2)
-            )
-            moments: np.ndarray = self.means**k * relative
-        return moments
+            if central:
+                return self.means**k * relative_central_moment(self.sigma, k)
+            return self.means**k * np.exp(k * (k - 1) * self.sigma**2 / 2)
 
 
 def relative_central_moment(sigma: float, order: float) -> float:

@@ -20,7 +20,6 @@ class LossEnvironment(Environment):
     """
 
     feedback: ClassVar[Literal["reward", "loss"]] = "loss"
-
     reward_range = (0.0, 1.0)
 
     @property

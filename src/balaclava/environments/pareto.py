@@ -13,9 +13,7 @@ from balaclava._core.kernels import kernel
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order
 
-Shape = Annotated[
-    float, Range(1, meaning="exponent of the tail; moments below it exist", open_low=True)
-]
+Shape = Annotated[float, Range(1, meaning="tail exponent; moments below it exist", open_low=True)]
 
 
 class World(NamedTuple):
@@ -60,10 +58,7 @@ class Pareto(Environment):
     name = "pareto"
     reference = "Tao, Wu, Zhao, Wang 2022"
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"shape": 1.55},
-        {"shape": 3.0},
-    )
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"shape": 1.55}, {"shape": 3.0})
     means: PositiveMeans
     shape: Shape
 

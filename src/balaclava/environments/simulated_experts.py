@@ -98,9 +98,7 @@ def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: 
     rows = [[_distribution(rule(context), arms) for rule in rules] for context in contexts]
     advice = as_advice(rows)
     if advice is None:
-        raise ParameterError(
-            f"a rule returns neither an arm nor a distribution; give one over {arms} arms"
-        )
+        raise ParameterError(f"a rule returns neither an arm nor a distribution over {arms} arms")
     if fault := advice_fault(advice, len(rules), arms):
         raise ParameterError(f"the advice {fault}")
     return advice

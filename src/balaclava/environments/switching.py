@@ -60,9 +60,7 @@ class Switching(LossEnvironment):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.switch > self.horizon:
-            raise self.refuse(
-                "switch", f"is after the last round, {self.horizon}; give 0 to {self.horizon}"
-            )
+            raise self.refuse("switch", f"is after the last round; give 0 to {self.horizon}")
         if self.before.size != self.after.size:
             raise self.refuse("after", f"does not fit {self.before.size} arms; give one per arm")
 

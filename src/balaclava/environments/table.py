@@ -51,10 +51,9 @@ class Table(Environment):
     rewards: Rewards
 
     def __post_init__(self) -> None:
-        # Checked here because the declared check would repeat a reward in its message.
-        object.__setattr__(
-            self, "rewards", checked_rewards(self._label("rewards"), self.rewards, 2)
-        )
+        # The check of Declared would repeat a reward in its message.
+        rewards = checked_rewards(self._label("rewards"), self.rewards, 2)
+        object.__setattr__(self, "rewards", rewards)
         super().__post_init__()
 
     def __repr__(self) -> str:

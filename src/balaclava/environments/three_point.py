@@ -25,7 +25,7 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 
 @register
 class ThreePoint(Environment):
-    """One of two values, each with some probability, otherwise 0.
+    """One of two values, each with its probability, otherwise 0.
 
     The alternatives of the central lower bound: a second, rarer and larger value lifts an arm (see
     `balaclava.environments.hard_instances.hard_arms`).
@@ -73,9 +73,7 @@ class ThreePoint(Environment):
             if getattr(self, name).size != self.values.size:
                 raise self.refuse(name, f"does not fit {self.values.size} values; give one each")
         if (self.probabilities + self.other_probabilities > 1 + 1e-12).any():
-            raise self.refuse(
-                "other_probabilities", "and probabilities add up to more than 1; lower one"
-            )
+            raise self.refuse("other_probabilities", "plus probabilities is more than 1; lower one")
 
     @property
     def _atoms(self) -> list[tuple[np.ndarray, np.ndarray]]:

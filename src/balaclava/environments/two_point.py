@@ -25,9 +25,9 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class TwoPoint(Environment):
     """A value with some probability, otherwise 0: the hard instances of heavy-tailed bandits.
 
-    Estimates miss a rare large value for long. With g = (5 gap)^{1/v}, the arms
-    1/g with probability g^{1+v}/2 and g^{1+v}/2 - gap g differ by `gap` and have moments of order
-    1 + v of 1/2 and 3/10 (Tao et al., Theorem 10).
+    Estimates miss a rare large value for long. With g = (5 gap)^{1/v}, arms that pay 1/g with
+    probability g^{1+v}/2 and g^{1+v}/2 - gap g differ by `gap`. Their moments of order 1 + v are
+    1/2 and 3/10 (Tao et al., Theorem 10).
 
     Parameters:
         values: the value of each arm.
@@ -60,7 +60,7 @@ class TwoPoint(Environment):
         super().__post_init__()
         if self.values.size != self.probabilities.size:
             raise self.refuse(
-                "probabilities", f"does not fit {self.values.size} values; give one per value"
+                "probabilities", f"does not fit {self.values.size} values; give one each"
             )
 
     @cached_property

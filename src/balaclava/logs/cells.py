@@ -19,14 +19,7 @@ from balaclava.errors import ParameterError, nearest
 
 PIPE = "-"  # the path of standard input
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
-_SEPARATOR_NAMES = {
-    "tab": "\t",
-    "\\t": "\t",
-    "comma": ",",
-    "semicolon": ";",
-    "bar": "|",
-    "space": " ",
-}
+_SEPARATOR_NAMES = dict(tab="\t", comma=",", semicolon=";", bar="|", space=" ") | {"\\t": "\t"}
 _DETECTED_SEPARATORS = ",;\t|"
 _BYTE_ORDER_MARKS = {
     b"\xef\xbb\xbf": "utf-8-sig",
@@ -34,7 +27,7 @@ _BYTE_ORDER_MARKS = {
     b"\xfe\xff": "utf-16",
 }
 _USUAL_ENCODINGS = ("utf-8", "utf-8-sig")  # not worth mentioning
-_HEADER_CHARACTERS = 1 << 16  # of a file that are searched for its header; one row rarely has more
+_HEADER_CHARACTERS = 1 << 16  # searched for the header; one row rarely has more
 _EXCEL_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\r?\n")
 # Magic numbers of file formats.
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
@@ -74,7 +67,7 @@ class ReadOptions(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Columns of a file as text or typed cells, and what was detected."""
+    """Columns of a file as text or typed cells, and the detected format."""
 
     cells: dict[str, Any]  # by purpose
     kind: str  # of file: "CSV" or "Parquet"
@@ -88,10 +81,8 @@ def read_columns(source: str, wanted: Mapping[str, str], options: ReadOptions) -
     by_name: dict[str, str] = {}
     for parameter, column in wanted.items():
         if column in by_name:
-            raise ParameterError(
-                f"{by_name[column]} and {parameter} are both {column!r}; give the names of two "
-                "columns"
-            )
+            both = f"{by_name[column]} and {parameter}"
+            raise ParameterError(f"{both} are both {column!r}; give the names of two columns")
         by_name[column] = parameter
     data, packing = _contents(source)
     label = "the pipe" if source == PIPE else source
@@ -114,9 +105,8 @@ def _contents(source: str) -> tuple[bytes, tuple[str, ...]]:
         try:
             data, packing = gzip.decompress(data), ("packed with gzip",)
         except (OSError, EOFError, zlib.error):
-            raise ParameterError(
-                f"{source} is damaged: gzip cannot unpack it; copy it again"
-            ) from None
+            why = "is damaged: gzip cannot unpack it; copy it again"
+            raise ParameterError(f"{source} {why}") from None
     if data.startswith(_OLD_EXCEL) or (data.startswith(_ZIP) and _is_workbook(data)):
         raise ParameterError(f"{source} is a spreadsheet; save the sheet as CSV: {_HOW_TO_EXPORT}")
     if data.startswith(_ZIP):
@@ -173,9 +163,7 @@ def _decoded(source: str, data: bytes, encoding: str | None) -> tuple[str, str]:
         if "\0" not in text:
             return text.removeprefix("\ufeff"), name
     if encoding is not None:
-        raise ParameterError(
-            f"{source} is not text in {encoding}; leave the encoding out to detect it"
-        )
+        raise ParameterError(f"{source} is not text in {encoding}; omit the encoding to detect it")
     raise ParameterError(f"{source} is not a CSV or Parquet file; save it as CSV in UTF-8")
 
 
@@ -196,14 +184,15 @@ def _header(text: str, wanted: Mapping[str, str], separator: str | None) -> tupl
 
 
 def _positions(source: str, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, int]:
-    """The positions of the columns. A file without a header has rewards there: quote none."""
+    """The positions of the columns.
+
+    A file without a header may have rewards in its first row: an error must not quote them.
+    """
+    values = re.compile(r"\W*\d|(true|false|yes|no|na|nan)$", re.I)
     for parameter, column in wanted.items():
         if column not in names:
-            hint = (
-                "its first row does not name columns"
-                if any(re.match(r"\W*\d|(true|false|yes|no|na|nan)$", name, re.I) for name in names)
-                else nearest(column, names)
-            )
+            hint = "its first row does not name columns"
+            hint = hint if any(map(values.match, names)) else nearest(column, names)
             raise ParameterError(f"{source} has no column {column!r} ({parameter}); {hint}")
         if list(names).count(column) > 1:
             raise ParameterError(
@@ -228,7 +217,7 @@ def _parsed(source: str, text: str, separator: str, width: int, places: dict[str
     try:
         return arrow.read_csv(
             pa.BufferReader(text.encode()),
-            # One thread, because only then pyarrow counts the rows.
+            # With several threads pyarrow does not count the rows.
             arrow.ReadOptions(use_threads=False, column_names=names, skip_rows_after_names=1),
             arrow.ParseOptions(
                 delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse_row

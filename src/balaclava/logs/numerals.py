@@ -38,14 +38,14 @@ def to_array(column: Any) -> np.ndarray:
 
 
 def dtype_of(column: Any) -> Any:
-    """The numpy type of a column; old versions of pyarrow would import pandas for it."""
+    """The numpy type of a column, without pandas, which old versions of pyarrow would import."""
     name = str(column.type)
     name = {"double": "float64", "float": "float32", "halffloat": "float16"}.get(name, name)
     return np.dtype(name) if name in np.sctypeDict else column.type.to_pandas_dtype()
 
 
 def first_row(wrong: Any) -> int:
-    """The number of the first wrong row, from 1."""
+    """The number of the first row in a mask, from 1."""
     return int(np.argmax(to_array(wrong))) + 1
 
 
@@ -98,24 +98,22 @@ def _cast(where: str, column: Any) -> np.ndarray:
 
     _refuse(where, column.is_null(), "is empty", _FILL_MISSING)
     try:
-        numbers = to_array(column.cast(pa.float64(), safe=False))
+        return to_array(column.cast(pa.float64(), safe=False))
     except pa.ArrowException:
         raise ParameterError(f"{where} holds {column.type}; {_WRITE_NUMBERS}") from None
-    return numbers
 
 
 def _plain(text: Any) -> np.ndarray | None:
     """The numbers if all text is in plain notation, else None.
 
-    pyarrow's error quotes the value; here it cannot become the context of ours.
+    pyarrow's error quotes the value, so it must not become the context of ours.
     """
     import pyarrow as pa
 
     try:
-        numbers = to_array(text.cast(pa.float64()))
+        return to_array(text.cast(pa.float64()))
     except pa.ArrowException:
         return None
-    return numbers
 
 
 def _translated(
@@ -149,9 +147,8 @@ def _translated(
         notation.append("commas between thousands")
     whole = rf"([0-9]+|[1-9][0-9]{{0,2}}([{between}][0-9]{{3}})+)"
     number = rf"(?i)^[+-]?({whole}[{mark}]?[0-9]*|[{mark}][0-9]+)(e[+-]?[0-9]+)?$|^[+-]?inf$"
-    _refuse(
-        where, pc.invert(pc.match_substring_regex(text, number)), "is not a number", _WRITE_NUMBERS
-    )
+    wrong = pc.invert(pc.match_substring_regex(text, number))
+    _refuse(where, wrong, "is not a number", _WRITE_NUMBERS)
     text = pc.replace_substring(pc.replace_substring(text, between, ""), mark, ".")
     numbers = _plain(text)
     if numbers is None:  # a plus in front
@@ -168,16 +165,9 @@ def _decimal_mark(where: str, text: Any, commas_between_cells: bool) -> str:
 
     if not some(","):
         return "," if some(r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3}){2,}$") else "."
-    as_thousands = r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.|$)"
-    comma = (
-        some(r"\..*,")
-        or pc.any(
-            pc.and_(
-                pc.match_substring(text, ","),
-                pc.invert(pc.match_substring_regex(text, as_thousands)),
-            )
-        ).as_py()
-    )
+    with_comma = pc.match_substring(text, ",")
+    thousands = pc.match_substring_regex(text, r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.|$)")
+    comma = some(r"\..*,") or pc.any(pc.and_(with_comma, pc.invert(thousands))).as_py()
     point = some(r",.*\.") or some(r",.*,")
     if comma and point:
         raise ParameterError(f"{where} has commas and points in both roles; {_WRITE_NUMBERS}")

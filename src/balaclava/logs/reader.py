@@ -24,7 +24,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class LoggedRewards:
-    """The rewards of each arm, and what was detected about the file."""
+    """The rewards of each arm, and the detected format of the file."""
 
     by_arm: dict[Label, np.ndarray]
     detected: tuple[str, ...]
@@ -102,7 +102,7 @@ def sorted_labels(names: Sequence[str]) -> list[Label]:
 
 
 def _without_missing(columns: Columns) -> tuple[Columns, int]:
-    """The rows without missing values, and the number of others."""
+    """The rows without missing values, and the number of rows dropped."""
     import pyarrow as pa
 
     # An arm may be called NA: a label is missing only if it is empty.

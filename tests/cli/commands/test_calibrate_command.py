@@ -75,7 +75,7 @@ def test_command_with_answers_instead_of_a_file():
         (("--policy", "ucb1", "--average", 2), "average = 2.0 is not allowed"),
         (("--policy", "ucb1", "--average", 0.5, "--difference", 0.6), "leaves [0, 1]"),
         (("--policy", "ucb1", "--held-out", "close"), "give FILE.toml"),
-        (("x.toml", "--arms", 3), "--arms is not for a file"),
+        (("x.toml", "--arms", 3), "--arms is only for use without a file"),
         (("x.toml",), "give --policy"),
         (("--rewards", "adversarial", "--average", 0.5), "are for bounded rewards"),
     ],

@@ -39,7 +39,7 @@ def test_environments() -> None:
 @pytest.mark.parametrize("name", ["dp-imed", "prae-central", "dp-htinf-experts"])
 def test_what_a_policy_inherits_is_shown(name: str) -> None:
     output = invoke("policies", name).output
-    assert "A reward that never comes does not count" in output
+    assert "A reward that never arrives does not count" in output
     assert "holdout" in output
     assert ("explore " in output) == (name != "dp-htinf-experts")
 

@@ -76,8 +76,7 @@ def drift_findings(
         )
     if drifting:
         sentences.append(DRIFT_WARNING)
-    nothing = f"{DRIFT_PERIODS} periods show no drift over time; it may be small or late."
-    return sentences or [nothing]
+    return sentences or [f"No drift is seen in {DRIFT_PERIODS} periods; it may be small or late."]
 
 
 def _test_arm(

@@ -16,9 +16,7 @@ def parse_parameter(text: str) -> tuple[str, Any]:
     """Parse `name=value`; the value is JSON, or else a string."""
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise click.BadParameter(
-            f"{text!r} is not of the form name=value, such as radius_scale=0.5"
-        )
+        raise click.BadParameter(f"{text!r} is not like name=value, such as radius_scale=0.5")
     try:
         return name.replace("-", "_"), json.loads(value)
     except json.JSONDecodeError:
@@ -60,16 +58,10 @@ def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -
         parameters.setdefault("horizon", 1_000)
     parameters |= dict(parse_parameter(text) for text in others)
     subject = cls.create(parameters)
+    settings = {name: value for name, value in options.items() if name not in names}
+    settings["device"] = settings["device"] or "cpu"
     with waiting(f"trying to refute {policy} ..."):
-        report = run_audit(
-            subject,
-            trials=options["trials"],
-            pairs=options["pairs"],
-            seed=options["seed"],
-            confidence=options["confidence"],
-            quick=options["quick"],
-            device=options["device"] or "cpu",
-        )
+        report = run_audit(subject, **settings)
     if as_json:
         print_json(report.to_dict())
     else:

@@ -85,7 +85,7 @@ def calibrate(
         spare = [name for name, value in options.items() if value is not None]
         if spare or label is None:
             raise click.UsageError(
-                f"--{spare[0].replace('_', '-')} is not for a file, which has its own environments"
+                f"--{spare[0].replace('_', '-')} is only for use without a file"
                 if spare
                 else "give --policy: the policy of the file to calibrate"
             )
@@ -109,7 +109,6 @@ def _calibrate_file(
     settings: dict[str, Any],
     late: dict[str, Any],
 ) -> Calibration:
-    """Calibrate on the environments of a file."""
     from balaclava.advice.choose.calibrate import calibrate as choose_scale
     from balaclava.errors import ExperimentFileError, nearest
     from balaclava.experiments.experiment_file import read_plan
@@ -122,31 +121,26 @@ def _calibrate_file(
         raise ExperimentFileError(
             f"{file} has several horizons, seeds or delays; give one of each to calibrate with"
         )
-    if label not in first.policies:
-        raise ExperimentFileError(
-            f"{file} has no policy {label!r}; {nearest(label, first.policies)}"
-        )
+    policy = first.policies.get(label)
+    if policy is None:
+        hint = nearest(label, first.policies)
+        raise ExperimentFileError(f"{file} has no policy {label!r}; {hint}")
     for name in held_out:
         if name not in worlds:
-            raise ExperimentFileError(
-                f"{file} has no environment {name!r}; {nearest(name, worlds)}"
-            )
+            hint = nearest(name, worlds)
+            raise ExperimentFileError(f"{file} has no environment {name!r}; {hint}")
     learning_worlds = {name: world for name, world in worlds.items() if name not in held_out}
     if not learning_worlds:
-        raise ExperimentFileError(
-            f"{file}: every environment is held out; leave one to calibrate on"
-        )
+        raise ExperimentFileError(f"{file}: every environment is held out; leave at least one")
     with progress_bar() as progress:
         return choose_scale(
-            first.policies[label],
+            policy,
             learning_worlds,
             horizon=first.horizon,
             repetitions=settings["repetitions"] or first.repetitions,
             seed=first.seed,
             held_out={name: worlds[name] for name in held_out} or None,
-            parameter=settings["parameter"]
-            or _scale_parameter(first.policies[label])
-            or "radius_scale",
+            parameter=settings["parameter"] or _scale_parameter(policy) or "radius_scale",
             risk=settings["risk"],
             device=settings["device"] or first.device,
             delay=first.feedback.delay,
@@ -215,7 +209,7 @@ def _calibrate_answers(
 def _average_and_difference(
     options: dict[str, Any], answers: dict[str, Any], moment: DerivedMoment | None, ask: bool
 ) -> dict[str, Any]:
-    """The average and the difference that problems are built on; empty for other rewards."""
+    """The average and the difference of the problems; empty for other rewards."""
     from balaclava._core.declared import Range, check
 
     direct = {name: value for name, value in options.items() if value is not None}

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
 
 def complete_policy(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """Policy names for the completion of the shell."""
+    """Complete the name of a policy in the shell."""
     from balaclava.policies.base import POLICIES
 
     return [name for name in POLICIES.classes() if name.startswith(text)]
 
 
-def complete_environment(
-    context: click.Context, parameter: click.Parameter, text: str
-) -> list[str]:
-    """Environment names for the completion of the shell."""
+def complete_environment(_: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """Complete the name of an environment in the shell."""
     from balaclava.environments.base import ENVIRONMENTS
 
     return [name for name in ENVIRONMENTS.classes() if name.startswith(text)]
@@ -87,7 +85,6 @@ def environments(name: str | None, as_json: bool) -> None:
 
 
 def _plain(entry: Any, kind: str) -> dict[str, Any]:
-    """An entry without its class."""
     return {name: value for name, value in entry._asdict().items() if name != kind}
 
 
@@ -104,18 +101,12 @@ def _show(cls: type[Declared], as_json: bool) -> None:
         return
     click.echo(f"{cls.name}\n\n{inspect.getdoc(cls)}\n")
     if issubclass(cls, Policy) and cls.lost_reward:
-        click.echo(click.wrap_text(f"A reward that never comes {cls.lost_reward}.", 100) + "\n")
-    rows = [
-        (
-            each.name,
-            "required" if each.required else brief(each.default),
-            each.allowed,
-            each.meaning,
-        )
-        for each in cls.parameter_list()
-    ]
+        click.echo(click.wrap_text(f"A reward that never arrives {cls.lost_reward}.", 100) + "\n")
+    rows = []
+    for each in cls.parameter_list():
+        default = "required" if each.required else brief(each.default)
+        rows.append((each.name, default, each.allowed, each.meaning))
     if cls.kind == "policy" and "horizon" not in cls.annotations:
-        rows.append(
-            ("horizon", "-", "any", "ignored: other policies need it, so bl.policy accepts it")
-        )
+        meaning = "ignored: other policies need it, so bl.policy accepts it"
+        rows.append(("horizon", "-", "any", meaning))
     print_table(("parameter", "default", "allowed", "meaning"), rows)

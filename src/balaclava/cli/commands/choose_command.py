@@ -10,19 +10,13 @@ import click
 
 from balaclava._core.number_format import significant
 from balaclava.cli.options import delay_options, option, pop_delay
-from balaclava.cli.prompts import (
-    SPECIAL_QUESTIONS,
-    answer_options,
-    assumed_answers,
-    read_answers,
-)
+from balaclava.cli.prompts import SPECIAL_QUESTIONS, answer_options, assumed_answers, read_answers
 from balaclava.cli.terminal import print_code, print_json, print_labelled, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.advice.choose.recommend import Recommendation
 
-# Parameters that only some policies take.
-_SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)
+_SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)  # that some policies take
 
 
 @click.command(short_help="Recommend a policy.")
@@ -53,9 +47,8 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
     answers, moment = read_answers(options, ask)
     with progress_bar() as progress:
         advice = recommend(**answers, simulate=simulate, progress=progress, **late)
-    changes = what_would_change(
-        advice, trust=answers["trust"], scope=answers.get("scope", "trajectory")
-    )
+    scope = answers.get("scope", "trajectory")
+    changes = what_would_change(advice, trust=answers["trust"], scope=scope)
     if as_json:
         outlook = advice.expect(**late) if simulate else None
         print_json(_as_json(advice, answers, changes, outlook))
@@ -134,10 +127,6 @@ def _print_expectation(advice: Recommendation, **late: Any) -> None:
     else:
         print_labelled("price", f"none here: {outlook.price:.3g} times {other}")
     if outlook.rounds < advice.horizon:
-        print_labelled(
-            "short", f"only {outlook.rounds:,} of the {advice.horizon:,} rounds were simulated"
-        )
+        print_labelled("short", f"simulated only {outlook.rounds:,} of {advice.horizon:,} rounds")
     if outlook.hardly_better and advice.policy is advice.learner:
-        print_labelled(
-            "warning", "hardly better than playing at random: raise epsilon or the horizon"
-        )
+        print_labelled("warning", "hardly better than playing at random: raise epsilon or horizon")

@@ -27,8 +27,7 @@ _READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
 )
-# Slow imports, loaded while the log is read; they take as long as reading a million rows.
-_SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")
+_SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while reading the log
 
 
 @click.command(short_help="Rank the policies that fit a log.")
@@ -163,9 +162,7 @@ def _write_assessment(
     if comparison.best is None:
         raise ParameterError("--assessment: no policy fits, so there is none to assess")
     if not Path(log.path).exists():
-        raise ParameterError(
-            "--assessment: the page plays on the log again; give a file instead of a pipe"
-        )
+        raise ParameterError("--assessment: the page reads the log again; give a file, not a pipe")
     policy = comparison.named(comparison.best)
     source = {"name": "empirical", "path": log.path, "arm": arm, "reward": reward}
     settings = {name: value for name, value in read_options._asdict().items() if value}

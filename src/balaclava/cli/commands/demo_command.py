@@ -20,18 +20,16 @@ DEMO_MEANS = (0.3, 0.4, 0.5, 0.6, 0.75)  # success probabilities of the arms
 DEMO_HORIZON = 20_000  # rounds: the best private policies have found the best arm by then
 _DEMO_REPETITIONS = 40  # so that the demo takes under a minute on two cores
 _DEMO_TRIALS, _DEMO_PAIRS = 4_000, 30  # games and replayed pairs of an audit, for the same reason
-# A baseline, and six policies at epsilon = 1: each scope, and bounded and unbounded rewards (a
-# reward of 0 or 1 has a second moment of at most 1).
+# A baseline, and six policies at epsilon = 1: each scope, and bounded and unbounded rewards.
+# Rewards 0 and 1 have a second moment of at most 1.
 _DEMO_POLICIES: dict[str, dict[str, Any]] = {
     "imed": {},
     "dp-imed": {"epsilon": 1.0},
     "lazy-dp-ucb": {"epsilon": 1.0},
     "dp-se": {"epsilon": 1.0, "horizon": DEMO_HORIZON},
     "dpr-batch-ucb": {
-        "epsilon": 1.0,
-        "horizon": DEMO_HORIZON,
-        "moment_order": 2.0,
-        "moment_bound": 1.0,
+        **{"epsilon": 1.0, "horizon": DEMO_HORIZON},
+        **{"moment_order": 2.0, "moment_bound": 1.0},
     },
     "dp-ftpl-new": {"epsilon": 1.0, "delta": 1e-6, "horizon": DEMO_HORIZON},
     "ldp-ucb-bernoulli": {"epsilon": 1.0},
@@ -63,9 +61,7 @@ def demo(out: Path) -> None:
             progress=progress,
         )
     click.echo(str(results.summary()))
-    results.plot(
-        out / "demo.png", log_regret=True
-    )  # with and without privacy differ by orders of magnitude
+    results.plot(out / "demo.png", log_regret=True)  # regrets differ by orders of magnitude
     audits = _audit(results)
     click.echo("\nAudits of each guarantee, from games that differ in one reward:")
     print_table(
@@ -83,14 +79,11 @@ def demo(out: Path) -> None:
 def demo_policies() -> list[Policy]:
     from balaclava.policies.base import policy
 
-    return [
-        policy(name, arms=len(DEMO_MEANS), **parameters)
-        for name, parameters in _DEMO_POLICIES.items()
-    ]
+    arms = len(DEMO_MEANS)
+    return [policy(name, arms=arms, **others) for name, others in _DEMO_POLICIES.items()]
 
 
 def _audit(results: Results) -> dict[str, AuditReport]:
-    """Audit every private policy, quickly."""
     from balaclava.auditing.audit import audit
 
     reports = {}

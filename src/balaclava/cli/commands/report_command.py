@@ -84,9 +84,8 @@ def assessment(target: Path | str | None) -> None:
     except FileExistsError:
         raise ResultsFileError(f"{place} exists already; give another name") from None
     except OSError as error:
-        raise ResultsFileError(
-            f"{place} cannot be written: {error.strerror}; check the path"
-        ) from None
+        why = f"cannot be written: {error.strerror}; check the path"
+        raise ResultsFileError(f"{place} {why}") from None
     click.echo(f"wrote {place}; fill it in, then: balaclava report --assessment {place}")
 
 
@@ -104,10 +103,9 @@ def _write_assessment_page(file: Path, out: Path | None, audited: bool, trials: 
     if audited:
         with waiting(f"trying to refute {inputs.policy.name} ..."):
             verdict = audit_policy(inputs, trials)
+    page = assessment_page(inputs, results=results, audit=verdict)
     with atomically(out) as temporary:
-        temporary.write_text(
-            assessment_page(inputs, results=results, audit=verdict), encoding="utf-8"
-        )
+        temporary.write_text(page, encoding="utf-8")
     click.echo(f"wrote {out}: open it in a browser, or print it")
     _fail_if_refuted([] if verdict is None else [verdict.verdict])
 

@@ -74,7 +74,7 @@ def reproduce(
         rows = [(entry.name, entry.title, entry.reference) for entry in entries.values()]
         print_table(("figure", "what it shows", "reference"), rows)
         return
-    for name in figures:  # check all names before running the first
+    for name in figures:  # check all names before the first run
         if name not in entries:
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
     for name in figures:

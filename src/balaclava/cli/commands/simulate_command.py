@@ -110,7 +110,6 @@ def simulate(
 
 
 def _list_cells(sweep: Sweep) -> None:
-    """Print each cell with its state, and the rounds left."""
     from balaclava.experiments.sweep_runner import cell_state
 
     cells = sweep.cells
