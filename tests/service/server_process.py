@@ -15,7 +15,8 @@ import httpx
 
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service.http.server import ServerSettings, free_port, serve
+from balaclava.service.http.server import ServerSettings, serve
+from tests.service.servers import free_port
 
 laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # loads the samplers, once for all forks
 _PROCESSES = multiprocessing.get_context("forkserver")

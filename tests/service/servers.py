@@ -25,6 +25,12 @@ from balaclava.service.service import Service
 STARTING = 60.0  # seconds that a process may take to be ready, on a busy machine
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @contextmanager
 def in_a_thread(folder: Path, **more: Any) -> Iterator[tuple[str, str, Service]]:
     """A service on a file in a folder: its address, an admin key, and the service itself."""

@@ -70,7 +70,6 @@ def path(*parts: str) -> str:
 
 
 def unchanged(document: Any) -> Any:
-    """Return the document itself."""
     return document
 
 

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, wraps
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from balaclava._core.extras import require_extra
@@ -87,7 +87,7 @@ class ServiceCalls:
         self._connect(_http_settings(url, key, timeout))
 
     def _connect(self, settings: dict[str, Any]) -> None:
-        """Open the connections, with arguments of an httpx client."""
+        """Open the connections, with these arguments of an httpx client."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class ServiceCalls:
 
     @staticmethod
     def _method(function: Callable[..., Exchange[Any]]) -> Callable[..., Any]:
-        """Make the method that runs a call's exchange; here, the call itself."""
+        """Make the method that runs a call's exchange."""
         return function
 
     def _send(self, call: Call[Answer]) -> Exchange[Answer]:
@@ -481,12 +481,7 @@ class Client(ServiceCalls):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -574,17 +569,12 @@ class AsyncClient(ServiceCalls):
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 
 def _http_settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:
-    """Arguments of an httpx client. Raises `ParameterError` if they cannot work."""
+    """Arguments of an httpx client. Raises `ParameterError` if one is not valid."""
     require_extra("httpx", "the client of the service")
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""When a request is sent again, after which wait, and what its answer means.
+"""Retries: which faults are transient, how long to wait, and which error an answer raises.
 
 Both clients share it: `attempts` is a generator without I/O. It yields each wait and request, and
 receives the response or the transport error.
@@ -52,8 +52,8 @@ def attempts(
 ) -> Exchange[Answer]:
     """Retry transient faults with exponential back-off and jitter.
 
-    A connection error and the statuses 502, 503 and 504 are transient. A retry never comes
-    before the service's Retry-After. Other faults raise at once.
+    A connection error and the statuses 502, 503 and 504 are transient. A retry waits at least as
+    long as the service's Retry-After. Other faults raise at once.
 
     Args:
         call: The request.
@@ -81,7 +81,7 @@ def attempts(
         wait = _retry_after(outcome) + longest * (0.5 + 0.5 * chance())
         if clock() + wait > end:
             raise _unavailable(outcome, attempt + 1, call)
-    raise AssertionError("unreachable: the count has no end")
+    raise AssertionError("unreachable")
 
 
 def _is_transient(outcome: httpx.Response | httpx.TransportError, call: Call[Any]) -> bool:
@@ -95,7 +95,7 @@ def _is_transient(outcome: httpx.Response | httpx.TransportError, call: Call[Any
         return True
     raise ServiceUnavailableError(
         f"the connection broke during {call.method} {call.path}, which is not safe to repeat; "
-        "check whether it was done before you send it again"
+        "check whether the service did it before you send it again"
     ) from outcome
 
 

@@ -13,9 +13,9 @@ import pytest
 import uvicorn
 
 from balaclava.service.http.app import create_app
-from balaclava.service.http.server import free_port
 from tests.browser import needs_browser, open_browser
 from tests.service.dashboard.conftest import ARMS, HOSTILE, FilledService
+from tests.service.servers import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -1,7 +1,7 @@
 """Form handlers: log in and out, change an experiment's state, create and revoke keys.
 
-Each form needs its page's CSRF token. A change asks for confirmation on a page of its own, so
-that it works without JavaScript.
+Each form needs its page's CSRF token. Each change has a confirmation
+page, so that it works without JavaScript.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
 
 
 async def _checked(request: Request, session: Session) -> dict[str, str]:
-    """Read a form and check its CSRF token."""
     form = await read_form(request)
     check_token(request, session.token, form)
     return form
@@ -80,9 +79,11 @@ def add_changes(routes: APIRouter, service: Service, pages: PageRenderer, auth: 
     async def review(request: Request, name: str) -> Response:
         await _checked(request, await run_in_threadpool(auth.reader, request))
         text = await run_in_threadpool(review_page, service, name)
-        kept = {"Content-Disposition": 'attachment; filename="review.html"'}
-        kept["Cache-Control"] = "no-store"
-        return Response(text, media_type="text/html; charset=utf-8", headers=kept)
+        headers = {
+            "Content-Disposition": 'attachment; filename="review.html"',
+            "Cache-Control": "no-store",
+        }
+        return Response(text, media_type="text/html; charset=utf-8", headers=headers)
 
     @routes.get("/experiments/{name}/{change}")
     def confirm(request: Request, name: str, change: str) -> Response:

@@ -52,8 +52,8 @@ class PageValues:
 
 
 def review_page(service: Service, name: str) -> str:
-    """The page for a review board, with blanks where only the owner knows the answer."""
-    try:  # here, because it imports the simulator
+    """The page for a review board, with blanks for the owner to fill in."""
+    try:  # a late import, because it loads the simulator
         from balaclava.reporting.assessment_input import AssessmentInput
         from balaclava.reporting.assessment_page import assessment_page
     except MissingPartError as error:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
-from importlib import resources
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -29,7 +28,7 @@ PAGE_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_FOLDER = resources.files("balaclava.service.dashboard")
+_STATIC, _TEMPLATES = (Path(__file__).parent / name for name in ("static", "templates"))
 _HTML = "text/html; charset=utf-8"
 
 
@@ -37,12 +36,10 @@ class StaticFiles:
     """Style sheet and scripts, read once; their URLs contain a digest of the content."""
 
     def __init__(self) -> None:
-        self._bodies = {
-            str(PurePosixPath(*parts)): body for *parts, body in _walk(_FOLDER / "static")
-        }
+        files = (path for path in _STATIC.rglob("*") if path.is_file())
+        self._bodies = {path.relative_to(_STATIC).as_posix(): path.read_bytes() for path in files}
 
     def address(self, name: str) -> str:
-        """The URL of a file; it changes with the content."""
         return f"static/{name}?{_digest(self._bodies[name])[:12]}"
 
     def answer(self, name: str) -> Response:
@@ -50,22 +47,9 @@ class StaticFiles:
         body = self._bodies.get(name)
         if body is None:
             return Response("No such file.\n", 404, media_type="text/plain")
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
         kind = mimetypes.guess_type(name)[0] or "text/plain"
-        return Response(
-            body,
-            media_type=kind,
-            headers={"Cache-Control": "public, max-age=31536000, immutable"},
-        )
-
-
-def _walk(folder: Any, *above: str) -> list[tuple[Any, ...]]:
-    files: list[tuple[Any, ...]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            files += _walk(entry, *above, entry.name)
-        else:
-            files.append((*above, entry.name, entry.read_bytes()))
-    return files
+        return Response(body, media_type=kind, headers=headers)
 
 
 class PageRenderer:
@@ -74,7 +58,8 @@ class PageRenderer:
     def __init__(self) -> None:
         self.files = StaticFiles()
         self._templates = jinja2.Environment(
-            loader=jinja2.FunctionLoader(_template),
+            loader=jinja2.FileSystemLoader(_TEMPLATES),
+            auto_reload=False,
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
@@ -116,10 +101,6 @@ class PageRenderer:
         return with_etag(request, Response(text, status, media_type=_HTML))
 
 
-def _template(name: str) -> str:
-    return (_FOLDER / "templates" / name).read_text(encoding="utf-8")
-
-
 def root(request: Request) -> str:
     """The path prefix under which a proxy serves the application."""
     return str(request.scope.get("root_path", "")).rstrip("/")
@@ -132,7 +113,6 @@ def request_path(request: Request) -> str:
 
 
 def redirect(request: Request, path: str) -> Response:
-    """Redirect to another page of the dashboard."""
     return RedirectResponse(root(request) + path, 303, headers={"Cache-Control": "no-store"})
 
 

@@ -85,7 +85,7 @@ def _problem_page(
 
 
 def _to_login(request: Request) -> Response:
-    """Redirect to the login, and back to this page afterwards; htmx follows HX-Redirect."""
+    """Redirect to the login page, and from there back; htmx follows HX-Redirect."""
     here = request_path(request) if request.method == "GET" else "/"
     if here.endswith(_POLLED):
         headers = {"HX-Redirect": f"{root(request)}/login", "Cache-Control": "no-store"}
@@ -105,13 +105,11 @@ def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, a
 
     @routes.get("/")
     def experiments(request: Request) -> Response:
-        session = auth.reader(request)
-        return pages.page(request, "experiments.html", session, list_values())
+        return pages.page(request, "experiments.html", auth.reader(request), list_values())
 
     @routes.get("/live")
     def experiments_live(request: Request) -> Response:
-        session = auth.reader(request)
-        return pages.page(request, "experiments_live.html", session, list_values())
+        return pages.page(request, "experiments_live.html", auth.reader(request), list_values())
 
     @routes.get("/experiments/{name}")
     def experiment(request: Request, name: str) -> Response:

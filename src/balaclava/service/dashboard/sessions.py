@@ -99,7 +99,7 @@ def set_cookie(request: Request, response: Response, name: str, value: str) -> N
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Read the fields of a form; the last value counts."""
+    """The fields of a form; of a repeated field, the last value."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise Problem(415, f"send the form as {_FORM_TYPE}")
     body = b""

@@ -1,8 +1,8 @@
 """The charts of an experiment as SVG: shares of decisions and released means over time.
 
 The templates draw what these functions return; JavaScript only displays values at the pointer.
-Positions are percentages, or lie in a drawing that stretches: text keeps its size at any width,
-and the page needs no inline style, which its content security policy forbids.
+Positions are percentages, or units of a drawing that stretches: text keeps its size at any width.
+The page has no inline styles, because its content security policy forbids them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from balaclava._core.number_format import tick_label, within_interval
 from balaclava.reporting.chart_scales import Scale
 from balaclava.service.dashboard.formatting import clock, date, percent
+from balaclava.service.engine.served_experiment import finite
 
 HEIGHT = 220  # pixels of a chart over time; dashboard.css has the same
 DRAWING_WIDTH = 1000  # units of the drawing, which stretches to its column
@@ -86,11 +87,7 @@ def curves(history: Mapping[str, Any], colour: Mapping[int, int]) -> dict[str, A
 
 
 def _columns(rows: Sequence[Row], kept: Sequence[int]) -> list[list[float | None]]:
-    return [[_finite(row[arm]) for row in rows] for arm in kept]
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    return [[finite(row[arm]) for row in rows] for arm in kept]
 
 
 def _means_range(drawn: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -102,12 +99,12 @@ def _means_range(drawn: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def extent(values: Iterable[float | None]) -> tuple[float, float] | None:
-    """The ends of an axis that holds these numbers, with a margin; None without numbers.
+    """The ends of an axis for these numbers, with a margin; None without numbers.
 
     >>> extent([0.0, None, 1.0]), extent([])
     ((-0.06, 1.06), None)
     """
-    known = [value for value in values if value is not None and math.isfinite(value)]
+    known = [value for value in map(finite, values) if value is not None]
     if not known:
         return None
     low, high = min(known), max(known)

@@ -25,8 +25,11 @@ from balaclava.service.service import Service
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
 _NO_KEYS = ApiKey("", "admin", "no keys")
-_MOST_FAULTS = 10  # of one request that an answer names
-_HTTP_DETAILS = {404: "no page or endpoint at this path", 405: "this path does not take the method"}
+_MOST_FAULTS = 10  # invalid fields that an answer names
+_HTTP_DETAILS = {
+    404: "no page or endpoint at this path",
+    405: "this path does not accept the method",
+}
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemOut, "content": {"application/problem+json": {}}}
     for status in (401, 403, 404, 409, 410, 413, 422, 503)
@@ -84,8 +87,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
 
 
 def _router(right: str, service: Service, keys: bool) -> APIRouter:
-    check = require_right(service, keys, right)
-    return APIRouter(dependencies=[Depends(check)], tags=[right])
+    return APIRouter(dependencies=[Depends(require_right(service, keys, right))], tags=[right])
 
 
 def require_right(

@@ -12,20 +12,8 @@ from fastapi.responses import JSONResponse
 from balaclava.agents.policy_runner import REPORT, REWARD
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import ReceivedReward
+from balaclava.service.http import payloads
 from balaclava.service.http.metrics import Metrics
-from balaclava.service.http.payloads import (
-    DecisionProblemOut,
-    DecisionRewardOut,
-    DecisionsIn,
-    DecisionsOut,
-    ExperimentIn,
-    KeyIn,
-    Name,
-    PopulationIn,
-    RewardIn,
-    RewardOut,
-    RewardsIn,
-)
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
@@ -33,16 +21,14 @@ _REPORT_SCRIPT = Path(__file__).parents[1] / "static" / "report.js"
 
 
 def add_decisions(router: APIRouter, service: Service) -> None:
-    """Add decisions and rewards."""
-
     @router.post("/v1/experiments/{name}/decisions")
-    async def decide(name: str, payload: DecisionsIn) -> DecisionsOut:
-        """Make exactly `count` decisions. Repeating a request_id repeats its decisions."""
+    async def decide(name: str, payload: payloads.DecisionsIn) -> payloads.DecisionsOut:
+        """Make exactly `count` decisions. A repeated request_id gets the same decisions."""
         answer = await service.decide(name, payload.count, payload.request_id, payload.person)
         return Response(answer, media_type="application/json")  # type: ignore[return-value]
 
     @router.put("/v1/decisions/{decision_id}/reward")
-    async def reward(decision_id: str, payload: RewardIn) -> RewardOut:
+    async def reward(decision_id: str, payload: payloads.RewardIn) -> payloads.RewardOut:
         """Record a decision's reward. It counts once, even if it is sent again."""
         (answer,) = await service.reward([_received(decision_id, payload)])
         if isinstance(answer, Problem):
@@ -50,7 +36,9 @@ def add_decisions(router: APIRouter, service: Service) -> None:
         return JSONResponse(answer)  # type: ignore[return-value]
 
     @router.post("/v1/rewards")
-    async def rewards(payload: RewardsIn) -> list[DecisionRewardOut | DecisionProblemOut]:
+    async def rewards(
+        payload: payloads.RewardsIn,
+    ) -> list[payloads.DecisionRewardOut | payloads.DecisionProblemOut]:
         """Record many rewards. Each gets its own answer, in the same order."""
         received = [_received(each.decision_id, each) for each in payload]
         answers = [
@@ -63,7 +51,7 @@ def add_decisions(router: APIRouter, service: Service) -> None:
         return JSONResponse(answers)  # type: ignore[return-value]
 
 
-def _received(decision_id: str, payload: RewardIn) -> ReceivedReward:
+def _received(decision_id: str, payload: payloads.RewardIn) -> ReceivedReward:
     if payload.report is not None:
         return ReceivedReward(decision_id, REPORT, payload.report)
     assert payload.value is not None
@@ -71,10 +59,8 @@ def _received(decision_id: str, payload: RewardIn) -> ReceivedReward:
 
 
 def add_experiments(router: APIRouter, service: Service) -> None:
-    """Add what creates an experiment and changes its state."""
-
     @router.post("/v1/experiments", status_code=201)
-    async def create(payload: ExperimentIn) -> dict[str, Any]:
+    async def create(payload: payloads.ExperimentIn) -> dict[str, Any]:
         """Create an experiment. Creating the same one again answers 200."""
         definition = ExperimentDefinition.checked(**payload.model_dump())
         new = await service.create(definition)
@@ -93,8 +79,6 @@ def _add_verb(router: APIRouter, service: Service, verb: str) -> None:
 
 
 def add_reading(router: APIRouter, service: Service) -> None:
-    """Add what reads experiments and budgets."""
-
     @router.get("/v1/experiments")
     def list_experiments() -> dict[str, Any]:
         """List all experiments."""
@@ -129,15 +113,13 @@ def add_reading(router: APIRouter, service: Service) -> None:
 
 
 def add_administration(router: APIRouter, service: Service) -> None:
-    """Add decision states, budgets, the ledger and API keys."""
-
     @router.get("/v1/decisions/{decision_id}")
     def decision(decision_id: str) -> dict[str, Any]:
         """Return the state: open, rewarded, defaulted or given up; never the value."""
         return service.decision(decision_id)
 
     @router.put("/v1/populations/{name}")
-    def set_population(name: Name, total: PopulationIn) -> dict[str, Any]:
+    def set_population(name: payloads.Name, total: payloads.PopulationIn) -> dict[str, Any]:
         """Create a population with a total budget, or raise its total."""
         return service.ledger.set_population(name, total.epsilon, total.delta).document()
 
@@ -152,7 +134,7 @@ def add_administration(router: APIRouter, service: Service) -> None:
         return {"keys": service.list_keys()}
 
     @router.post("/v1/keys", status_code=201)
-    async def create_key(payload: KeyIn) -> dict[str, Any]:
+    async def create_key(payload: payloads.KeyIn) -> dict[str, Any]:
         """Create an API key. Only this answer contains it."""
         return await service.create_key(payload.role, payload.label)
 
@@ -164,17 +146,13 @@ def add_administration(router: APIRouter, service: Service) -> None:
 
 
 def add_metrics(router: APIRouter, metrics: Metrics) -> None:
-    """Add the Prometheus endpoint."""
-
     @router.get("/metrics")
     def show_metrics() -> Response:
-        """Return metrics for Prometheus; needs a key, as request counts can reveal rewards."""
+        """Return metrics for Prometheus. Needs a key: request counts can reveal rewards."""
         return Response(metrics.text(), media_type=metrics.media_type)
 
 
 def add_health(app: FastAPI, service: Service) -> None:
-    """Add liveness and readiness probes."""
-
     @app.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, str]:
         """Answer while the process is alive."""
@@ -189,7 +167,7 @@ def add_health(app: FastAPI, service: Service) -> None:
 
 
 def add_report_script(app: FastAPI) -> None:
-    """Add the script with which a browser reports to a local policy."""
+    """Serve report.js, with which a browser reports to a local policy."""
     script = _REPORT_SCRIPT.read_bytes()
     headers = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
 

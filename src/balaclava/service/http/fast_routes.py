@@ -2,7 +2,7 @@
 
 FastAPI's dependency machinery takes several times as long as a decision. A fast route validates a
 plain JSON body, checks the key and calls the same endpoint itself. Any other request, such as one
-with an invalid body, goes on to FastAPI, whose routes also document the endpoints.
+with an invalid body, is passed to FastAPI, whose routes also document the endpoints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN_JSON = (b"content-type", b"application/json")
 
 
 def fast_router(app: ASGIApp, routes: Iterable[BaseRoute]) -> ASGIApp:
-    """A middleware that answers plain requests of these routes, and passes on all others."""
+    """A middleware that answers plain requests to these routes; `app` gets all others."""
     fast = [
         Route(route.path, _FastEndpoint(route, app))
         for route in routes

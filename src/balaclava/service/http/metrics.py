@@ -52,9 +52,8 @@ class Metrics:
         latency.observe(seconds)
 
     def _children(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
-        """Look up the metrics of a route once: by labels it is slow."""
+        """The metrics of a route, cached: a look-up by labels is slow."""
         return self._requests.labels(method, route, str(status)), self._seconds.labels(route)
 
     def text(self) -> bytes:
-        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)

@@ -41,7 +41,6 @@ class RequestMiddleware:
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, unless it breaks a limit."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -107,7 +106,7 @@ def is_loopback(host: str) -> bool:
 def _host_names(scope: Scope) -> list[str]:
     """Host names in the Host and Origin headers.
 
-    A foreign page may resolve its own name to this machine, or post a form to localhost.
+    A foreign page may resolve its name to this machine, or post a form to localhost.
     """
     headers = dict(scope["headers"])
     addresses = [b"//" + headers.get(b"host", b"")]

@@ -136,7 +136,7 @@ class DecisionProblemOut(ProblemOut):
     decision_id: str
 
 
-# Names that an error may repeat. A caller's own keys could be a participant's name.
+# Names that an error may repeat. An unknown key could be a participant's name.
 FIELD_NAMES = {
     name
     for payload in (ExperimentIn, DecisionsIn, DecisionRewardIn, PopulationIn, KeyIn)

@@ -50,7 +50,7 @@ class ServerSettings:
         return self
 
     def listener(self) -> socket.socket:
-        """Listen at host and port; port 0 takes a free one."""
+        """Listen at host and port; port 0 selects a free one."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             return socket.create_server((self.host, self.port), family=family, backlog=2048)
@@ -61,12 +61,10 @@ class ServerSettings:
             ) from None
 
     def address(self, port: int) -> str:
-        """The URL of the service."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{port}{self.root_path}"
 
     def open(self) -> Service:
-        """Open the service."""
         return Service.open(
             self.database,
             ledger=self.ledger,
@@ -81,13 +79,6 @@ def first_key(service: Service) -> str | None:
     if any(key["role"] == "admin" and key["revoked"] is None for key in service.list_keys()):
         return None
     return str(service.run_job(CreateKey("admin", "first"))["key"])
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A free port."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 def uvicorn_config(app: Any, settings: ServerSettings, **more: Any) -> uvicorn.Config:
@@ -128,7 +119,7 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
     service.close()
     once = ServerSettings(**{**asdict(settings), "restored": False})
     os.environ[_SETTINGS_VARIABLE] = dumps(asdict(once))
-    uvicorn.run(  # on a socket of its own, which the workers share
+    uvicorn.run(  # opens a new socket, which the workers share
         "balaclava.service.http.server:worker",
         factory=True,
         host=settings.host,

@@ -4,7 +4,7 @@
 const tags = new WeakMap(); // live element: ETag of its content
 const failing = new Set(); // live elements whose last request failed
 let pressed = false;
-let leaving = false; // to the login: one redirect, although every live part is answered with it
+let leaving = false; // every live part redirects to the login page; only the first is followed
 
 const isLive = (event) => event.detail.elt?.hasAttribute("data-live");
 

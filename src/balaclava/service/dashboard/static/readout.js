@@ -1,8 +1,8 @@
-// Displays the values of a chart at the pointer. Without this file the browser shows a tooltip.
+// Displays the values of a chart at the pointer. Without this file the browser displays a tooltip.
 "use strict";
 
 const texts = new WeakMap(); // strip of a chart: its values
-let pointer = null; // where it is, so that a swapped chart displays its values too
+let pointer = null; // last position, so that a swapped chart displays its values, too
 
 // Taken from the title, which the browser would display as well.
 function textOf(strip) {
